@@ -1,0 +1,59 @@
+# Every verb brings its own environment: .venv, made on demand with the versions of
+# constraints.txt and thrown away when those or pyproject.toml change.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# No install may choose a version for itself, the build backend included: it is
+# installed under the same constraints, and pip builds with it.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+
+# Test processes run side by side; one thread each keeps them out of each other's way.
+ONE_THREAD := OMP_NUM_THREADS=1
+
+.PHONY: help demo test check format bench theory api clean
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+help:  ## show the verbs
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: $(VENV)/cli.stamp  ## solve a small constrained problem, start to certificate
+	$(BIN)/python examples/quickstart.py
+
+test: $(VENV)/dev.stamp  ## run the whole test suite, docstring examples included
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadfile -rs $(ARGS)
+
+check: $(VENV)/dev.stamp  ## lint, format, types, import direction
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src
+	$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/dev.stamp  ## rewrite the files as `make check` wants them
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/bench.stamp  ## time one optimiser step against plain SGD
+	$(BIN)/oneproj bench step $(ARGS)
+
+theory: $(VENV)/laboratory.stamp  ## execute the theorems' schedules (about 90 min)
+	$(BIN)/oneproj theory $(ARGS)
+
+api: $(VENV)/dev.stamp  ## accept the present public API as the recorded one
+	$(BIN)/python tests/architecture/public_api.py --write
+
+clean:  ## remove the environment and every cache
+	rm -rf $(VENV) .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests examples -name __pycache__ -prune -exec rm -rf {} +
+
+# An extra of pyproject.toml, installed: `.venv/dev.stamp` stands for `.[dev]`.
+$(VENV)/%.stamp: $(VENV)/python.stamp
+	$(PIP_INSTALL) --no-build-isolation --editable '.[$*]'
+	@touch $@
+
+$(VENV)/python.stamp: pyproject.toml constraints.txt
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) hatchling
+	@touch $@

@@ -1,0 +1,174 @@
+"""A data set seen as batches: all of it in a fixed order, or a random minibatch.
+
+Tensors, tuples and dicts of tensors are indexed directly; a ``Dataset`` or the data
+set behind a ``DataLoader`` is indexed item by item and collated. The data is never
+copied as a whole, and the order of a full pass never depends on a random state.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+
+from oneproj.errors import InvalidProblemError
+
+DataLike: TypeAlias = (
+    Tensor | Sequence[Tensor] | Mapping[str, Tensor] | Dataset[Any] | DataLoader[Any]
+)
+"""What ``mean(..., data=...)`` accepts."""
+
+
+class AbstractSource(ABC):
+    """Examples that can be counted and taken by index."""
+
+    def __init__(self, size: int) -> None:
+        """Remember how many examples there are."""
+        if size == 0:
+            message = (
+                "The data is empty: it holds 0 examples, so its mean is undefined. "
+                "Check the filter or the split that produced it."
+            )
+            raise InvalidProblemError(message)
+        self.size = size
+
+    @abstractmethod
+    def take(self, indices: Tensor) -> Any:  # noqa: ANN401 - a batch has the user's type
+        """Return the examples at ``indices`` as one batch."""
+
+    @abstractmethod
+    def span(self, start: int, stop: int) -> Any:  # noqa: ANN401 - as above
+        """Return the examples ``start .. stop-1`` as one batch."""
+
+    def spans(self, chunk_size: int) -> Iterator[tuple[int, int]]:
+        """Yield the bounds of consecutive chunks, always in the same order."""
+        for start in range(0, self.size, chunk_size):
+            yield start, min(start + chunk_size, self.size)
+
+    def draw(self, batch_size: int, generator: torch.Generator) -> Tensor:
+        """Draw indices of a minibatch, uniformly with replacement.
+
+        With replacement the estimate is unbiased for every batch size and the cost
+        does not depend on the size of the data set.
+        """
+        return torch.randint(self.size, (batch_size,), generator=generator)
+
+
+class _TensorSource(AbstractSource):
+    """Tensors whose first dimension counts the examples."""
+
+    def __init__(
+        self, tensors: Sequence[Tensor], rebuild: Callable[[list[Tensor]], Any]
+    ) -> None:
+        sizes = [_leading_size(tensor) for tensor in tensors]
+        if not sizes or len(set(sizes)) > 1:
+            message = (
+                "All tensors of a data set must have the same first dimension, but "
+                f"got sizes {sizes}. Example i is row i of every tensor."
+            )
+            raise InvalidProblemError(message)
+        for tensor in tensors:
+            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                bad = int((~torch.isfinite(tensor)).sum())
+                message = (
+                    f"The data holds {bad} NaN or infinite value(s) in a tensor of "
+                    f"shape {tuple(tensor.shape)}. Impute or drop them first: one bad "
+                    "row makes every full pass NaN."
+                )
+                raise InvalidProblemError(message)
+        super().__init__(sizes[0])
+        self._tensors = list(tensors)
+        self._rebuild = rebuild
+
+    def take(self, indices: Tensor) -> Any:  # noqa: ANN401 - see the base class
+        return self._rebuild([t[indices.to(t.device)] for t in self._tensors])
+
+    def span(self, start: int, stop: int) -> Any:  # noqa: ANN401 - see the base class
+        return self._rebuild([t[start:stop] for t in self._tensors])
+
+
+class _DatasetSource(AbstractSource):
+    """A map-style data set, collated item by item."""
+
+    def __init__(self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any]):
+        super().__init__(len(dataset))  # type: ignore[arg-type]  # checked by as_source
+        self._dataset = dataset
+        self._collate = collate
+
+    def take(self, indices: Tensor) -> Any:  # noqa: ANN401 - see the base class
+        return self._collate([self._dataset[i] for i in indices.tolist()])
+
+    def span(self, start: int, stop: int) -> Any:  # noqa: ANN401 - see the base class
+        return self._collate([self._dataset[i] for i in range(start, stop)])
+
+
+def as_source(data: DataLike) -> AbstractSource:
+    """Wrap the user's data; see ``DataLike`` for what is understood.
+
+    Of a ``DataLoader`` the data set and the collate function are used. Its sampler
+    and shuffling are not: a full pass needs a fixed order, and minibatches come from
+    the generators that the run's seed determines.
+
+    Raises:
+        InvalidProblemError: The data is empty, ragged, not finite or a stream.
+
+    Example:
+        >>> source = as_source((torch.arange(6.0).reshape(3, 2), torch.arange(3)))
+        >>> source.size, source.span(1, 2)
+        (3, (tensor([[2., 3.]]), tensor([1])))
+    """
+    if isinstance(data, Tensor):
+        return _TensorSource([data], lambda rows: rows[0])
+    if isinstance(data, Mapping):
+        names = list(data)
+        return _TensorSource(
+            [_tensor(data[name]) for name in names],
+            lambda rows: dict(zip(names, rows, strict=True)),
+        )
+    if isinstance(data, DataLoader):
+        _check_indexable(data.dataset)
+        return _DatasetSource(data.dataset, data.collate_fn)
+    if isinstance(data, Dataset):
+        _check_indexable(data)
+        return _DatasetSource(data, default_collate)
+    if isinstance(data, Sequence):
+        return _TensorSource([_tensor(item) for item in data], tuple)
+    message = (
+        f"Data of type {type(data).__name__} is not understood. Pass a tensor, a "
+        "tuple or dict of tensors, a torch Dataset or a DataLoader."
+    )
+    raise InvalidProblemError(message)
+
+
+def _check_indexable(dataset: Dataset[Any]) -> None:
+    if isinstance(dataset, IterableDataset):
+        message = (
+            "An IterableDataset is a stream: it has no length and no fixed order, so "
+            "a constraint on its mean cannot be evaluated exactly. Use a map-style "
+            "Dataset (with __len__ and __getitem__)."
+        )
+        raise InvalidProblemError(message)
+
+
+def _tensor(item: object) -> Tensor:
+    if isinstance(item, Tensor):
+        return item
+    message = (
+        f"A tuple or dict of data must hold tensors, but got {type(item).__name__}. "
+        "Convert it with torch.as_tensor first."
+    )
+    raise InvalidProblemError(message)
+
+
+def _leading_size(tensor: Tensor) -> int:
+    if tensor.dim() == 0:
+        message = (
+            "A data tensor must have a first dimension that counts the examples, but "
+            "got a scalar. Use oneproj.function for a term without data."
+        )
+        raise InvalidProblemError(message)
+    return int(tensor.shape[0])

@@ -1,0 +1,82 @@
+"""Every error and warning that a user can meet.
+
+A message says what is wrong, what was given, why it matters and what to try.
+"""
+
+from __future__ import annotations
+
+
+class OneprojError(Exception):
+    """Base of all errors raised on purpose by this library.
+
+    Example:
+        >>> issubclass(InvalidProblemError, OneprojError)
+        True
+    """
+
+
+class InvalidProblemError(OneprojError, ValueError):
+    """The problem, or an argument that describes it, does not make sense.
+
+    Example:
+        >>> issubclass(InvalidProblemError, ValueError)
+        True
+    """
+
+
+class InvalidScheduleError(OneprojError, ValueError):
+    """The request lies outside the range in which a theorem holds.
+
+    Example:
+        >>> issubclass(InvalidScheduleError, ValueError)
+        True
+    """
+
+
+class NonFiniteError(OneprojError, ArithmeticError):
+    """A value or gradient became NaN or infinite.
+
+    Example:
+        >>> str(NonFiniteError("the gradient of 'risk'", step=3)).splitlines()[0]
+        "the gradient of 'risk' is NaN or infinite at update 3."
+    """
+
+    def __init__(self, quantity: str, *, step: int | None = None) -> None:
+        """Name the quantity and, inside a run, the update that produced it."""
+        self.quantity = quantity
+        self.step = step
+        when = "" if step is None else f" at update {step}"
+        super().__init__(
+            f"{quantity} is NaN or infinite{when}.\n"
+            "Nothing after this point could be trusted, so the run stops here. "
+            "Try: (a) look for NaN or inf in the data, (b) a smaller learning rate "
+            "or a finite radius, (c) a loss that is defined for every output of "
+            "the model (a log of a clamped probability, for example)."
+        )
+
+
+class ProjectionFailed(OneprojError, RuntimeError):  # noqa: N818 - the contract's name
+    """The terminal projection did not reach a feasible point.
+
+    Example:
+        >>> issubclass(ProjectionFailed, RuntimeError)
+        True
+    """
+
+
+class InfeasibleError(ProjectionFailed):
+    """No feasible point was found: the constraints may exclude each other.
+
+    Example:
+        >>> issubclass(InfeasibleError, ProjectionFailed)
+        True
+    """
+
+
+class OneprojWarning(UserWarning):
+    """Something was changed or could not be done, and the user should know.
+
+    Example:
+        >>> issubclass(OneprojWarning, UserWarning)
+        True
+    """

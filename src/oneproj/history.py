@@ -1,0 +1,42 @@
+"""The history of a run: a table with a row per recorded update."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+from oneproj.results import Update
+
+MAX_ROWS = 1000
+"""Longer runs record every n-th update, so that a long run stays small in memory."""
+
+
+class History:
+    """Collects what the method saw: update, objective, seconds, and each residual.
+
+    Example:
+        >>> history = History(["cap"], steps=2)
+        >>> _ = history.add(1, 0.5, {"cap": 0.1}); _ = history.add(2, 0.4, {"cap": 0.0})
+        >>> history.columns["objective"], history.columns["cap"]
+        ([0.5, 0.4], [0.1, 0.0])
+    """
+
+    def __init__(self, constraints: Iterable[str], steps: int) -> None:
+        """Start the clock."""
+        self._steps = steps
+        self._every = -(-steps // MAX_ROWS)
+        self._start = time.perf_counter()
+        self._constraints = tuple(constraints)
+        names = ("update", "objective", "seconds", *self._constraints)
+        self.columns: dict[str, list[float]] = {name: [] for name in names}
+
+    def add(
+        self, update: int, objective: float, residuals: Mapping[str, float]
+    ) -> Update:
+        """Record an update if it is its turn, and describe it for the callbacks."""
+        seconds = time.perf_counter() - self._start
+        if update % self._every == 0 or update == self._steps:
+            row = {"update": update, "objective": objective, "seconds": seconds}
+            for name, column in self.columns.items():
+                column.append(row[name] if name in row else residuals[name])
+        return Update(update, self._steps, objective, dict(residuals), seconds)

@@ -1,0 +1,294 @@
+"""Algorithm 1: the penalized proximal subgradient method with one projection.
+
+Problem: ``min f(x)`` subject to ``g(x) <= 0``, inside a ball B (eq. problem).
+
+Pseudocode, with the paper's line numbers::
+
+     1  for t = 0, ..., T-1:
+     2      H_t(z) = f(z) + p(g(z)) + beta/2 |z - x_t|^2
+     3      x_{t+1} = PSM(H_t, x_t)
+     5  draw J uniformly from the index set I
+     6  return a nearest point of {g <= 0} to x_J
+     7  PSM(H, x):
+     8      z_1 = x
+     9      for s = 1, ..., K:
+    10          eta_s = 2 / (m (s + 1));  v_s = stochastic subgradient of f at z_s
+    11          h_s = v_s + beta (z_s - x) + subgradient of p(g) at z_s
+    12          z_{s+1} = P_B(z_s - eta_s h_s)
+    14      return (z_1 + ... + z_K) / K
+
+Guarantee: with the schedules of ``oneproj.theory`` and p, beta, m as they say, the
+projection of ``x_J`` is feasible and, with probability at least 2/3, its projected-
+gradient mapping (Theorem 1) or Moreau residual (Theorem 2) is at most epsilon, or it
+lies within 2 epsilon / beta of an epsilon-KKT point (Theorem 3).
+
+Deviations from the paper, all of them:
+
+1. Line 6 is not here: ``oneproj.project`` (or ``solve``, once) makes it.
+2. ``v_s`` plus the penalty's subgradient is what ``backward()`` left in ``.grad``.
+3. ``lr`` may replace ``2 / (m (s + 1))``: a constant, or what a
+   ``torch.optim.lr_scheduler`` makes of it. The theorems do not cover it.
+4. ``select="last"`` returns ``x_T`` in place of ``x_J``, as the paper's experiments
+   do. The theorems do not cover it.
+5. J is drawn before the run, not after, so that one copy of ``x_J`` is enough. J is
+   independent of the trajectory either way.
+6. ``base`` may replace the plain subgradient step of lines 11-12 by another optimiser
+   of ``torch.optim``. The pull ``beta (z - x)`` then acts outside it, as decoupled
+   weight decay does; for plain SGD both are the same step. The theorems cover plain
+   SGD only.
+7. The mean of line 14 is kept as a running mean, so no sum can overflow.
+
+Reference: Deng, Kalan, Neugut, Mahdavi. Constrained Nonconvex Stochastic Optimization
+with One Projection.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Optimizer
+
+from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.methods.start import move_start_into_ball
+from oneproj.parameters import assign, project_ball_
+
+Groups = list[dict[str, Any]]
+Select = Literal["last", "random"]
+
+
+@dataclass
+class _Run:
+    """Where Algorithm 1 stands; the vectors are in ``Optimizer.state``."""
+
+    t: int  # complete outer iterations
+    s: int  # the inner update that comes next, 1..K
+    J: int | None  # the outer iterate to return; None for the last
+    shown: str | None = None  # what eval() swapped with the inner iterate
+
+class OneProjection(Optimizer):
+    """Lines 1-5 and 7-14 of Algorithm 1 as a ``torch.optim.Optimizer``.
+
+    One ``step()`` is one inner update (lines 10-12) with the gradient of
+    ``f + p(g)`` in ``.grad``; every ``inner_steps``-th step closes an outer iteration
+    and starts the next by itself. ``eval()`` makes the parameters hold the selected
+    outer iterate, ``train()`` the inner iterate again. The state is the centre
+    ``x_t`` and the running average; random selection adds ``x_J``.
+
+    Args:
+        params: Tensors or parameter groups; all groups share one ball.
+        lr: The step size eta, a constant unless a scheduler changes it.
+        strong_convexity: m. Given in place of ``lr``, the step is 2 / (m (s + 1)).
+        prox_weight: beta, the pull towards the centre ``x_t``.
+        inner_steps: K >= 1. With K = 1 the centre never moves, as line 14 has it.
+        radius: Of the ball B; infinite for none.
+        center: Of the ball B, one tensor per parameter; None is the origin.
+        base: Makes the optimiser of lines 11-12 from parameter groups.
+        select: ``"last"`` for x_T, ``"random"`` for x_J.
+        outer_steps: T, needed by ``select="random"``.
+        first_index: 1 for I = {1..T} (convex), 0 for I = {0..T-1} (nonconvex).
+        generator: Draws J; needed by ``select="random"``.
+
+    Example:
+        >>> w = torch.tensor([1.0], requires_grad=True)
+        >>> opt = OneProjection([w], lr=0.1, prox_weight=0.2, inner_steps=2, radius=9.0)
+        >>> for _ in range(4):
+        ...     opt.zero_grad()
+        ...     w.square().sum().backward()
+        ...     opt.step()
+        >>> opt.eval()          # x_2: z = 1, 0.8, their mean 0.9; then 0.9, 0.72
+        >>> round(w.item(), 6)
+        0.81
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        lr: float | None = None,
+        *,
+        prox_weight: float,
+        inner_steps: int,
+        strong_convexity: float | None = None,
+        radius: float = math.inf,
+        center: Sequence[Tensor] | None = None,
+        base: Callable[[Groups], Optimizer] = SGD,
+        select: Select = "last",
+        outer_steps: int | None = None,
+        first_index: Literal[0, 1] = 1,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Check the settings, put x_0 into the ball and draw J."""
+        _check_settings(lr, strong_convexity, prox_weight, inner_steps, radius)
+        self._base: Optimizer | None = None
+        self._beta, self._m, self._K = prox_weight, strong_convexity, inner_steps
+        self._radius = radius
+        eta = lr if strong_convexity is None else 1.0 / strong_convexity
+        super().__init__(params, {"lr": eta})
+        self._center = None if center is None else [t.detach().clone() for t in center]
+        # Frozen parameters are constants: not part of z, x or the ball.
+        self._z = [p for g in self.param_groups for p in g["params"] if p.requires_grad]
+        move_start_into_ball(self._z, radius, self._center)
+        self._base = base(self.param_groups)  # the same group dicts, so one lr for both
+        drawn = _draw_index(select, outer_steps, first_index, generator)       # line 5
+        self._run = _Run(t=0, s=1, J=drawn)
+        for p in self._z:                                                     # line 8
+            self.state[p] = {"x": p.detach().clone(), "average": p.detach().clone()}
+        self._keep_if_selected()
+
+    @torch.no_grad()
+    def step(  # type: ignore[override]  # one signature says what torch's overloads do
+        self, closure: Callable[[], float] | None = None
+    ) -> float | None:
+        """Make one inner update; the ``inner_steps``-th closes the outer iteration."""
+        run = self._run
+        if run.shown is not None:
+            message = (
+                "step() was called while the parameters hold the selected iterate. "
+                "Call train() first: gradients belong at the inner iterate."
+            )
+            raise InvalidProblemError(message)
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        s, z = run.s, self._z
+        torch._foreach_lerp_(self._kept("average"), z, 1.0 / s)               # line 14
+        for group in self.param_groups:
+            if self._m is not None:
+                group["lr"] = 2.0 / (self._m * (s + 1))                        # line 10
+            moving = [p for p in group["params"] if p in self.state]
+            if moving:
+                x = [self.state[p]["x"] for p in moving]
+                torch._foreach_lerp_(moving, x, group["lr"] * self._beta)  # line 11
+        self.base.step()                                                   # lines 11-12
+        if math.isnan(project_ball_(z, self._radius, self._center)):           # line 12
+            quantity = "the iterate"
+            raise NonFiniteError(quantity, step=run.t * self._K + s)
+        run.s = s + 1
+        if s == self._K:
+            self._close_outer_iteration()
+        return loss
+
+    def _close_outer_iteration(self) -> None:
+        assign(self._kept("x"), self._kept("average"))                         # line 3
+        assign(self._z, self._kept("average"))                                 # line 8
+        self._run.t, self._run.s = self._run.t + 1, 1
+        self._keep_if_selected()
+
+    def _keep_if_selected(self) -> None:
+        if self._run.t == self._run.J:
+            for p in self._z:
+                self.state[p]["selected"] = self.state[p]["x"].clone()
+
+    @property
+    def base(self) -> Optimizer:
+        """The optimiser that makes the step of lines 11-12."""
+        if self._base is None:  # only while the constructor runs
+            message = "the base optimiser is not built yet"
+            raise AttributeError(message)
+        return self._base
+
+    @property
+    def selected_index(self) -> int:
+        """The outer iterate that ``eval()`` shows now: J once it is reached, else t."""
+        return self._run.t if self._run.J is None else min(self._run.t, self._run.J)
+
+    def eval(self) -> None:
+        """Make the parameters hold the selected outer iterate.
+
+        Inner updates of an unfinished outer iteration are not part of it. A run that
+        stopped before J shows the last complete outer iterate; ``selected_index``
+        says which one it is.
+        """
+        if self._run.shown is None:
+            reached = self._run.J is not None and self._run.t >= self._run.J
+            self._run.shown = "selected" if reached else "x"
+            self._swap(self._run.shown)
+
+    def train(self) -> None:
+        """Make the parameters hold the inner iterate z_s again."""
+        if self._run.shown is not None:
+            self._swap(self._run.shown)
+            self._run.shown = None
+
+    @torch.no_grad()
+    def _swap(self, key: str) -> None:
+        # In place and one tensor at a time, so that no third copy of the model exists.
+        for p in self._z:
+            kept = self.state[p][key]
+            held = p.clone()
+            p.copy_(kept)
+            kept.copy_(held)
+
+    def _kept(self, key: str) -> list[Tensor]:
+        return [self.state[p][key] for p in self._z]
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refuse groups after the start: x_0 and the ball are fixed by then."""
+        if self._base is not None:
+            message = (
+                "A parameter group cannot be added after the start: the centre x_0 "
+                "and the ball are those of the first groups. Build a new optimiser."
+            )
+            raise InvalidProblemError(message)
+        super().add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to resume bit for bit; a copy, never an alias."""
+        extra = {"run": asdict(self._run), "base": self.base.state_dict()}
+        return copy.deepcopy(super().state_dict() | extra)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Resume from ``state_dict``; the parameters are the caller's to restore."""
+        own = copy.deepcopy(state_dict)
+        super().load_state_dict(own)
+        self._run = _Run(**own["run"])
+        self.base.load_state_dict(own["base"])
+        self.base.param_groups = self.param_groups
+
+
+def _draw_index(
+    select: Select,
+    outer_steps: int | None,
+    first_index: int,
+    generator: torch.Generator | None,
+) -> int | None:
+    if select == "last":
+        return None
+    if select != "random":
+        message = f'select must be "last" or "random", got {select!r}.'
+        raise InvalidProblemError(message)
+    if outer_steps is None or outer_steps < 1 or generator is None:
+        message = (
+            'select="random" draws J before the run, so it needs outer_steps >= 1 and '
+            f"a torch.Generator; got outer_steps={outer_steps}, generator={generator}."
+        )
+        raise InvalidProblemError(message)
+    return first_index + int(torch.randint(outer_steps, (), generator=generator))
+
+
+def _check_settings(
+    lr: float | None, m: float | None, beta: float, inner_steps: int, radius: float
+) -> None:
+    if (lr is None) == (m is None):
+        message = (
+            "Give either lr (a constant, or for a scheduler) or strong_convexity (for "
+            f"the theorems' step 2/(m(s+1))); got lr={lr}, strong_convexity={m}."
+        )
+        raise InvalidProblemError(message)
+    rules = (
+        ("lr", lr, lr is None or 0 <= lr < math.inf),
+        ("strong_convexity", m, m is None or 0 < m < math.inf),
+        ("prox_weight", beta, 0 <= beta < math.inf),
+        ("inner_steps", inner_steps, inner_steps >= 1),
+        ("radius", radius, radius > 0),
+    )
+    for name, value, fine in rules:
+        if not fine:
+            message = f"{name} is out of range: got {value}."
+            raise InvalidProblemError(message)

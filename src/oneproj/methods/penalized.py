@@ -1,0 +1,131 @@
+"""``"one-projection"``: the penalty, the optimiser of Algorithm 1, one projection."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+from oneproj.errors import InvalidProblemError, OneprojWarning
+from oneproj.methods.base import AbstractMethod, Setting
+from oneproj.methods.one_projection import OneProjection, Select
+from oneproj.oracles import Sight
+from oneproj.penalties import AbstractPenalty, Combine, Hinge, Softplus
+from oneproj.results import Projection
+from oneproj.theory import Schedule
+
+
+@dataclass(frozen=True)
+class PenalizedOptions:
+    """Settings of the method where no schedule gives them.
+
+    The values of ``strength``, ``prox_weight`` and ``inner_steps`` are those of the
+    contract's example; a theorem's schedule replaces all of them.
+    """
+
+    lr: float = 0.05
+    prox_weight: float = 0.2
+    inner_steps: int = 25
+    strength: float = 5.0
+    smoothing: float | None = None
+    """None for the hinge, a number for softplus."""
+    combine: Combine = "max"
+    select: Select = "last"
+
+
+class Penalized(AbstractMethod):
+    """Algorithm 1 from start to projection; ``OneProjection`` is its engine."""
+
+    name = "one-projection"
+    Options = PenalizedOptions
+
+    def __init__(self, setting: Setting, options: PenalizedOptions) -> None:
+        """Build penalty, oracle and optimiser, from the schedule where there is one."""
+        self._setting = setting
+        if setting.schedule is None:
+            penalty = _penalty(options.strength, options.smoothing, options.combine)
+            self.optimizer = _with_options(setting, options)
+        else:
+            if options != PenalizedOptions():
+                message = (
+                    "A schedule is executed to the letter: it sets the steps, the "
+                    "penalty and the selection, so no option may be given with it."
+                )
+                raise InvalidProblemError(message)
+            penalty = _penalty(setting.schedule.strength, setting.schedule.smoothing)
+            self.optimizer = _with_schedule(setting, setting.schedule)
+        self._oracle = setting.look(penalty)
+
+    def update(self) -> Sight:
+        """One inner update."""
+        sight = self._oracle.backward()
+        self.optimizer.step()
+        return sight
+
+    def finish(self) -> Projection:
+        """Select an outer iterate, then make the one projection."""
+        self.optimizer.eval()
+        return self._setting.project()
+
+
+def _penalty(
+    strength: float, smoothing: float | None, combine: Combine = "max"
+) -> AbstractPenalty:
+    if smoothing is None:
+        return Hinge(strength, combine)
+    return Softplus(strength, smoothing, combine)
+
+
+def _with_options(setting: Setting, options: PenalizedOptions) -> OneProjection:
+    K, steps = options.inner_steps, setting.steps
+    if steps < K:
+        message = (
+            f"steps={steps} is less than inner_steps={K}: no outer iteration would "
+            "complete and the start would be returned. Give more steps, or fewer "
+            "inner_steps."
+        )
+        raise InvalidProblemError(message)
+    if steps % K:
+        message = (
+            f"steps={steps} is not a multiple of inner_steps={K}: the last {steps % K} "
+            "updates end inside an outer iteration and do not reach the answer."
+        )
+        warnings.warn(message, OneprojWarning, stacklevel=5)
+    return OneProjection(
+        setting.problem.parameters,
+        options.lr,
+        prox_weight=options.prox_weight,
+        inner_steps=K,
+        radius=setting.problem.radius,
+        center=setting.problem.center,
+        select=options.select,
+        outer_steps=steps // K,
+        generator=setting.selection,
+    )
+
+
+def _with_schedule(setting: Setting, schedule: Schedule) -> OneProjection:
+    problem = setting.problem
+    if problem.radius != schedule.radius:
+        message = (
+            f"The schedule was made for a ball of radius {schedule.radius}, the problem "
+            f"has radius {problem.radius}. Build the constants with that radius."
+        )
+        raise InvalidProblemError(message)
+    if setting.oracle != "exact":
+        message = (
+            "The theorems assume that g and its gradient are seen exactly, but the "
+            f'oracle is {setting.oracle!r}. Use oracle="exact" with a schedule.'
+        )
+        raise InvalidProblemError(message)
+    return OneProjection(
+        problem.parameters,
+        strong_convexity=schedule.strong_convexity,
+        prox_weight=schedule.prox_weight,
+        inner_steps=schedule.inner_steps,
+        radius=problem.radius,
+        center=problem.center,
+        select="random",
+        outer_steps=schedule.outer_steps,
+        first_index=schedule.first_index,
+        generator=setting.selection,
+    )

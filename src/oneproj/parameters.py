@@ -1,0 +1,191 @@
+"""A list of tensors seen as one vector: inner products, norms, the ball.
+
+Nothing here flattens or copies the parameters, so a model of 10^8 parameters costs
+a few passes over memory. A vector is any sequence of tensors of matching shapes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from oneproj.errors import InvalidProblemError
+
+Vector: TypeAlias = Sequence[Tensor]
+"""A point or direction: one tensor per parameter, shapes as in the model."""
+
+
+def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
+    """Collect the tensors that move: floating, requiring grad, each once.
+
+    Frozen tensors (``requires_grad=False``) are left out: they are constants of the
+    problem. One flat tensor may be given in place of an iterable.
+
+    Raises:
+        InvalidProblemError: Nothing is left, or an entry cannot be optimised.
+
+    Example:
+        >>> layer = torch.nn.Linear(3, 2)
+        >>> [tuple(p.shape) for p in trainable(layer.parameters())]
+        [(2, 3), (2,)]
+    """
+    given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    for tensor in given:
+        if not isinstance(tensor, Tensor):
+            message = (
+                f"Parameters must be tensors, but got {type(tensor).__name__}. "
+                "Pass model.parameters(), a list of tensors, or one tensor."
+            )
+            raise InvalidProblemError(message)
+    unique = list({id(t): t for t in given if t.requires_grad}.values())
+    if not unique:
+        what = "no tensor at all" if not given else f"{len(given)} frozen tensor(s)"
+        message = (
+            f"There is nothing to optimise: got {what}. Every parameter that should "
+            "move needs requires_grad=True before the problem is built."
+        )
+        raise InvalidProblemError(message)
+    for tensor in unique:
+        _check_optimisable(tensor)
+    return unique
+
+
+def _check_optimisable(tensor: Tensor) -> None:
+    if not tensor.is_leaf:
+        message = (
+            "A parameter is the result of a computation, not a leaf tensor, so "
+            "changing it in place would not change the model. Pass the leaf itself."
+        )
+        raise InvalidProblemError(message)
+    if not bool(torch.isfinite(tensor).all()):
+        message = (
+            f"A parameter of shape {tuple(tensor.shape)} holds NaN or inf at the "
+            "start. Initialise it before the problem is built."
+        )
+        raise InvalidProblemError(message)
+
+
+def snapshot(point: Vector) -> list[Tensor]:
+    """Copy a point, detached from autograd.
+
+    Example:
+        >>> w = torch.ones(2)
+        >>> copy = snapshot([w]); _ = w.zero_(); copy[0].tolist()
+        [1.0, 1.0]
+    """
+    return [tensor.detach().clone() for tensor in point]
+
+
+@torch.no_grad()
+def assign(point: Vector, source: Vector) -> None:
+    """Write ``source`` into the tensors of ``point``, in place.
+
+    Example:
+        >>> w = torch.zeros(2)
+        >>> assign([w], [torch.ones(2)]); w.tolist()
+        [1.0, 1.0]
+    """
+    torch._foreach_copy_(list(point), list(source))
+
+
+def dot(a: Vector, b: Vector) -> float:
+    """Inner product, accumulated in float64 across tensors.
+
+    Example:
+        >>> dot([torch.ones(2), torch.ones(1)], [torch.ones(2), torch.ones(1)])
+        3.0
+    """
+    # Each product is formed in float64 so that Gram matrices of nearly parallel
+    # gradients keep their small eigenvalues.
+    return math.fsum(
+        float(torch.dot(u.detach().flatten().double(), v.detach().flatten().double()))
+        for u, v in zip(a, b, strict=True)
+    )
+
+
+def norm(a: Vector) -> float:
+    """Euclidean norm over all tensors, accumulated in float64.
+
+    Example:
+        >>> norm([torch.tensor([3.0]), torch.tensor([4.0])])
+        5.0
+    """
+    norms = torch._foreach_norm([t.detach() for t in a], 2, dtype=torch.float64)
+    return math.hypot(*(float(n) for n in norms))
+
+
+@torch.no_grad()
+def difference(a: Vector, b: Vector) -> list[Tensor]:
+    """The vector ``a - b``, as new tensors.
+
+    Example:
+        >>> difference([torch.tensor([3.0])], [torch.tensor([1.0])])
+        [tensor([2.])]
+    """
+    return list(torch._foreach_sub([t.detach() for t in a], [t.detach() for t in b]))
+
+
+def distance(a: Vector, b: Vector) -> float:
+    """Euclidean distance between two points.
+
+    Example:
+        >>> distance([torch.tensor([3.0])], [torch.tensor([1.0])])
+        2.0
+    """
+    return norm(difference(a, b))
+
+
+@torch.no_grad()
+def combine(weights: Sequence[float], vectors: Sequence[Vector]) -> list[Tensor]:
+    """The linear combination ``sum_k weights[k] * vectors[k]``.
+
+    Example:
+        >>> combine([2.0, -1.0], [[torch.ones(1)], [torch.ones(1)]])
+        [tensor([1.])]
+    """
+    total = [torch.zeros_like(t) for t in vectors[0]]
+    for weight, vector in zip(weights, vectors, strict=True):
+        torch._foreach_add_(total, [t.detach() for t in vector], alpha=weight)
+    return total
+
+
+@torch.no_grad()
+def project_ball_(point: Vector, radius: float, center: Vector | None) -> float:
+    """Project a point onto the safeguard ball in place; return the distance outside.
+
+    ``P_B(z) = c + min(1, R / |z - c|) (z - c)``; a centre of None is the origin. The
+    return value is ``max(0, |z - c| - R)`` as it was before, NaN for a point with NaN.
+
+    Example:
+        >>> z = torch.tensor([3.0, 4.0])
+        >>> project_ball_([z], 1.0, None), z.tolist()
+        (4.0, [0.6000000238418579, 0.800000011920929])
+    """
+    if math.isinf(radius):
+        return 0.0
+    tensors = list(point)
+    length = norm(tensors) if center is None else distance(tensors, center)
+    if math.isnan(length):
+        return length
+    if length <= radius:
+        return 0.0
+    shrink = radius / length
+    if center is None:
+        torch._foreach_mul_(tensors, shrink)
+    else:
+        torch._foreach_lerp_(tensors, list(center), 1.0 - shrink)
+    return length - radius
+
+
+def is_finite(vector: Vector) -> bool:
+    """Whether every entry of every tensor is finite.
+
+    Example:
+        >>> is_finite([torch.tensor([1.0, float("nan")])])
+        False
+    """
+    return all(bool(torch.isfinite(tensor).all()) for tensor in vector)

@@ -1,0 +1,150 @@
+"""Penalties p(g): a value, and the weight that each constraint gets.
+
+By the chain rule the gradient of ``p(c_1, ..., c_m)`` is ``sum_j w_j grad c_j``. The
+weights need the constraint values only, so one backward pass of ``f + sum_j w_j c_j``
+serves however c was estimated.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from oneproj.errors import InvalidProblemError
+
+Combine = Literal["max", "sum"]
+
+
+class AbstractPenalty(ABC):
+    """A nondecreasing convex function of the constraint values."""
+
+    combine: Combine
+
+    def value(self, c: Tensor) -> Tensor:
+        """The penalty of the constraint values ``c`` (a scalar or a vector)."""
+        c = c.detach().reshape(-1)
+        if c.numel() == 0:
+            return c.new_zeros(())
+        if self.combine == "max":
+            return self._value(c.max())
+        return self._value(c).sum()
+
+    def weights(self, c: Tensor) -> Tensor:
+        """The (sub)gradient of ``value`` with respect to ``c``, shaped like ``c``.
+
+        Of several constraints that attain the maximum the first gets the weight: the
+        gradient of any maximiser is a subgradient of the maximum.
+        """
+        flat = c.detach().reshape(-1)
+        if flat.numel() == 0 or self.combine == "sum":
+            return self._slope(flat).reshape(c.shape)
+        weights = torch.zeros_like(flat)
+        worst = int(flat.argmax())
+        weights[worst] = self._slope(flat[worst])
+        return weights.reshape(c.shape)
+
+    def __call__(self, c: Tensor) -> Tensor:
+        """The penalty as a differentiable scalar, for the user's own loop.
+
+        Its value is ``value(c)`` and its gradient is exactly ``weights(c)``.
+        """
+        # The bracket is zero in value; only its gradient counts.
+        return self.value(c) + (self.weights(c) * (c - c.detach())).sum()
+
+    @abstractmethod
+    def _value(self, u: Tensor) -> Tensor:
+        """The penalty of each entry."""
+
+    @abstractmethod
+    def _slope(self, u: Tensor) -> Tensor:
+        """The derivative at each entry."""
+
+
+@dataclass(frozen=True)
+class Hinge(AbstractPenalty):
+    """The exact penalty ``p(u) = strength * max(u, 0)`` of the nonconvex setting.
+
+    Several constraints combine by ``"max"``, the paper's g_max, or by ``"sum"``.
+
+    At ``u = 0`` the weight is 0, the paper's selection (section "Nonconvex Objective
+    with a Nonconvex Constraint Set").
+
+    Example:
+        >>> penalty = Hinge(5.0)
+        >>> penalty.weights(torch.tensor([-1.0, 0.0, 2.0])).tolist()
+        [0.0, 0.0, 5.0]
+        >>> float(penalty(torch.tensor(2.0)))
+        10.0
+    """
+
+    strength: float
+    combine: Combine = "max"
+
+    def __post_init__(self) -> None:
+        """Refuse a strength that cannot penalise."""
+        _check(self.strength, self.combine)
+
+    def _value(self, u: Tensor) -> Tensor:
+        return self.strength * u.clamp(min=0)
+
+    def _slope(self, u: Tensor) -> Tensor:
+        return self.strength * (u > 0).to(u.dtype)
+
+
+@dataclass(frozen=True)
+class Softplus(AbstractPenalty):
+    """The smooth penalty ``gamma log(1 + exp(strength u / gamma))``, eq. convex-penalty.
+
+    It lies between ``strength [u]_+`` and that plus ``gamma log 2``; gamma is the
+    ``smoothing``. Both value and weight are finite for every finite argument.
+
+    Example:
+        >>> penalty = Softplus(2.0, smoothing=0.5)
+        >>> penalty.weights(torch.tensor([0.0, 1e30])).tolist()
+        [0.0, 2.0]
+        >>> round(float(penalty(torch.tensor(0.0, dtype=torch.float64))), 6)
+        0.346574
+    """
+
+    strength: float
+    smoothing: float
+    combine: Combine = "max"
+
+    def __post_init__(self) -> None:
+        """Refuse a strength or smoothing that cannot penalise."""
+        _check(self.strength, self.combine)
+        if not (math.isfinite(self.smoothing) and self.smoothing > 0):
+            message = (
+                f"The smoothing must be positive and finite, got {self.smoothing}. "
+                "Use oneproj.Hinge for the penalty without smoothing."
+            )
+            raise InvalidProblemError(message)
+
+    def _value(self, u: Tensor) -> Tensor:
+        # lam [u]_+ + gamma log(1 + exp(-|t|)): no term can overflow into inf * 0.
+        t = (self.strength / self.smoothing) * u
+        tail = torch.log1p(torch.exp(-t.abs()))
+        return self.strength * u.clamp(min=0) + self.smoothing * tail
+
+    def _slope(self, u: Tensor) -> Tensor:
+        return self.strength * torch.sigmoid((self.strength / self.smoothing) * u)
+
+
+def _check(strength: float, combine: str) -> None:
+    if not (math.isfinite(strength) and strength > 0):
+        message = (
+            f"The penalty strength must be positive and finite, got {strength}. It "
+            "has to exceed the constraint's multiplier."
+        )
+        raise InvalidProblemError(message)
+    if combine not in ("max", "sum"):
+        message = (
+            f'combine must be "max" (penalise the worst constraint) or "sum" '
+            f"(penalise each), got {combine!r}."
+        )
+        raise InvalidProblemError(message)

@@ -1,0 +1,168 @@
+"""The problem: an objective, named constraints, and a safeguard ball.
+
+``min f(x)  subject to  c_j(x) <= 0 (j = 1..m),  |x - center| <= radius``, eq. problem.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.parameters import Vector, trainable
+from oneproj.terms import AbstractExpression, AbstractTerm
+
+RESERVED_NAMES = ("objective", "seconds", "update")
+"""Columns of a solution's history; a constraint of that name would hide them."""
+
+PROBE_SIZE = 2
+"""Examples on which each term is tried when a problem is built."""
+
+
+class Problem:
+    """Minimise an objective under named constraints, inside a safeguard ball.
+
+    Args:
+        parameters: Any iterable of tensors, or one tensor. Frozen ones are constants.
+        objective: ``oneproj.mean(...)`` or ``oneproj.function(...)``.
+        constraints: Name to constraint; pairs are accepted too.
+        radius: Of the ball that every iterate stays in; infinite when left out. The
+            theorems need it finite and the feasible set inside.
+        center: Of that ball: tensors shaped like the parameters; None is the origin.
+
+    Every term is evaluated once on two examples, so that a wrong shape or a term that
+    the parameters do not reach is found here and not after an hour of training.
+
+    Raises:
+        InvalidProblemError: Something does not fit; the message names it.
+
+    Example:
+        >>> from oneproj import function
+        >>> w = torch.tensor([2.0, 0.0], requires_grad=True)
+        >>> problem = Problem(
+        ...     w,
+        ...     objective=function(lambda: (w - 3.0).square().sum()),
+        ...     constraints={"size": function(lambda: w.norm()) <= 1.0},
+        ...     radius=10.0,
+        ... )
+        >>> problem.residuals()
+        {'size': 1.0}
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[Tensor] | Tensor,
+        objective: AbstractExpression,
+        constraints: Mapping[str, AbstractTerm] | Iterable[tuple[str, AbstractTerm]],
+        radius: float = math.inf,
+        center: Tensor | Sequence[Tensor] | None = None,
+    ) -> None:
+        """Check the parts against each other."""
+        self.parameters = trainable(parameters)
+        self.objective = _as_objective(objective)
+        self.constraints = named_constraints(constraints)
+        self.radius = _as_radius(radius)
+        self.center = _as_center(center, self.parameters)
+        for term in (self.objective, *self.constraints.values()):
+            _check_connected(term, self.parameters)
+
+    def residuals(self) -> dict[str, float]:
+        """Every constraint on all of its data; feasible means <= 0."""
+        return {name: c.value() for name, c in self.constraints.items()}
+
+
+def named_constraints(
+    constraints: Mapping[str, AbstractTerm] | Iterable[tuple[str, AbstractTerm]],
+) -> dict[str, AbstractTerm]:
+    """Check the names and give each constraint its own.
+
+    Example:
+        >>> from oneproj import function
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> list(named_constraints([("size", function(lambda: w.norm()) <= 1.0)]))
+        ['size']
+    """
+    pairs = constraints.items() if isinstance(constraints, Mapping) else constraints
+    named: dict[str, AbstractTerm] = {}
+    for name, constraint in pairs:
+        if not isinstance(name, str) or not name:
+            message = f"A constraint's name must be a non-empty string, got {name!r}."
+            raise InvalidProblemError(message)
+        if name in RESERVED_NAMES:
+            message = f"A constraint cannot be called {name!r}: the history has that."
+            raise InvalidProblemError(message)
+        if name in named:
+            message = (
+                f"Two constraints are called {name!r}. Residuals, multipliers and "
+                "messages go by name, so each needs its own."
+            )
+            raise InvalidProblemError(message)
+        if isinstance(constraint, AbstractExpression) or not isinstance(
+            constraint, AbstractTerm
+        ):
+            message = (
+                f"The constraint {name!r} is a {type(constraint).__name__}, which says "
+                "no bound. Compare a term with a number: oneproj.mean(...) <= 0.1."
+            )
+            raise InvalidProblemError(message)
+        named[name] = constraint.named(name)
+    return named
+
+
+def _as_objective(objective: object) -> AbstractTerm:
+    if isinstance(objective, AbstractExpression):
+        return objective.named("objective")
+    message = (
+        f"The objective is a {type(objective).__name__}. Wrap it: oneproj.mean(fn, "
+        "data=...) for an average over data, oneproj.function(fn) otherwise."
+    )
+    raise InvalidProblemError(message)
+
+
+def _as_radius(radius: float) -> float:
+    if radius > 0:  # false for NaN as well
+        return float(radius)
+    message = (
+        f"The radius of the safeguard ball must be > 0, got {radius}. It bounds every "
+        "iterate; leave it out for no bound."
+    )
+    raise InvalidProblemError(message)
+
+
+def _as_center(
+    center: Tensor | Sequence[Tensor] | None, parameters: Vector
+) -> list[Tensor] | None:
+    if center is None:
+        return None
+    given = [center] if isinstance(center, Tensor) else list(center)
+    shapes, wanted = [tuple(t.shape) for t in given], [tuple(p.shape) for p in parameters]
+    if shapes != wanted:
+        message = (
+            f"The ball's center must be shaped like the parameters {wanted}, but got "
+            f"{shapes}. Pass one tensor per trainable parameter, or None."
+        )
+        raise InvalidProblemError(message)
+    return [t.detach().to(p).clone() for t, p in zip(given, parameters, strict=True)]
+
+
+@torch.enable_grad()
+def _check_connected(term: AbstractTerm, parameters: Vector) -> None:
+    """Try the term on a few examples: right shape, finite, reached by parameters."""
+    probe = None if term.size is None else torch.arange(min(PROBE_SIZE, term.size))
+    value = term.batch_value(probe)
+    if not bool(torch.isfinite(value)):
+        quantity = f"the value of {term.name!r} at the start"
+        raise NonFiniteError(quantity)
+    reached: tuple[Tensor | None, ...] = ()
+    if value.requires_grad:
+        reached = torch.autograd.grad(value, list(parameters), allow_unused=True)
+    if all(part is None for part in reached):
+        message = (
+            f"{term.name!r} does not depend on the parameters of this problem: no "
+            "gradient reaches them. Check that its function uses the same tensors that "
+            "were passed as parameters, without .detach(), .item() or torch.no_grad()."
+        )
+        raise InvalidProblemError(message)

@@ -1,0 +1,1 @@
+"""The one projection: from a point to the nearest feasible point."""

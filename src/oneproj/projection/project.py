@@ -1,0 +1,112 @@
+"""``oneproj.project``: make any parameters feasible, after any optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeAlias
+
+from torch import Tensor
+
+from oneproj.errors import InfeasibleError, InvalidProblemError
+from oneproj.parameters import trainable
+from oneproj.problem import named_constraints
+from oneproj.projection.base import AbstractProjector
+from oneproj.projection.closed_form import ClosedForm
+from oneproj.results import Projection
+from oneproj.terms import AbstractTerm
+
+ProjectorLike: TypeAlias = AbstractProjector | Literal["auto", "closed-form"]
+OnFailure: TypeAlias = Literal["raise", "return"]
+
+PROJECTORS: dict[str, type[AbstractProjector]] = {ClosedForm.name: ClosedForm}
+"""Every projector by name, in the order in which ``"auto"`` tries them."""
+
+
+def project(
+    parameters: Iterable[Tensor] | Tensor,
+    constraints: Mapping[str, AbstractTerm],
+    *,
+    projector: ProjectorLike = "auto",
+    on_failure: OnFailure = "raise",
+) -> Projection:
+    """Move parameters to the nearest feasible point, in place.
+
+    ``x_hat in argmin { |y - x| : c_j(y) <= 0 }``, line 6 of Algorithm 1. It does not
+    matter how the point was trained.
+
+    Args:
+        parameters: Any iterable of tensors, or one tensor.
+        constraints: Name to constraint.
+        projector: ``"auto"``, a name, or an ``AbstractProjector`` of your own.
+        on_failure: ``"raise"``, or ``"return"`` a Projection whose status says it.
+
+    Raises:
+        InvalidProblemError: No projector can handle these constraints.
+        InfeasibleError: No feasible point was reached; the message has the residuals.
+
+    Example:
+        >>> import torch, oneproj
+        >>> w = torch.tensor([3.0, 4.0], requires_grad=True)
+        >>> projection = project(w, {"size": oneproj.sets.Ball(1.0).on(w)})
+        >>> projection.residuals["size"] <= 0, round(projection.distance, 6)
+        (True, 4.0)
+    """
+    named = named_constraints(constraints)
+    chosen = choose_projector(projector, named)
+    projection = chosen.project(trainable(parameters), named)
+    if on_failure == "raise":
+        raise_if_infeasible(projection)
+    return projection
+
+
+def choose_projector(
+    projector: ProjectorLike, constraints: Mapping[str, AbstractTerm]
+) -> AbstractProjector:
+    """The projector that was asked for, or the first that accepts the constraints.
+
+    Example:
+        >>> choose_projector("auto", {}).name
+        'closed-form'
+    """
+    if isinstance(projector, AbstractProjector):
+        candidates = [projector]
+    elif projector == "auto":
+        candidates = [make() for make in PROJECTORS.values()]
+    elif projector in PROJECTORS:
+        candidates = [PROJECTORS[projector]()]
+    else:
+        known = ", ".join(("auto", *PROJECTORS))
+        message = f"There is no projector {projector!r}. Known: {known}."
+        raise InvalidProblemError(message)
+    reasons = []
+    for candidate in candidates:
+        reason = candidate.accepts(constraints)
+        if reason is None:
+            return candidate
+        reasons.append(f"{candidate.name}: {reason}")
+    message = (
+        "No projector can handle these constraints (" + "; ".join(reasons) + "). "
+        "Write the constraint as a set of oneproj.sets, or pass projector= an "
+        "AbstractProjector of your own."
+    )
+    raise InvalidProblemError(message)
+
+
+def raise_if_infeasible(projection: Projection) -> None:
+    """Raise with the constraint that is left and its best residual.
+
+    Example:
+        >>> from oneproj.results import Status
+        >>> raise_if_infeasible(Projection(Status.FEASIBLE, 0.0, {}, {}, 0))
+    """
+    if projection.status.ok:
+        return
+    worst = max(projection.residuals, key=lambda name: projection.residuals[name])
+    message = (
+        f"The constraint {worst!r} could not be met: its best residual is "
+        f"{projection.residuals[worst]:.3e} > 0 after {projection.evaluations} full "
+        "constraint gradients. Either no point satisfies all constraints at once, or "
+        "the projector got stuck. Try: (a) a looser bound, (b) a start nearer to the "
+        'feasible set, (c) on_failure="return" to look at the point.'
+    )
+    raise InfeasibleError(message)

@@ -1,0 +1,75 @@
+"""The files around the code agree with each other."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+
+
+def pins() -> dict[str, str]:
+    """The pinned version of each package, by its normalised name."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pairs = (line.split("==") for line in lines if line and not line.startswith("#"))
+    return dict(pairs)
+
+
+def requirements() -> set[str]:
+    """Every package that pyproject.toml names, with its bounds."""
+    extras = PROJECT["optional-dependencies"].values()
+    listed = [*PROJECT["dependencies"], *(r for extra in extras for r in extra)]
+    return {r for r in listed if not r.startswith("oneproj[")}
+
+
+@pytest.mark.parametrize("requirement", sorted(requirements()))
+def test_requirement_is_pinned_within_its_bound(requirement: str) -> None:
+    name, lower = requirement.split(">=")
+    pinned = [int(part) for part in re.findall(r"\d+", pins()[name])]
+    assert pinned >= [int(part) for part in lower.split(".")]
+
+
+@pytest.mark.skipif(
+    Path(sys.prefix) != ROOT / ".venv",
+    reason="not the environment that the Makefile made",
+)
+def test_environment_holds_no_unpinned_package() -> None:
+    # The virtual environment brings pip itself; everything else came through us.
+    own = {"oneproj", "pip"}
+    installed = {
+        re.sub(r"[-_.]+", "-", d.metadata["Name"]).lower(): d.version.split("+")[0]
+        for d in metadata.distributions()
+    }
+    strangers = {
+        name: version
+        for name, version in installed.items()
+        if name not in own and pins().get(name) != version
+    }
+    assert strangers == {}
+
+
+def test_citation_names_this_version() -> None:
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {PROJECT['version']}\n" in citation
+
+
+def test_changelog_opens_with_unreleased_changes() -> None:
+    headings = re.findall(r"^## .*$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == "## [Unreleased]"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_make_verb_on_a_page_exists(page: str) -> None:
+    verbs = set(
+        re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    )
+    text = (ROOT / page).read_text()
+    named = set(re.findall(r"^make ([a-z]+)|`make ([a-z]+)", text, re.MULTILINE))
+    assert {a or b for a, b in named} <= verbs

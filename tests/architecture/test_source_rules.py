@@ -1,0 +1,201 @@
+"""The house rules that a reader relies on, read off the syntax tree of every file."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "src" / "oneproj").rglob("*.py"))
+MOST_LINES_PER_FILE = 300
+MOST_LINES_PER_FUNCTION = 40
+
+# Drawing or seeding through these modules touches a generator that every other part
+# of the process shares. Constructors of generators are how to do it instead.
+RANDOM_MODULES = ("random", "numpy.random")
+GENERATORS = frozenset(
+    {"random.Random", "numpy.random.SeedSequence", "numpy.random.default_rng"}
+    | {f"numpy.random.{name}" for name in ("Generator", "PCG64", "Philox")}
+)
+# torch's own: global when seeded, or when no `generator=` is passed.
+TORCH_SEEDS = frozenset(
+    f"torch.{name}"
+    for name in (
+        *("manual_seed", "seed", "set_rng_state", "random.manual_seed", "random.seed"),
+        *("cuda.manual_seed", "cuda.manual_seed_all", "random.set_rng_state"),
+    )
+)
+TORCH_DRAWS = frozenset(
+    f"torch.{name}"
+    for name in ("bernoulli", "multinomial", "normal", "poisson", "rand", "randint")
+) | {"torch.randn", "torch.randperm"}
+# These cannot be given a generator at all.
+TORCH_GLOBAL_ONLY = frozenset(
+    f"torch.{name}" for name in ("rand_like", "randint_like", "randn_like")
+)
+TENSOR_DRAWS = frozenset(
+    {"bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_"}
+    | {"multinomial", "normal_", "random_", "uniform_"}
+)
+
+
+def imported_names(tree: ast.AST) -> dict[str, str]:
+    """Map each local name to the dotted name that it was imported from."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.split(".", maxsplit=1)[0]
+                names[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return names
+
+
+def dotted(node: ast.expr, names: dict[str, str]) -> str:
+    """Spell a name or attribute chain in full, or "" if it is something else."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id, node.id)
+    if isinstance(node, ast.Attribute):
+        owner = dotted(node.value, names)
+        return f"{owner}.{node.attr}" if owner else ""
+    return ""
+
+
+def draws_globally(call: ast.Call, names: dict[str, str]) -> bool:
+    """Whether a call draws from, or seeds, a random generator that it was not given."""
+    name = dotted(call.func, names)
+    if name in GENERATORS:
+        return False
+    if name.startswith(tuple(f"{module}." for module in RANDOM_MODULES)):
+        return True
+    if name in TORCH_SEEDS | TORCH_GLOBAL_ONLY:
+        return True
+    given = any(keyword.arg in {"generator", None} for keyword in call.keywords)
+    is_method = isinstance(call.func, ast.Attribute) and call.func.attr in TENSOR_DRAWS
+    return not given and (name in TORCH_DRAWS or is_method)
+
+
+def forbidden(source: str) -> list[str]:
+    """List what a file of the library may not hold, as "line: what" entries."""
+    tree = ast.parse(source)
+    names = imported_names(tree)
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            found.append((node.lineno, "assert (it vanishes under -O; raise instead)"))
+        if isinstance(node, ast.Call):
+            name = dotted(node.func, names)
+            if name in {"print", "builtins.print"}:
+                found.append((node.lineno, "print (return text, or use the CLI)"))
+            if name in {"hasattr", "builtins.hasattr"}:
+                found.append((node.lineno, "hasattr (declare an interface instead)"))
+            if draws_globally(node, names):
+                found.append((node.lineno, "global random state (pass a generator)"))
+    return [f"{line}: {what}" for line, what in sorted(found)]
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef, source: str) -> int:
+    """Count the lines of a body that hold code: no docstring, comment or blank."""
+    body = function.body
+    if ast.get_docstring(function, clean=False) is not None:
+        body = body[1:]
+    if not body:
+        return 0
+    first, last = body[0].lineno, body[-1].end_lineno or body[-1].lineno
+    lines = source.splitlines()[first - 1 : last]
+    return sum(
+        bool(line.strip()) and not line.strip().startswith("#") for line in lines
+    )
+
+
+def long_functions(source: str) -> list[str]:
+    """List the functions past the limit, as "line: name (lines)" entries."""
+    functions = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    lengths = [(f.lineno, f.name, code_lines(f, source)) for f in functions]
+    return [
+        f"{line}: {name} ({length} lines)"
+        for line, name, length in lengths
+        if length > MOST_LINES_PER_FUNCTION
+    ]
+
+
+def source_id(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_there_are_sources_to_check() -> None:
+    assert len(SOURCES) > 1
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=source_id)
+def test_file_is_short(path: Path) -> None:
+    assert len(path.read_text("utf-8").splitlines()) <= MOST_LINES_PER_FILE
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=source_id)
+def test_functions_are_short(path: Path) -> None:
+    assert long_functions(path.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=source_id)
+def test_nothing_forbidden(path: Path) -> None:
+    assert forbidden(path.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "print('x')",
+        "import builtins\nbuiltins.print('x')",
+        "hasattr(a, 'b')",
+        "assert x > 0",
+        "import random\nrandom.shuffle(a)",
+        "from random import shuffle as s\ns(a)",
+        "import numpy as np\nnp.random.seed(0)",
+        "from numpy.random import rand\nrand(3)",
+        "import numpy.random as npr\nnpr.normal()",
+        "import torch\ntorch.manual_seed(0)",
+        "import torch\ntorch.randn(3)",
+        "from torch import randperm\nrandperm(3)",
+        "import torch\ntorch.randn_like(x)",
+        "x.uniform_(0, 1)",
+        "torch.empty(3).normal_()",
+    ],
+)
+def test_forbidden_is_found(source: str) -> None:
+    assert len(forbidden(source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "'''print(hasattr(a, b))'''",
+        "table.print('x')",
+        "import random\nrandom.Random(3)",
+        "import numpy as np\nnp.random.default_rng(0).normal()",
+        "import torch\ntorch.randn(3, generator=g)",
+        "import torch\ntorch.Generator().manual_seed(0)",
+        "x.uniform_(0, 1, generator=g)",
+        "rng.random(3)",
+        "np.testing.assert_allclose(a, b)",
+    ],
+)
+def test_allowed_is_left_alone(source: str) -> None:
+    assert forbidden(source) == []
+
+
+def test_function_length_counts_code_only() -> None:
+    padding = "    # comment\n\n" * MOST_LINES_PER_FUNCTION
+    docstring = '    """One.\n' + "\n    more\n" * MOST_LINES_PER_FUNCTION + '    """\n'
+    body = "    x = 1\n" * MOST_LINES_PER_FUNCTION
+    fits = "def f():\n" + docstring + padding + body
+    assert long_functions(fits) == []
+    assert long_functions(fits + "    x = 1\n") == ["1: f (41 lines)"]

@@ -1,0 +1,46 @@
+"""What the pages show, runs: their Python blocks, in order, as one script."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MOST_LINES = 100
+
+
+def python_blocks(page: str) -> str:
+    """Blank out everything but the Python blocks, so that line numbers stay true."""
+    kept, inside = [], False
+    for line in page.splitlines():
+        if line.strip().startswith("```"):
+            inside = line.strip() == "```python"
+            kept.append("")
+        else:
+            kept.append(line if inside else "")
+    return "\n".join(kept) + "\n"
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_page_runs(page: str, tmp_path: Path) -> None:
+    code = python_blocks((ROOT / page).read_text())
+    assert code.strip(), f"{page} shows no Python"
+    script = tmp_path / f"{page}.py"
+    script.write_text(code)
+    command = [sys.executable, "-W", "error", str(script)]
+    run = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) < MOST_LINES
+
+
+def test_only_python_blocks_are_kept() -> None:
+    page = "a\n```python\nx = 1\n```\nb\n```sh\nls\n```\n```python\ny = 2\n```\n"
+    assert python_blocks(page) == "\n\nx = 1\n\n\n\n\n\n\ny = 2\n\n"
