@@ -22,4 +22,3 @@ from oneproj.results import Projection as Projection
 from oneproj.results import Solution as Solution
 from oneproj.results import Status as Status
 from oneproj.results import Update as Update
-from oneproj.solve import solve as solve

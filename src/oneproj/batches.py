@@ -8,7 +8,7 @@ copied as a whole, and the order of a full pass never depends on a random state.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from typing import Any, TypeAlias
 
 import torch
@@ -94,8 +94,10 @@ class _TensorSource(AbstractSource):
 class _DatasetSource(AbstractSource):
     """A map-style data set, collated item by item."""
 
-    def __init__(self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any]):
-        super().__init__(len(dataset))  # type: ignore[arg-type]  # checked by as_source
+    def __init__(
+        self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any]
+    ) -> None:
+        super().__init__(_count(dataset))
         self._dataset = dataset
         self._collate = collate
 
@@ -130,10 +132,8 @@ def as_source(data: DataLike) -> AbstractSource:
             lambda rows: dict(zip(names, rows, strict=True)),
         )
     if isinstance(data, DataLoader):
-        _check_indexable(data.dataset)
         return _DatasetSource(data.dataset, data.collate_fn)
     if isinstance(data, Dataset):
-        _check_indexable(data)
         return _DatasetSource(data, default_collate)
     if isinstance(data, Sequence):
         return _TensorSource([_tensor(item) for item in data], tuple)
@@ -144,14 +144,15 @@ def as_source(data: DataLike) -> AbstractSource:
     raise InvalidProblemError(message)
 
 
-def _check_indexable(dataset: Dataset[Any]) -> None:
-    if isinstance(dataset, IterableDataset):
-        message = (
-            "An IterableDataset is a stream: it has no length and no fixed order, so "
-            "a constraint on its mean cannot be evaluated exactly. Use a map-style "
-            "Dataset (with __len__ and __getitem__)."
-        )
-        raise InvalidProblemError(message)
+def _count(dataset: Dataset[Any]) -> int:
+    if isinstance(dataset, Sized) and not isinstance(dataset, IterableDataset):
+        return len(dataset)
+    message = (
+        f"The data set is a stream ({type(dataset).__name__} has no length or no fixed "
+        "order), so a mean over it cannot be evaluated exactly. Use a map-style "
+        "Dataset, with __len__ and __getitem__."
+    )
+    raise InvalidProblemError(message)
 
 
 def _tensor(item: object) -> Tensor:

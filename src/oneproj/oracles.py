@@ -14,7 +14,7 @@ The objective is seen on a minibatch by both.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -54,6 +54,7 @@ class AbstractOracle(ABC):
         self._batch_size = batch_size
         self._generator = generator
         self._counts = counts
+        self._drawn: dict[str, Tensor | None] = {}
 
     def backward(self) -> Sight:
         """Put a stochastic gradient of ``f + p(c)`` into ``.grad``; say what was seen.
@@ -73,11 +74,12 @@ class AbstractOracle(ABC):
             carrier = seen[constraint.name][1]
             if carrier is not None:
                 loss = loss + w * carrier
-        loss.backward()
+        # Into the problem's parameters only: other leaves of the graph are not ours.
+        loss.backward(inputs=parameters)  # type: ignore[no-untyped-call]
         for constraint, w in weighted:
             if seen[constraint.name][1] is None:
                 self._add_full_gradient(constraint, w)
-        self._check_gradient()
+        self._check_gradient([constraint for constraint, _ in weighted])
         residuals = {name: value for name, (value, _) in seen.items()}
         return Sight(float(f.detach()), residuals)
 
@@ -103,7 +105,9 @@ class AbstractOracle(ABC):
         return pushed
 
     def _sample(self, term: AbstractTerm) -> Tensor:
-        value = term.batch_value(term.draw(self._batch_size, self._generator))
+        indices = term.draw(self._batch_size, self._generator)
+        self._drawn[term.name] = indices
+        value = term.batch_value(indices)
         if not bool(torch.isfinite(value.detach())):
             quantity = f"the value of {term.name!r}"
             raise NonFiniteError(quantity)
@@ -114,14 +118,26 @@ class AbstractOracle(ABC):
         _, gradient = constraint.value_and_gradient(parameters)
         self._counts.constraint_passes += 1
         for p, part in zip(parameters, gradient, strict=True):
-            p.grad = part * weight if p.grad is None else p.grad.add_(part, alpha=weight)
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+            p.grad.add_(part, alpha=weight)
 
-    def _check_gradient(self) -> None:
-        grads = [p.grad for p in self._problem.parameters if p.grad is not None]
-        if not is_finite(grads):
-            pushed = ", ".join(map(repr, self._problem.constraints)) or "nothing"
-            quantity = f"the gradient of 'objective' plus the penalty on {pushed}"
-            raise NonFiniteError(quantity)
+    def _check_gradient(self, pushed: Sequence[AbstractTerm]) -> None:
+        parameters = self._problem.parameters
+        if is_finite([p.grad for p in parameters if p.grad is not None]):
+            return
+        # The sum does not tell which term it was, so look at each of them again.
+        # Full gradients are not among them: they were checked when they were made.
+        seen = (self._problem.objective, *pushed)
+        for term in (term for term in seen if term.name in self._drawn):
+            value = term.batch_value(self._drawn[term.name])
+            parts = torch.autograd.grad(value, parameters, allow_unused=True)
+            if not is_finite([part for part in parts if part is not None]):
+                quantity = f"the gradient of {term.name!r}"
+                raise NonFiniteError(quantity)
+        names = ", ".join(repr(term.name) for term in pushed) or "nothing"
+        quantity = f"the gradient of 'objective' plus the penalty on {names}"
+        raise NonFiniteError(quantity)
 
 
 class Exact(AbstractOracle):

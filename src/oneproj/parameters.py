@@ -55,6 +55,12 @@ def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
 
 
 def _check_optimisable(tensor: Tensor) -> None:
+    if not tensor.is_floating_point():
+        message = (
+            f"A parameter has dtype {tensor.dtype}, but only real floating-point "
+            "tensors can be optimised. Split a complex one into its two parts."
+        )
+        raise InvalidProblemError(message)
     if not tensor.is_leaf:
         message = (
             "A parameter is the result of a computation, not a leaf tensor, so "

@@ -98,10 +98,11 @@ class Hinge(AbstractPenalty):
 
 @dataclass(frozen=True)
 class Softplus(AbstractPenalty):
-    """The smooth penalty ``gamma log(1 + exp(strength u / gamma))``, eq. convex-penalty.
+    """The smooth penalty ``gamma log(1 + exp(strength u / gamma))``.
 
-    It lies between ``strength [u]_+`` and that plus ``gamma log 2``; gamma is the
-    ``smoothing``. Both value and weight are finite for every finite argument.
+    It is the penalty of eq. convex-penalty; gamma is the ``smoothing``. It lies between
+    ``strength [u]_+`` and that plus ``gamma log 2``. The weight is finite for every
+    finite argument, and so is the value wherever ``strength * u`` is.
 
     Example:
         >>> penalty = Softplus(2.0, smoothing=0.5)

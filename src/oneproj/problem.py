@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.parameters import Vector, trainable
+from oneproj.parameters import Vector, is_finite, trainable
 from oneproj.terms import AbstractExpression, AbstractTerm
 
 RESERVED_NAMES = ("objective", "seconds", "update")
@@ -67,7 +67,7 @@ class Problem:
         self.radius = _as_radius(radius)
         self.center = _as_center(center, self.parameters)
         for term in (self.objective, *self.constraints.values()):
-            _check_connected(term, self.parameters)
+            check_connected(term, self.parameters)
 
     def residuals(self) -> dict[str, float]:
         """Every constraint on all of its data; feasible means <= 0."""
@@ -138,19 +138,36 @@ def _as_center(
     if center is None:
         return None
     given = [center] if isinstance(center, Tensor) else list(center)
-    shapes, wanted = [tuple(t.shape) for t in given], [tuple(p.shape) for p in parameters]
+    shapes = [tuple(t.shape) for t in given]
+    wanted = [tuple(p.shape) for p in parameters]
     if shapes != wanted:
         message = (
             f"The ball's center must be shaped like the parameters {wanted}, but got "
             f"{shapes}. Pass one tensor per trainable parameter, or None."
         )
         raise InvalidProblemError(message)
+    if not is_finite(given):
+        message = (
+            "The ball's center holds NaN or inf, so no distance to it is defined. Pass "
+            "finite tensors, or None for the origin."
+        )
+        raise InvalidProblemError(message)
     return [t.detach().to(p).clone() for t, p in zip(given, parameters, strict=True)]
 
 
 @torch.enable_grad()
-def _check_connected(term: AbstractTerm, parameters: Vector) -> None:
-    """Try the term on a few examples: right shape, finite, reached by parameters."""
+def check_connected(term: AbstractTerm, parameters: Vector) -> None:
+    """Try the term on a few examples: right shape, finite, reached by parameters.
+
+    Raises:
+        InvalidProblemError: The shape is wrong, or no gradient reaches a parameter.
+        NonFiniteError: The value is NaN or inf.
+
+    Example:
+        >>> from oneproj import function
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> check_connected(function(lambda: w.norm()), [w])
+    """
     probe = None if term.size is None else torch.arange(min(PROBE_SIZE, term.size))
     value = term.batch_value(probe)
     if not bool(torch.isfinite(value)):

@@ -35,7 +35,9 @@ def progress_bar(
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    # A terminal is left clean; a file, which cannot be redrawn, keeps the last state.
+    with Progress(console=console, transient=console.is_terminal) as bar:
         task = bar.add_task(label, total=total)
         yield lambda done: bar.update(task, completed=done)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -223,17 +224,23 @@ def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any dataclass, any JSON value
-    if isinstance(value, enum.Enum):
-        return value.name.lower()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = (f.name for f in dataclasses.fields(value))
-        return {name: _plain(getattr(value, name)) for name in names}
+        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, bool | int | float | str):
+    return _plain_leaf(value)
+
+
+def _plain_leaf(value: object) -> bool | float | str | None:
+    if isinstance(value, enum.Enum):
+        return value.name.lower()
+    if value is None or isinstance(value, bool | str):
         return value
+    # The abstract numbers, so that NumPy's scalars stay numbers.
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real) and math.isfinite(value):
+        return float(value)
     return str(value)

@@ -107,21 +107,28 @@ class Mean(AbstractExpression):
     @torch.no_grad()
     def value(self) -> float:
         spans = self._source.spans(self._chunk_size)
-        total = math.fsum(float(self._span_sum(*span)) for span in spans)
-        value = total / self._source.size
+        value = self._average([float(self._span_sum(*span)) for span in spans])
         self._finite(value)
         return value
 
     @torch.enable_grad()
     def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
-        sums, gradient = [], [torch.zeros_like(p) for p in parameters]
+        total = [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
+        sums = []
         for span in self._source.spans(self._chunk_size):
             chunk = self._span_sum(*span)
             sums.append(float(chunk.detach()))
-            _accumulate(gradient, chunk / self._source.size, parameters)
-        value = math.fsum(sums) / self._source.size
+            _accumulate(total, chunk / self._source.size, parameters)
+        gradient = [t.to(p.dtype) for t, p in zip(total, parameters, strict=True)]
+        value = self._average(sums)
         self._finite(value, gradient)
         return value, gradient
+
+    def _average(self, sums: list[float]) -> float:
+        try:
+            return math.fsum(sums) / self._source.size
+        except (OverflowError, ValueError):  # how fsum says inf, and inf - inf
+            return math.nan
 
     def _span_sum(self, start: int, stop: int) -> Tensor:
         values = self._fn(self._source.span(start, stop))
@@ -261,9 +268,10 @@ def mean(
     if weights is not None:
         weights = torch.as_tensor(weights).detach()
         if weights.shape != (source.size,) or not bool(torch.isfinite(weights).all()):
+            bad = int((~torch.isfinite(weights)).sum())
             message = (
-                f"weights must hold one finite number per example, shape "
-                f"({source.size},), but got shape {tuple(weights.shape)}."
+                f"weights must be {source.size} finite numbers, one per example, but "
+                f"got shape {tuple(weights.shape)} with {bad} NaN or infinite value(s)."
             )
             raise InvalidProblemError(message)
     return Mean(fn, source, weights, chunk_size)
@@ -283,6 +291,8 @@ def function(fn: Callable[[], Tensor]) -> Function:
 
 def _accumulate(gradient: list[Tensor], value: Tensor, parameters: Vector) -> None:
     """Add the gradient of ``value``; a parameter it does not reach contributes 0."""
+    if not value.requires_grad:
+        return
     parts = torch.autograd.grad(value, list(parameters), allow_unused=True)
     for total, part in zip(gradient, parts, strict=True):
         if part is not None:

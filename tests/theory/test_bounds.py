@@ -92,8 +92,8 @@ def test_transfer_bounds_follow_from_the_steps_of_their_proof(
     assert bound == pytest.approx(smooth, rel=1e-11)
 
 
-def nonconvex(**changes: Any) -> NonconvexConstants:
-    values = {
+def nonconvex(**changes: float | None) -> NonconvexConstants:
+    values: dict[str, Any] = {
         "weak_convexity": 1.0,
         "gradient_bound": 2.0,
         "constraint_gradient_bound": 4.0,
@@ -113,7 +113,7 @@ def nonconvex(**changes: Any) -> NonconvexConstants:
     gap=st.none() | st.floats(0.0, 10.0),
 )
 def test_penalty_residual_bound_follows_from_the_steps_of_its_proof(
-    lam: float, factor: float, T: int, e: float, R: float, gap: float | None
+    *, lam: float, factor: float, T: int, e: float, R: float, gap: float | None
 ) -> None:
     constants = nonconvex(radius=R, initial_gap=gap)
     rho = 1.0 + 4.0 * lam

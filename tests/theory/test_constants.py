@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -120,7 +119,7 @@ def test_what_is_not_finite_and_positive_is_refused(
 @pytest.mark.parametrize(("cls", "values", "name"), CASES)
 @pytest.mark.parametrize("bad", ["1", None, True, 1j, np.ones(1)])
 def test_what_is_not_a_number_is_refused(
-    cls: type, values: dict[str, float], name: str, bad: Any
+    cls: type, values: dict[str, float], name: str, bad: object
 ) -> None:
     pattern = rf"{name} must be a real number, got .* of type {type(bad).__name__}"
     with pytest.raises(InvalidProblemError, match=pattern):

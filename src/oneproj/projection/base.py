@@ -28,7 +28,7 @@ class AbstractProjector(ABC):
 
     @abstractmethod
     def accepts(self, constraints: Mapping[str, AbstractTerm]) -> str | None:
-        """None if this projector can handle the constraints, else the reason why not."""
+        """None if this projector can handle the constraints, else why it cannot."""
 
     @abstractmethod
     def project(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from oneproj.errors import InfeasibleError, InvalidProblemError
 from oneproj.parameters import trainable
-from oneproj.problem import named_constraints
+from oneproj.problem import check_connected, named_constraints
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.results import Projection
@@ -51,9 +51,14 @@ def project(
         >>> projection.residuals["size"] <= 0, round(projection.distance, 6)
         (True, 4.0)
     """
-    named = named_constraints(constraints)
+    if on_failure not in ("raise", "return"):
+        message = f'on_failure must be "raise" or "return", got {on_failure!r}.'
+        raise InvalidProblemError(message)
+    moving, named = trainable(parameters), named_constraints(constraints)
     chosen = choose_projector(projector, named)
-    projection = chosen.project(trainable(parameters), named)
+    for constraint in named.values():
+        check_connected(constraint, moving)
+    projection = chosen.project(moving, named)
     if on_failure == "raise":
         raise_if_infeasible(projection)
     return projection

@@ -25,6 +25,14 @@ class AbstractSet(ABC):
 
     def on(self, tensor: Tensor) -> SetConstraint:
         """Require that ``tensor``, a parameter, lies in this set."""
+        if not tensor.is_leaf:
+            message = (
+                "A set constrains a parameter itself, but got the result of a "
+                "computation (a slice or a product, for example), which projecting "
+                "would not move. Pass the parameter, or constrain an oneproj.function "
+                "of it."
+            )
+            raise InvalidProblemError(message)
         self.check_shape(tensor)
         return SetConstraint(self, tensor)
 
@@ -47,7 +55,8 @@ class SetConstraint(Constraint):
     def __init__(self, members: AbstractSet, tensor: Tensor) -> None:
         """Keep the set and the parameter."""
         # In float64, so that <= 0 is decided beyond the rounding of the parameter.
-        super().__init__(function(lambda: members.residual(tensor.double())), 0, sense=1)
+        residual = function(lambda: members.residual(tensor.double()))
+        super().__init__(residual, 0.0, sense=1)
         self.members = members
         self.tensor = tensor
 
@@ -65,6 +74,9 @@ class Ball(AbstractSet):
         if not 0 < radius < math.inf:
             message = f"A ball needs a finite radius > 0, got {radius}."
             raise InvalidProblemError(message)
+        if center is not None and not bool(torch.isfinite(center).all()):
+            message = "A ball needs a finite center, got one with NaN or inf."
+            raise InvalidProblemError(message)
         self.radius = float(radius)
         self.center = None if center is None else center.detach().clone()
 
@@ -72,8 +84,8 @@ class Ball(AbstractSet):
         """The center must be shaped like the tensor."""
         if self.center is not None and self.center.shape != tensor.shape:
             message = (
-                f"The ball's center has shape {tuple(self.center.shape)}, the parameter "
-                f"{tuple(tensor.shape)}; they must agree."
+                f"The ball's center has shape {tuple(self.center.shape)}, the "
+                f"parameter {tuple(tensor.shape)}; they must agree."
             )
             raise InvalidProblemError(message)
 
@@ -82,11 +94,12 @@ class Ball(AbstractSet):
         distance: Tensor = torch.linalg.vector_norm(self._centered(x))
         return distance - self.radius
 
+    @torch.no_grad()
     def project(self, x: Tensor, *, margin: float = 0.0) -> Tensor:
-        """Shrink towards the center."""
+        """Shrink towards the center, and not beyond it, whatever the margin."""
         offset = self._centered(x)
         length = float(torch.linalg.vector_norm(offset, dtype=torch.float64))
-        target = self.radius - margin
+        target = max(self.radius - margin, 0.0)
         if length <= target:
             return x
         inside = offset * (target / length)
@@ -130,6 +143,7 @@ class Halfspace(AbstractSet):
         """``(<normal, x> - offset) / |normal|``."""
         return (self.normal.to(x) * x).sum() - self.offset
 
+    @torch.no_grad()
     def project(self, x: Tensor, *, margin: float = 0.0) -> Tensor:
         """Move along the normal."""
         excess = float(self.residual(x.double())) + margin

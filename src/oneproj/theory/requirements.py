@@ -30,7 +30,7 @@ class Requirements(NamedTuple):
     strong_convexity: float
     penalty: Literal["softplus", "hinge"]
     strength: float
-    first_index: int
+    first_index: Literal[0, 1]
 
 
 def convex_requirements(constants: ConvexConstants, epsilon: float) -> Requirements:

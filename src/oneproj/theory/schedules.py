@@ -80,7 +80,7 @@ class Schedule:
     penalty: Literal["softplus", "hinge"]
     strength: float
     smoothing: float | None
-    first_index: int
+    first_index: Literal[0, 1]
     inner_failure: float
     inner_error_target: float
     inner_error: float
@@ -125,8 +125,8 @@ class Schedule:
             self,
             outer_steps=T,
             inner_steps=K,
-            smoothing=1.0 / K if self.penalty == "softplus" else None,
-            inner_failure=1.0 / (6 * T),
+            smoothing=1 / K if self.penalty == "softplus" else None,
+            inner_failure=1 / (6 * T),
         )
         return replace(longer, inner_error=longer._error(K))  # noqa: SLF001 - a Schedule too
 
@@ -165,7 +165,7 @@ class Schedule:
 
     def _error(self, K: int) -> float:
         """Return e_K (eq. convex-error-constants) or U_K (eq. inner-bound)."""
-        R, delta = self.radius, self.inner_failure
+        R, delta = self.constants.radius, self.inner_failure
         m_u, unit = self.strong_convexity * R * R, self.constants.on_unit_ball()
         if isinstance(unit, ConvexConstants):
             return convex_inner_error(K, m_u, unit.subproblem_gradient_bound, delta)
@@ -277,7 +277,7 @@ def _complete(
         **needed._asdict(),
         inner_steps=2,
         smoothing=None,
-        inner_failure=1.0 / (6 * needed.outer_steps),
+        inner_failure=1 / (6 * needed.outer_steps),
         inner_error=float("inf"),
         radius=constants.radius,
         constants=constants,

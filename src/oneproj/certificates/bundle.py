@@ -1,0 +1,186 @@
+"""Cuts of a strongly convex problem, and the lower bound that they prove.
+
+If H is m-strongly convex, an evaluation at y_k gives the minorant
+``H(y) >= H_k + <h_k, y - y_k> + (m/2)|y - y_k|^2``. Seen from one fixed origin o all of
+these share their curvature: ``(m/2)|y - o|^2`` plus a linear part, which is what is
+stored. A convex constraint gives the linear cut ``c_k + <q_k, y - y_k> <= 0``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from oneproj.certificates.simplex_qp import EPSILON, Array, solve_simplex_qp
+from oneproj.parameters import Vector, combine, difference, dot, norm
+
+SPARE = 128
+"""How many cuts without weight are kept; the oldest make room for new ones."""
+BROKEN = 1e3
+"""A cut that is this many rounding errors above its function is not a cut of it."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A linear piece where it touches: value and gradient, and whose piece it is."""
+
+    value: float
+    gradient: list[Tensor]
+    label: str
+    size: float
+    """Of the numbers behind the value, to which rounding is relative."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """A point and what was seen there: the pieces of H, whose maximum it is, and c."""
+
+    point: list[Tensor]
+    pieces: Sequence[Cut]
+    constraints: Sequence[Cut] = ()
+
+    @property
+    def value(self) -> float:
+        """H at the point."""
+        return max(piece.value for piece in self.pieces)
+
+    @property
+    def worst(self) -> float:
+        """The largest residual at the point; -inf without constraints."""
+        return max((cut.value for cut in self.constraints), default=-math.inf)
+
+
+@dataclass(frozen=True)
+class Model:
+    """What the cuts prove, seen from a feasible reference point.
+
+    With weights z of the cuts, summing to 1 over the pieces of H, every feasible y has
+    ``H(y) >= H(ref) - lift + <r, y - ref> + (m/2)|y - ref|^2``.
+    """
+
+    point: list[Tensor]
+    """``ref - r/m``, where this bound is smallest."""
+    residual: float
+    """``|r|``, the aggregate gradient, plus what rounding may hide."""
+    lift: float
+    """``sum_k z_k (height of ref above cut k) >= 0``, plus what rounding may hide."""
+    noise: float
+    """The part of the lift that stands for rounding."""
+    weights: dict[str, float]
+    """The total weight of each label."""
+    broken: str | None
+    """The label of a cut above its function: some claimed constant is wrong."""
+
+
+class Bundle:
+    """The cuts seen so far, with their Gram matrix in float64."""
+
+    def __init__(self, origin: Vector, strong_convexity: float, rounding: float) -> None:
+        """Start empty; ``rounding`` is the relative error of values and gradients."""
+        self._origin, self._m, self._eps = origin, strong_convexity, rounding
+        self._vectors: list[list[Tensor]] = []
+        self._cuts: list[Cut] = []
+        self._owners: list[Evaluation] = []
+        self._heights = np.zeros(0)  # of the linear part, at the origin
+        self._on = np.zeros(0)  # 1 for a piece of H, 0 for a constraint
+        self._gram = np.zeros((0, 0))
+        self._z = np.zeros(0)
+
+    def add_piece(self, cut: Cut, owner: Evaluation) -> None:
+        """Add a quadratic minorant of H."""
+        offset = difference(owner.point, self._origin)
+        vector = combine([1.0, -self._m], [cut.gradient, offset])
+        height = cut.value - 0.5 * self._m * dot(offset, offset) - dot(vector, offset)
+        self._append(vector, height, 1.0, cut, owner)
+
+    def add_constraint(self, cut: Cut, owner: Evaluation) -> None:
+        """Add a linear minorant of a constraint."""
+        height = cut.value - dot(cut.gradient, difference(owner.point, self._origin))
+        self._append(cut.gradient, height, 0.0, cut, owner)
+
+    def solve(self, reference: Evaluation) -> Model:
+        """Find the weights that prove the highest lower bound on H.
+
+        The bound of weights z is ``H(ref) - z'lift - |r(z)|^2 / (2m)``, a quadratic
+        program on the Gram matrix. Every term is >= 0 when the reference is feasible,
+        so near the optimum nothing large cancels.
+        """
+        m, on = self._m, self._on
+        d = difference(reference.point, self._origin)
+        reach = np.array([dot(vector, d) for vector in self._vectors])
+        raw, noise = self._lifts(reference, reach, dot(d, d))
+        # A height below zero is rounding or a false claim. Zero proves less, safely.
+        lift = np.maximum(raw, 0.0) + noise
+        P = self._gram / m + np.outer(reach, on) + np.outer(on, reach)
+        P += m * dot(d, d) * np.outer(on, on)
+        start = self._z if self._z.any() else None
+        z = self._z = solve_simplex_qp(P, lift, on > 0, start).z
+        used = [int(i) for i in np.flatnonzero(z)]
+        r = combine([m, *z[used]], [d, *(self._vectors[i] for i in used)])
+        lengths = np.sqrt(np.diag(self._gram))
+        model = Model(
+            point=combine([1.0, -1.0 / m], [reference.point, r]),
+            residual=norm(r) + self._eps * float(z @ lengths),
+            lift=float(z @ lift),
+            noise=float(z @ noise),
+            weights=self._weights(used),
+            broken=self._broken(raw, noise),
+        )
+        self._forget()
+        return model
+
+    def _append(
+        self, vector: list[Tensor], height: float, on: float, cut: Cut, owner: Evaluation
+    ) -> None:
+        self._vectors.append(vector)
+        self._cuts.append(cut)
+        self._owners.append(owner)
+        row = np.array([dot(vector, other) for other in self._vectors])
+        self._gram = np.pad(self._gram, (0, 1))
+        self._gram[-1, :] = self._gram[:, -1] = row
+        self._heights = np.append(self._heights, height)
+        self._on, self._z = np.append(self._on, on), np.append(self._z, 0.0)
+
+    def _lifts(
+        self, reference: Evaluation, reach: Array, square: float
+    ) -> tuple[Array, Array]:
+        """The height of the reference above each cut, and its rounding error."""
+        level = reference.value - 0.5 * self._m * square
+        lift = level * self._on - (self._heights + reach)
+        values = np.array([cut.value for cut in self._cuts])
+        noise = self._eps * np.array([cut.size for cut in self._cuts])
+        noise += self._eps * self._on * max(cut.size for cut in reference.pieces)
+        noise += 4 * EPSILON * (np.abs(self._heights) + np.abs(reach))
+        # Where the cut touches at the reference, its height is known exactly.
+        own = np.array([owner is reference for owner in self._owners])
+        lift[own] = (reference.value * self._on - values)[own]
+        noise[own] = 0.0
+        return lift, noise
+
+    def _weights(self, used: Sequence[int]) -> dict[str, float]:
+        total: dict[str, float] = {}
+        for i in used:
+            label = self._cuts[i].label
+            total[label] = total.get(label, 0.0) + float(self._z[i])
+        return total
+
+    def _broken(self, lift: Array, noise: Array) -> str | None:
+        below = lift + BROKEN * noise
+        i = int(np.argmin(below))
+        return self._cuts[i].label if below[i] < 0 else None
+
+    def _forget(self) -> None:
+        """Drop the oldest cuts without weight; the bound they prove stays the same."""
+        idle = np.flatnonzero(self._z == 0)
+        if len(idle) <= SPARE:
+            return
+        keep = np.setdiff1d(np.arange(len(self._z)), idle[: len(idle) - SPARE])
+        self._vectors = [self._vectors[i] for i in keep]
+        self._cuts = [self._cuts[i] for i in keep]
+        self._owners = [self._owners[i] for i in keep]
+        self._heights, self._on = self._heights[keep], self._on[keep]
+        self._gram, self._z = self._gram[np.ix_(keep, keep)], self._z[keep]

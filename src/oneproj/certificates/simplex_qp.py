@@ -1,0 +1,176 @@
+"""The tiny quadratic program behind the certificates: a simplex and an orthant.
+
+``min (1/2) z'Pz + w'z  subject to  z >= 0,  sum of z over the simplex = 1``.
+
+P is the Gram matrix of a handful of gradients: symmetric, positive semidefinite, as
+singular as it likes (equal gradients, more gradients than dimensions). It is the dual
+of a model with cuts, so *any* z that satisfies the constraints proves a bound; an exact
+one proves the best bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+EPSILON = float(np.finfo(np.float64).eps)
+FLAT = 64.0 * EPSILON
+"""A curvature below this fraction of the terms it is made of is rounding: zero."""
+SLOPE_NOISE = 8.0 * EPSILON
+"""A slope above minus this fraction of the terms it is made of is rounding: zero."""
+
+
+@dataclass(frozen=True)
+class QpSolution:
+    """The minimiser z, or the point reached and a ray along which there is none."""
+
+    z: Array
+    ray: Array | None = None
+
+
+def solve_simplex_qp(
+    P: Array, w: Array, simplex: Mask, start: Array | None = None
+) -> QpSolution:
+    """Minimise ``(1/2) z'Pz + w'z`` over z >= 0 with ``sum(z[simplex]) = 1``.
+
+    An active-set method in the manner of Lawson and Hanson: z minimises over the free
+    entries; the fixed entry with the steepest descent is freed; where the way to the
+    next minimiser meets a bound, that entry is fixed. A direction without curvature is
+    followed to the bound it meets, so equal or dependent rows need no special care:
+    the free rows stay affinely independent and their system stays solvable.
+
+    Args:
+        P: Symmetric positive semidefinite.
+        w: The linear term.
+        simplex: Which entries sum to 1, at least one; the others are only >= 0.
+        start: An earlier solution, with zeros appended for new entries.
+
+    Returns:
+        The minimiser. If the value is unbounded below, the point reached and the ray:
+        ``P ray = 0``, ``w'ray < 0``, ``ray >= 0``, summing to 0 over the simplex.
+
+    Example:
+        >>> both, first = np.array([True, True]), np.array([True, False])
+        >>> solve_simplex_qp(np.eye(2), np.zeros(2), both).z.tolist()
+        [0.5, 0.5]
+        >>> solve_simplex_qp(np.eye(2), np.array([0.0, -3.0]), first).z.tolist()
+        [1.0, 3.0]
+    """
+    program = _ActiveSet(P, w, simplex, start)
+    # A round frees one entry. Runs take a few times the size; the cap ends a cycle of
+    # zero steps, which rounding makes possible and which costs only sharpness.
+    for _ in range(50 + 10 * len(w)):
+        entering = program.steepest()
+        if entering is None:
+            break
+        ray = program.release(entering)
+        if ray is not None:
+            return QpSolution(program.z, ray)
+    return QpSolution(program.z)
+
+
+class _ActiveSet:
+    """z, and which of its entries are free; z minimises over the free ones."""
+
+    def __init__(self, P: Array, w: Array, simplex: Mask, start: Array | None) -> None:
+        self.P, self.w, self.simplex = P, w, simplex
+        self.z = np.zeros(len(w))
+        if start is None:
+            vertices = np.where(simplex, 0.5 * np.diag(P) + w, np.inf)
+            self.z[int(np.argmin(vertices))] = 1.0
+        else:
+            self.z[:] = start
+        self.free = [int(i) for i in np.flatnonzero(self.z)]
+        self._settle()
+
+    def steepest(self) -> int | None:
+        """The fixed entry whose increase lowers the value fastest, beyond rounding."""
+        slope, noise = self._slopes()
+        slope[self.free] = 0.0
+        falling = slope < -SLOPE_NOISE * noise
+        if not falling.any():
+            return None
+        return int(np.argmin(np.where(falling, slope, 0.0)))
+
+    def release(self, j: int) -> Array | None:
+        """Free entry j and minimise again; returns a ray if there is no minimum."""
+        d = self._direction(j)
+        curvature = float(d @ self.P @ d)
+        size = float(np.abs(d) @ np.abs(self.P) @ np.abs(d))
+        step = np.inf
+        if curvature > FLAT * size:
+            step = -float(self._slopes()[0][j]) / curvature
+        reach, blocking = self._reach(d)
+        if step == reach == np.inf:
+            return d
+        self.z += min(step, reach) * d
+        self.free.append(j)
+        if reach < step:
+            self._fix(blocking)
+            self._settle()
+        self._tidy()
+        return None
+
+    def _slopes(self) -> tuple[Array, Array]:
+        """The slope of every entry along the simplex, and the size of its terms."""
+        slope = self.P @ self.z + self.w
+        noise = np.abs(self.P) @ self.z + np.abs(self.w)
+        on = self.simplex
+        slope[on] -= self.z[on] @ slope[on]
+        noise[on] += self.z[on] @ noise[on]
+        return slope, noise
+
+    def _direction(self, j: int) -> Array:
+        """How z moves per unit of entry j while the free entries stay optimal."""
+        d = np.zeros_like(self.z)
+        d[j] = 1.0
+        d[self.free] = self._solve(-self.P[self.free, j], -float(self.simplex[j]))
+        return d
+
+    def _settle(self) -> None:
+        """Go to the minimiser over the free entries, fixing those that hit zero."""
+        while True:
+            d = np.zeros_like(self.z)
+            d[self.free] = self._solve(-self.w[self.free], 1.0) - self.z[self.free]
+            reach, blocking = self._reach(d)
+            self.z += min(1.0, reach) * d
+            if reach >= 1.0:
+                self._tidy()
+                return
+            self._fix(blocking)
+
+    def _reach(self, d: Array) -> tuple[float, int]:
+        """The longest step along d that keeps z >= 0, and the entry that ends it."""
+        steps = np.full(len(d), np.inf)
+        down = d < 0
+        steps[down] = self.z[down] / -d[down]
+        blocking = int(np.argmin(steps))
+        return float(steps[blocking]), blocking
+
+    def _fix(self, i: int) -> None:
+        self.free.remove(i)
+        self.z[i] = 0.0
+
+    def _tidy(self) -> None:
+        self.z[self.simplex] /= self.z[self.simplex].sum()
+
+    def _solve(self, right: Array, total: float) -> Array:
+        """Solve ``P_FF u + tau 1 = right`` with ``sum u = total`` over the simplex."""
+        F, n = self.free, len(self.free)
+        P = self.P[np.ix_(F, F)]
+        # The multiplier is measured in units of P, which keeps the system in scale.
+        unit = float(np.abs(P).max()) or 1.0
+        system = np.zeros((n + 1, n + 1))
+        system[:n, :n] = P
+        system[:n, n] = system[n, :n] = unit * self.simplex[F]
+        try:
+            u = np.linalg.solve(system, np.append(right, unit * total))
+        except np.linalg.LinAlgError:
+            u = np.linalg.lstsq(system, np.append(right, unit * total), rcond=None)[0]
+        return u[:n]

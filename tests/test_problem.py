@@ -1,0 +1,204 @@
+"""A problem checks its parts when it is built, and names what does not fit."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import oneproj
+from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.problem import Problem, check_connected, named_constraints
+from oneproj.terms import function, mean
+
+W = torch.tensor([2.0, 0.0], requires_grad=True)
+ELSEWHERE = torch.ones(2, requires_grad=True)
+OBJECTIVE = function(lambda: W.square().sum())
+SIZE = function(W.norm) <= 1.0
+
+
+def test_a_problem_holds_its_parts() -> None:
+    frozen = torch.ones(3)
+    x = torch.arange(3.0)
+    risk = mean(lambda b: W[0] * b, x)
+    problem = Problem(
+        [W, frozen],
+        objective=OBJECTIVE,
+        constraints={"size": SIZE, "risk": risk >= 5.0},
+        radius=3,
+        center=[torch.ones(2)],
+    )
+    assert [id(p) for p in problem.parameters] == [id(W)]
+    assert problem.objective.name == "objective"
+    assert [c.name for c in problem.constraints.values()] == ["size", "risk"]
+    assert problem.radius == 3.0
+    assert problem.center is not None
+    assert problem.center[0].tolist() == [1.0, 1.0]
+    assert problem.residuals() == {"size": 1.0, "risk": 3.0}
+
+
+def test_the_users_terms_keep_their_own_name() -> None:
+    Problem(W, OBJECTIVE, {"size": SIZE})
+    assert (OBJECTIVE.name, SIZE.name) == ("term", "term")
+
+
+def test_building_changes_nothing() -> None:
+    w = torch.tensor([2.0, 0.0], requires_grad=True)
+    w.grad = torch.tensor([7.0, 7.0])
+    Problem(w, function(w.sum), {"s": oneproj.sets.Ball(1.0).on(w)}, 1.0)
+    assert w.tolist() == [2.0, 0.0]
+    assert w.grad.tolist() == [7.0, 7.0]
+
+
+def test_without_constraint_or_ball() -> None:
+    problem = Problem(W, OBJECTIVE, {})
+    assert (problem.radius, problem.center, problem.residuals()) == (math.inf, None, {})
+
+
+def test_the_center_is_a_copy_in_the_dtype_of_the_parameters() -> None:
+    center = torch.ones(2, dtype=torch.float64)
+    problem = Problem(W, OBJECTIVE, {}, 1.0, center)
+    center.zero_()
+    assert problem.center is not None
+    assert problem.center[0].dtype == torch.float32
+    assert problem.center[0].tolist() == [1.0, 1.0]
+    same_dtype = torch.ones(2)
+    copied = Problem(W, OBJECTIVE, {}, 1.0, same_dtype).center
+    assert copied is not None
+    assert copied[0].data_ptr() != same_dtype.data_ptr()
+
+
+def test_terms_are_tried_on_at_most_two_examples() -> None:
+    sizes: list[int] = []
+
+    def fn(batch: Tensor) -> Tensor:
+        sizes.append(len(batch))
+        return W[0] * batch
+
+    Problem(
+        W,
+        mean(fn, torch.ones(1)),
+        {"c": mean(fn, torch.ones(9)) <= 1.0},
+    )
+    assert sizes == [1, 2]
+
+
+def test_a_problem_can_be_built_without_grad_mode() -> None:
+    with torch.no_grad():
+        Problem(W, OBJECTIVE, {"size": SIZE})
+
+
+# --- the parts ----------------------------------------------------------------
+
+PARTS: dict[str, tuple[dict[str, Any], str]] = {
+    "duplicate names": (
+        {"constraints": [("size", SIZE), ("size", SIZE)]},
+        "Two constraints are called 'size'.*each needs its own",
+    ),
+    "empty name": ({"constraints": {"": SIZE}}, "non-empty string, got ''"),
+    "number as name": ({"constraints": {1: SIZE}}, "non-empty string, got 1"),
+    "reserved": ({"constraints": {"seconds": SIZE}}, "cannot be called 'seconds'"),
+    "no bound": (
+        {"constraints": {"size": function(W.norm)}},
+        "constraint 'size' is a Function, which says no bound.*<= 0.1",
+    ),
+    "equality": (
+        {"constraints": {"size": OBJECTIVE == 1.0}},
+        "constraint 'size' is a bool, which says no bound",
+    ),
+    "radius zero": ({"radius": 0.0}, "must be > 0, got 0.0.*leave it out"),
+    "radius negative": ({"radius": -1}, "must be > 0, got -1"),
+    "radius NaN": ({"radius": math.nan}, "must be > 0, got nan"),
+    "plain objective": (
+        {"objective": lambda: 2 * W.sum()},
+        "objective is a function. Wrap it: oneproj.mean",
+    ),
+    "constraint as objective": ({"objective": SIZE}, "objective is a Constraint"),
+    "no parameters": ({"parameters": []}, "nothing to optimise"),
+    "without grad": (
+        {"parameters": [torch.ones(2)]},
+        r"1 frozen tensor\(s\).*requires_grad=True",
+    ),
+    "center of another shape": (
+        {"radius": 1.0, "center": torch.ones(3)},
+        r"shaped like the parameters \[\(2,\)\], but got \[\(3,\)\]",
+    ),
+    "too many centers": (
+        {"radius": 1.0, "center": [torch.ones(2), torch.ones(2)]},
+        r"but got \[\(2,\), \(2,\)\]",
+    ),
+    "center NaN": (
+        {"radius": 1.0, "center": torch.tensor([0.0, math.nan])},
+        "center holds NaN or inf",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "match"), PARTS.values(), ids=PARTS)
+def test_parts_that_do_not_fit_are_refused(change: dict[str, Any], match: str) -> None:
+    given = {"parameters": W, "objective": OBJECTIVE, "constraints": {"size": SIZE}}
+    with pytest.raises(InvalidProblemError, match=match):
+        Problem(**(given | change))
+
+
+# --- the terms ----------------------------------------------------------------
+
+DATA = torch.tensor([1.0, 2.0, 3.0])
+UNCONNECTED = "does not depend on the parameters of this problem.*same tensors"
+SHAPE = "must return one value per example"
+TERMS: dict[str, tuple[Any, str]] = {
+    "other parameters": (function(ELSEWHERE.sum), UNCONNECTED),
+    "data alone": (mean(lambda b: b, DATA), UNCONNECTED),
+    "detached": (function(lambda: W.detach().sum()), UNCONNECTED),
+    "item": (mean(lambda b: W[0].item() * b, DATA), UNCONNECTED),
+    "averaged": (mean(lambda b: (W[0] * b).mean(), DATA), SHAPE),
+    "column": (mean(lambda b: W[0] * b[:, None], DATA), SHAPE),
+    "vector": (function(lambda: W), "must return a scalar tensor"),
+}
+
+
+@pytest.mark.parametrize(("term", "match"), TERMS.values(), ids=TERMS)
+def test_a_term_is_tried_when_the_problem_is_built(term: Any, match: str) -> None:  # noqa: ANN401
+    with pytest.raises(InvalidProblemError, match=f"'objective' {match}"):
+        Problem(W, term, {"size": SIZE})
+    with pytest.raises(InvalidProblemError, match=f"'fine cap' {match}"):
+        Problem(W, OBJECTIVE, {"size": SIZE, "fine cap": term <= 1.0})
+
+
+def test_a_set_on_a_tensor_elsewhere_is_refused() -> None:
+    elsewhere = oneproj.sets.Ball(1.0).on(ELSEWHERE)
+    with pytest.raises(InvalidProblemError, match=f"'ball' {UNCONNECTED}"):
+        Problem(W, OBJECTIVE, {"ball": elsewhere})
+
+
+def test_empty_data_is_refused() -> None:
+    with pytest.raises(InvalidProblemError, match="holds 0 examples"):
+        Problem(W, mean(lambda b: W[0] * b, DATA[:0]), {})
+
+
+def test_data_with_nan_is_refused() -> None:
+    with pytest.raises(InvalidProblemError, match="1 NaN or infinite value"):
+        Problem(W, mean(lambda b: W[0] * b, torch.tensor([1.0, math.nan])), {})
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_value_that_is_not_finite_at_the_start_names_the_term(bad: float) -> None:
+    term = function(lambda: bad * W.sum())
+    with pytest.raises(NonFiniteError, match="the value of 'objective' at the start"):
+        Problem(W, term, {})
+    with pytest.raises(NonFiniteError, match="the value of 'cap' at the start"):
+        Problem(W, OBJECTIVE, {"cap": term <= 1.0})
+
+
+def test_reaching_one_parameter_is_enough() -> None:
+    check_connected(function(lambda: W.sum() + ELSEWHERE.sum()), [ELSEWHERE, W])
+    check_connected(function(W.sum), [ELSEWHERE, W])
+
+
+def test_pairs_keep_their_order() -> None:
+    pairs = [(name, SIZE) for name in ("z", "a", "m")]
+    assert list(named_constraints(pairs)) == ["z", "a", "m"]
+    assert list(named_constraints(iter(pairs))) == ["z", "a", "m"]

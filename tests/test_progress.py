@@ -1,0 +1,77 @@
+"""The progress bar: off unless someone watches or asks, and only where rich is."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from contextlib import redirect_stderr
+
+import pytest
+
+from oneproj.errors import InvalidProblemError
+from oneproj.progress import progress_bar
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What rich reads beside isatty, the same for whoever runs the tests."""
+    for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def shown(stderr: io.StringIO, *, enabled: bool | None) -> str:
+    with (
+        redirect_stderr(stderr),
+        progress_bar("training", 10, enabled=enabled) as advance_to,
+    ):
+        advance_to(5)
+        advance_to(10)
+    return stderr.getvalue()
+
+
+@pytest.mark.parametrize("enabled", [None, True])
+def test_a_terminal_sees_the_bar(
+    capsys: pytest.CaptureFixture[str], *, enabled: bool | None
+) -> None:
+    text = shown(Terminal(), enabled=enabled)
+    assert "training" in text
+    assert "100%" in text
+    assert capsys.readouterr().out == "", "standard output belongs to the user"
+
+
+def test_a_terminal_can_be_spared_the_bar() -> None:
+    assert shown(Terminal(), enabled=False) == ""
+
+
+def test_a_file_gets_no_bar_unless_it_is_asked_for() -> None:
+    assert shown(io.StringIO(), enabled=None) == ""
+    text = shown(io.StringIO(), enabled=True)
+    assert "training" in text
+    assert "100%" in text
+
+
+def test_without_rich_the_bar_is_left_out_or_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert shown(Terminal(), enabled=None) == ""
+    assert shown(Terminal(), enabled=False) == ""
+    with pytest.raises(InvalidProblemError, match=r"needs rich: pip install oneproj"):
+        shown(Terminal(), enabled=True)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_an_error_in_the_block_comes_through(*, enabled: bool) -> None:
+    message = "as it was raised"
+    with (
+        redirect_stderr(Terminal()),
+        pytest.raises(KeyboardInterrupt, match=message),
+        progress_bar("training", 10, enabled=enabled),
+    ):
+        raise KeyboardInterrupt(message)

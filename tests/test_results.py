@@ -1,0 +1,190 @@
+"""What comes back: statuses, tables that read, dictionaries that are plain JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oneproj.results import (
+    Certificate,
+    Counts,
+    Measure,
+    Projection,
+    Solution,
+    Status,
+    table,
+)
+
+CERTIFICATE = Certificate(
+    (
+        Measure("feasibility", -0.25, bound=0.0, source="full data"),
+        Measure("gradient mapping", 0.5, error=1e-3),
+        Measure("Moreau residual", 2.0, bound=1.0, source="Theorem 2"),
+    ),
+    {"source risk": 0.75},
+)
+
+
+def solution(residuals: Mapping[str, float], **fields: Any) -> Solution:  # noqa: ANN401
+    return Solution(
+        status=Status.FEASIBLE,
+        objective=0.125,
+        residuals=residuals,
+        certificate=CERTIFICATE,
+        counts=Counts(1000, 20, 300, 1),
+        projection=Projection(Status.FEASIBLE, 0.0625, residuals, {"cap": 2.0}, 3),
+        **fields,
+    )
+
+
+# --- status, feasibility ------------------------------------------------------
+
+
+def test_the_status_says_whether_the_point_is_feasible() -> None:
+    assert {status.name: status.ok for status in Status} == {
+        "FEASIBLE": True,
+        "INTERRUPTED": True,
+        "INFEASIBLE": False,
+    }
+    assert all(isinstance(status.value, str) for status in Status)
+
+
+@pytest.mark.parametrize(
+    ("residuals", "feasible"),
+    [
+        ({}, True),
+        ({"a": 0.0, "b": -0.0}, True),
+        ({"a": -1.0, "b": 5e-324}, False),
+        ({"a": math.nan}, False),
+    ],
+)
+def test_feasible_means_at_most_zero_exactly(
+    residuals: dict[str, float], *, feasible: bool
+) -> None:
+    assert solution(residuals).feasible is feasible
+
+
+def test_counts_start_at_zero() -> None:
+    assert set(dataclasses.asdict(Counts()).values()) == {0}
+
+
+# --- measures and certificates ------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "holds"),
+    [(1.0, None, None), (1.0, 1.0, True), (1.1, 1.0, False), (math.nan, 1.0, False)],
+)
+def test_a_measure_holds_up_to_its_bound(
+    value: float, bound: float | None, *, holds: bool | None
+) -> None:
+    assert Measure("m", value, bound=bound).holds is holds
+
+
+def test_a_certificate_is_looked_up_by_name() -> None:
+    assert CERTIFICATE["gradient mapping"].value == 0.5
+    assert "feasibility" in CERTIFICATE
+    assert "speed" not in CERTIFICATE
+    with pytest.raises(
+        KeyError, match=r"No measure 'speed'.*it has: feasibility, grad"
+    ):
+        CERTIFICATE["speed"]
+
+
+def test_a_certificate_holds_if_no_bound_fails() -> None:
+    assert not CERTIFICATE.holds
+    assert Certificate(CERTIFICATE.measures[:2], {}).holds
+    assert Certificate((), {}).holds
+
+
+# --- tables -------------------------------------------------------------------
+
+
+def test_a_certificate_reads_as_a_table() -> None:
+    assert str(CERTIFICATE).splitlines() == [
+        "measure           value              bound      holds  source",
+        "----------------  -----------------  ---------  -----  ---------",
+        "feasibility       -2.500e-01         0.000e+00  yes    full data",
+        "gradient mapping  5.000e-01 +-1e-03",
+        "Moreau residual   2.000e+00          1.000e+00  NO     Theorem 2",
+        "multipliers: source risk=0.75",
+    ]
+
+
+def test_a_solution_reads_as_a_table() -> None:
+    text = str(solution({"cap": -0.5}, seconds={"train": 1.5}))
+    above, below = text.split("\n\n")
+    assert [line.split("  ")[0] for line in above.splitlines()[2:]] == [
+        "status",
+        "objective",
+        "residual: cap",
+        "distance moved",
+        "objective gradients",
+        "constraint gradients",
+        "constraint passes",
+        "projections",
+        "seconds: train",
+    ]
+    for number in ("0.125", "-5.000e-01", "6.250e-02", "1000", "300", "1.500"):
+        assert number in above
+    assert Status.FEASIBLE.value in above
+    assert below == str(CERTIFICATE)
+
+
+def test_columns_are_as_wide_as_their_widest_cell() -> None:
+    assert table([("a", "bb"), ("ccc", "d")]) == ["a    bb", "---  --", "ccc  d"]
+
+
+# --- plain JSON ---------------------------------------------------------------
+
+
+def test_a_solution_becomes_plain_json() -> None:
+    found = solution(
+        {"cap": -0.5},
+        history={"update": [1, 2], "objective": [1.0, math.nan]},
+        settings={
+            "radius": math.inf,
+            "seed": np.int64(3),
+            "lr": np.float32(0.5),
+            "schedule": None,
+            "exact": True,
+            "shape": (2, 3),
+            "counts": Counts(),
+            "kind": int,
+        },
+    ).to_dict()
+    # json refuses what is not plain, and NaN where it is told to.
+    again = json.loads(json.dumps(found, allow_nan=False))
+    assert again == found
+    assert found["feasible"] is True
+    assert found["status"] == "feasible"
+    assert found["residuals"] == {"cap": -0.5}
+    assert found["counts"] == {
+        "objective_gradients": 1000,
+        "constraint_gradients": 20,
+        "constraint_passes": 300,
+        "projections": 1,
+    }
+    assert found["certificate"]["measures"][2]["source"] == "Theorem 2"
+    assert found["certificate"]["multipliers"] == {"source risk": 0.75}
+    assert found["projection"]["multipliers"] == {"cap": 2.0}
+    assert found["history"] == {"update": [1, 2], "objective": [1.0, "nan"]}
+    settings = found["settings"]
+    assert (settings["radius"], settings["seed"], settings["lr"]) == ("inf", 3, 0.5)
+    assert settings["schedule"] is None
+    assert settings["exact"] is True
+    assert settings["shape"] == [2, 3]
+    assert settings["counts"]["projections"] == 0
+    assert settings["kind"] == "<class 'int'>"
+
+
+def test_results_cannot_be_changed_afterwards() -> None:
+    found = solution({})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.objective = 0.0  # type: ignore[misc]

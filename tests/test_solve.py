@@ -1,0 +1,302 @@
+"""The pipeline: iterate, select, project once, certify - for every method."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import oneproj
+from oneproj.methods import METHODS
+from oneproj.projection.base import AbstractProjector
+from oneproj.results import Projection, Status, Update
+from oneproj.theory import ConvexConstants, convex_schedule
+
+Build = Callable[..., tuple[oneproj.Problem, Tensor]]
+
+
+def nearest_in_ball(
+    radius: float = 10.0, dtype: torch.dtype = torch.float32
+) -> tuple[oneproj.Problem, Tensor]:
+    """min |w - (3, 4)|^2 in the unit ball: the answer is (0.6, 0.8), mu = 8."""
+    w = torch.tensor([0.3, -0.2], dtype=dtype, requires_grad=True)
+    target = torch.tensor([3.0, 4.0], dtype=dtype)
+    problem = oneproj.Problem(
+        w,
+        objective=oneproj.function(lambda: (w - target).square().sum()),
+        constraints={"size": oneproj.sets.Ball(1.0).on(w)},
+        radius=radius,
+    )
+    return problem, w
+
+
+def regression(rows: int = 200) -> tuple[oneproj.Problem, Tensor]:
+    """Least squares over data with a halfspace that cuts the solution off."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(rows, 3, generator=generator)
+    y = x @ torch.tensor([1.0, 1.0, 0.0]) + 0.1 * torch.randn(rows, generator=generator)
+    w = torch.zeros(3, requires_grad=True)
+    half = oneproj.sets.Halfspace(torch.tensor([1.0, 1.0, 1.0]), offset=1.0)
+    problem = oneproj.Problem(
+        w,
+        objective=oneproj.mean(lambda b: (b[0] @ w - b[1]).square(), data=(x, y)),
+        constraints={"budget": half.on(w)},
+        radius=5.0,
+    )
+    return problem, w
+
+
+OPTIONS = {
+    "one-projection": {"lr": 0.01, "strength": 20.0},
+    "projected-sgd": {"lr": 0.05},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_reaches_the_known_solution(method: str) -> None:
+    problem, w = nearest_in_ball()
+    solution = oneproj.solve(problem, method=method, steps=500, **OPTIONS[method])
+    assert solution.status is Status.FEASIBLE
+    assert solution.feasible
+    assert solution.residuals["size"] <= 0
+    torch.testing.assert_close(w.detach(), torch.tensor([0.6, 0.8]), rtol=0, atol=5e-3)
+    assert solution.objective == pytest.approx(16.0, rel=1e-2)
+    assert solution.certificate.multipliers["size"] == pytest.approx(8.0, rel=1e-2)
+
+
+def test_one_projection_uses_one_projection_and_the_rival_one_per_update() -> None:
+    counts = {}
+    for method in METHODS:
+        problem, _ = regression()
+        counts[method] = oneproj.solve(problem, method=method, steps=100).counts
+    assert counts["one-projection"].projections == 1
+    assert counts["projected-sgd"].projections == 100
+    assert all(c.objective_gradients == 100 for c in counts.values())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_same_seed_same_bits_other_seed_other_bits(method: str) -> None:
+    answers = []
+    for seed in (0, 0, 1):
+        problem, w = regression()
+        oneproj.solve(problem, method=method, steps=50, seed=seed, batch_size=4)
+        answers.append(w.detach().clone())
+    assert torch.equal(answers[0], answers[1])
+    assert not torch.equal(answers[0], answers[2])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_global_random_state_is_neither_used_nor_changed(method: str) -> None:
+    before = torch.get_rng_state()
+    problem, _ = regression()
+    oneproj.solve(problem, method=method, steps=50)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_history_and_settings_tell_what_happened() -> None:
+    problem, _ = regression()
+    solution = oneproj.solve(problem, steps=75, seed=3)
+    assert solution.history["update"] == list(range(1, 76))
+    assert set(solution.history) == {"update", "objective", "seconds", "budget"}
+    assert solution.settings["oracle"] == "exact"
+    assert solution.settings["options"]["inner_steps"] == 25
+    assert solution.settings["seed"] == 3
+    assert set(solution.seconds) == {"train", "project", "certify"}
+    plain = json.loads(json.dumps(solution.to_dict(), allow_nan=False))
+    assert plain["feasible"] is True
+    assert plain["counts"]["projections"] == 1
+    text = str(solution)
+    assert "residual: budget" in text
+    assert "KKT residual" in text
+
+
+def test_long_runs_keep_a_short_history() -> None:
+    problem, _ = nearest_in_ball()
+    solution = oneproj.solve(problem, steps=2500)
+    updates = solution.history["update"]
+    assert len(updates) <= 1000
+    assert updates[-1] == 2500
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_callback_sees_every_update_and_can_stop(method: str) -> None:
+    seen: list[Update] = []
+
+    def watch(update: Update) -> bool:
+        seen.append(update)
+        return update.update == 60
+
+    problem, _ = regression()
+    solution = oneproj.solve(problem, method=method, steps=100, callbacks=[watch])
+    assert [u.update for u in seen] == list(range(1, 61))
+    assert solution.status is Status.INTERRUPTED
+    assert solution.status.ok
+    assert solution.feasible
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_ctrl_c_returns_what_there_is(method: str) -> None:
+    def press(update: Update) -> None:
+        if update.update == 60:
+            signal.raise_signal(signal.SIGINT)
+
+    problem, _ = regression()
+    solution = oneproj.solve(problem, method=method, steps=10_000, callbacks=[press])
+    assert solution.status is Status.INTERRUPTED
+    assert solution.feasible
+    assert solution.counts.objective_gradients == 60
+
+
+def test_ctrl_c_inside_a_projected_update_still_ends_feasible() -> None:
+    class Interrupted(AbstractProjector):
+        name = "interrupted"
+        calls = 0
+
+        def accepts(self, constraints: object) -> None:
+            del constraints
+
+        def project(self, parameters: object, constraints: object) -> Projection:
+            self.calls += 1
+            if self.calls == 3:
+                raise KeyboardInterrupt
+            inner = oneproj.projection.project.choose_projector("auto", constraints)
+            return inner.project(parameters, constraints)
+
+    problem, _ = nearest_in_ball()
+    solution = oneproj.solve(
+        problem, method="projected-sgd", projector=Interrupted(), steps=50
+    )
+    assert solution.status is Status.INTERRUPTED
+    assert solution.feasible
+
+
+class GivesUp(AbstractProjector):
+    """A projector that never gets there."""
+
+    name = "gives-up"
+
+    def accepts(self, constraints: object) -> None:
+        del constraints
+
+    def project(self, parameters: object, constraints: object) -> Projection:
+        del parameters, constraints
+        return Projection(Status.INFEASIBLE, 0.0, {"size": 0.25}, {}, 7)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_failed_projection_raises_or_is_returned(method: str) -> None:
+    problem, _ = nearest_in_ball()
+    with pytest.raises(oneproj.InfeasibleError, match=r"'size'.*2\.500e-01"):
+        oneproj.solve(problem, method=method, projector=GivesUp(), steps=50)
+    problem, _ = nearest_in_ball()
+    solution = oneproj.solve(
+        problem, method=method, projector=GivesUp(), steps=50, on_failure="return"
+    )
+    assert solution.status is Status.INFEASIBLE
+    assert not solution.status.ok
+
+
+def test_a_schedule_is_executed_to_the_letter() -> None:
+    problem, w = nearest_in_ball(radius=1.0)
+    constants = ConvexConstants(
+        weak_convexity=1e-3,
+        gradient_bound=1e-2,
+        constraint_gradient_bound=1.0,
+        boundary_slope=1.0,
+        initial_gap=1e-3,
+    )
+    schedule = convex_schedule(constants, epsilon=1.0)
+    x0 = w.detach().clone()
+    solution = oneproj.solve(problem, schedule=schedule, seed=5)
+    assert solution.counts.objective_gradients == schedule.gradient_calls
+    assert solution.counts.projections == 1
+    assert not torch.equal(w.detach(), x0)
+
+
+def test_a_schedule_refuses_what_would_change_it() -> None:
+    constants = ConvexConstants(
+        weak_convexity=1e-3,
+        gradient_bound=1e-2,
+        constraint_gradient_bound=1.0,
+        boundary_slope=1.0,
+    )
+    schedule = convex_schedule(constants, epsilon=1.0)
+    cases = (
+        ({"steps": 10}, 1.0, "steps=10 or a schedule, not both"),
+        ({"lr": 0.1}, 1.0, "no option may be given"),
+        ({"oracle": "minibatch"}, 1.0, "seen exactly"),
+        ({}, 2.0, "ball of radius 1.0, the problem has radius 2.0"),
+    )
+    for arguments, radius, message in cases:
+        problem, _ = nearest_in_ball(radius=radius)
+        with pytest.raises(oneproj.InvalidProblemError, match=message):
+            oneproj.solve(problem, schedule=schedule, **arguments)
+
+
+def test_steps_that_do_not_fill_outer_iterations_are_said() -> None:
+    problem, _ = nearest_in_ball()
+    with pytest.warns(oneproj.OneprojWarning, match="last 10 updates end inside"):
+        oneproj.solve(problem, steps=60)
+    with pytest.raises(oneproj.InvalidProblemError, match="no outer iteration would"):
+        oneproj.solve(problem, steps=20)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "sgd"}, "no method 'sgd'. Known: one-projection, projected-sgd"),
+        ({"oracle": "psychic"}, "no oracle 'psychic'"),
+        ({"projector": "magic"}, "no projector 'magic'"),
+        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"learning_rate": 1}, "no option 'learning_rate'. It has: lr, prox_weight"),
+        ({"strength": -1.0}, "strength must be positive"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
+    problem, _ = nearest_in_ball()
+    with pytest.raises(oneproj.InvalidProblemError, match=message):
+        oneproj.solve(problem, **arguments)
+
+
+@pytest.mark.parametrize("where", ["value", "gradient"])
+@pytest.mark.parametrize("term", ["objective", "cap"])
+def test_non_finite_numbers_name_the_update_and_the_term(where: str, term: str) -> None:
+    w = torch.tensor([0.5], requires_grad=True)
+    calls = {"objective": 0, "cap": 0}
+
+    def poisoned(name: str) -> Tensor:
+        calls[name] += 1
+        value = w.square().sum() + 1.0
+        if name == term and calls[name] > 4:  # one call checks, then updates 1, 2, 3
+            value = value * math.nan if where == "value" else value + (w * 0).sqrt().sum()
+        return value
+
+    problem = oneproj.Problem(
+        w,
+        objective=oneproj.function(lambda: poisoned("objective")),
+        constraints={"cap": oneproj.function(lambda: poisoned("cap")) <= 0.5},
+        radius=5.0,
+    )
+    with pytest.raises(oneproj.NonFiniteError, match=f"{where} of.*'{term}'.*update 4"):
+        oneproj.solve(problem, steps=50, projector=GivesUp())
+
+
+def test_the_oracle_follows_the_size_of_the_data() -> None:
+    for rows, expected in ((100, "exact"), (9000, "minibatch")):
+        x = torch.linspace(-1, 1, rows)
+        w = torch.tensor([1.0], requires_grad=True)
+        problem = oneproj.Problem(
+            w,
+            objective=oneproj.function(lambda w=w: w.square().sum()),
+            constraints={"cap": oneproj.mean(lambda b, w=w: b * w, data=x) <= 1.0},
+        )
+        solution = oneproj.solve(
+            problem, steps=25, projector=GivesUp(), on_failure="return"
+        )
+        assert solution.settings["oracle"] == expected
