@@ -37,7 +37,7 @@ format: $(VENV)/dev.stamp  ## rewrite the files as `make check` wants them
 bench: $(VENV)/bench.stamp  ## time one optimiser step against plain SGD
 	$(BIN)/oneproj bench step $(ARGS)
 
-theory: $(VENV)/laboratory.stamp  ## execute the theorems' schedules (about 90 min)
+theory: $(VENV)/laboratory.stamp  ## execute the theorems' schedules (about 20 min)
 	$(BIN)/oneproj theory $(ARGS)
 
 api: $(VENV)/dev.stamp  ## accept the present public API as the recorded one

@@ -35,7 +35,7 @@ def main() -> oneproj.Solution:
         constraints={"weight norm": oneproj.sets.Ball(1.0).on(model.weight)},
         radius=10.0,
     )
-    solution = oneproj.solve(problem, steps=1000, lr=0.1, strength=1.0, seed=0)
+    solution = oneproj.solve(problem, steps=1000, lr=0.05, strength=0.25, seed=0)
     accuracy = ((model(x).squeeze(-1) * y) > 0).double().mean().item()
     sys.stdout.write(f"{solution}\n\nweight norm: {model.weight.norm():.6f} (cap 1)\n")
     sys.stdout.write(f"training accuracy: {accuracy:.3f}\n")

@@ -1,4 +1,4 @@
-"""Terms: full values and gradients, minibatches, weights, constraints, refusals."""
+"""Terms: full values and gradients, minibatches, weights."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.terms import AbstractTerm, Mean, function, mean
+from oneproj.errors import InvalidProblemError
+from oneproj.terms import Mean, function, mean
 
 examples = settings(derandomize=True, deadline=None, max_examples=40)
 
@@ -272,148 +272,3 @@ def test_a_chunk_holds_at_least_one_example() -> None:
         InvalidProblemError, match="chunk_size must be at least 1, got 0"
     ):
         mean(lambda b: b, torch.ones(3), chunk_size=0)
-
-
-# --- constraints --------------------------------------------------------------
-
-
-def test_at_most_and_at_least_are_residuals_of_opposite_sign() -> None:
-    p = network()
-    term = mean(lambda b: losses(p, *b), (X, Y))
-    at_most, at_least = term <= 0.5, term >= 0.5
-    value, gradient = term.value_and_gradient(p)
-    indices = torch.tensor([1, 2])
-    for sense, c in ((1, at_most), (-1, at_least)):
-        residual, slope = c.value_and_gradient(p)
-        assert c.value() == residual == sense * (value - 0.5)
-        assert_close(slope, [sense * g for g in gradient])
-        batch = sense * (term.batch_value(indices) - 0.5)
-        assert torch.equal(c.batch_value(indices), batch)
-        assert c.size == 23
-
-
-def test_a_number_on_the_left_means_the_same() -> None:
-    w = torch.tensor(3.0, requires_grad=True)
-    size = function(w.abs)
-    assert (2.0 >= size).value() == (size <= 2.0).value() == 1.0
-    assert (2.0 <= size).value() == (size >= 2.0).value() == -1.0
-
-
-def test_a_constraint_draws_as_its_term_does() -> None:
-    term = mean(lambda b: b, torch.arange(50.0))
-    first, second = (
-        t.draw(9, torch.Generator().manual_seed(2)) for t in (term, term <= 1.0)
-    )
-    assert first is not None
-    assert second is not None
-    assert torch.equal(first, second)
-
-
-def test_a_chained_comparison_is_refused() -> None:
-    w = torch.tensor(3.0, requires_grad=True)
-    size = function(w.abs)
-    with pytest.raises(InvalidProblemError, match="lower <= term <= upper write two"):
-        0 <= size <= 1  # noqa: B015 - the comparison is what is tested
-    with pytest.raises(InvalidProblemError, match="no truth value"):
-        bool(size <= 1.0)
-
-
-@pytest.mark.parametrize("bound", [math.nan, math.inf, -math.inf])
-def test_a_bound_is_a_finite_number(bound: float) -> None:
-    term = function(lambda: torch.ones(()))
-    with pytest.raises(InvalidProblemError, match=f"finite number, got {bound}"):
-        _ = term <= bound
-
-
-def test_naming_makes_a_copy_that_shares_the_work() -> None:
-    term = function(lambda: torch.zeros(2)) <= 1.0
-    renamed = term.named("cap")
-    assert (renamed.name, term.name) == ("cap", "term")
-    with pytest.raises(InvalidProblemError, match="function of 'cap'"):
-        renamed.value()
-    with pytest.raises(InvalidProblemError, match="function of 'term'"):
-        term.value()
-
-
-# --- refusals while evaluating ------------------------------------------------
-
-PER_EXAMPLE = {
-    "column": (lambda b: b[:, None], r"\(3, 1\)"),
-    "averaged": (lambda b: b.mean(), r"\(\)"),
-    "short": (lambda b: b[1:], r"\(2,\)"),
-    "number": (lambda b: float(b.sum()), "float"),
-    "nothing": (lambda _: None, "NoneType"),
-}
-
-
-@pytest.mark.parametrize(("fn", "got"), PER_EXAMPLE.values(), ids=PER_EXAMPLE)
-def test_a_mean_wants_one_value_per_example(fn: Any, got: str) -> None:  # noqa: ANN401
-    term = mean(fn, torch.ones(3)).named("risk")
-    match = (
-        rf"function of 'risk' must return one value per example, shape \(3,\).*{got}"
-    )
-    for evaluate in (
-        term.value,
-        lambda: term.value_and_gradient([]),
-        lambda: term.batch_value(torch.arange(3)),
-    ):
-        with pytest.raises(InvalidProblemError, match=match):
-            evaluate()
-
-
-@pytest.mark.parametrize(
-    ("fn", "got"), [(lambda: torch.ones(2), r"\(2,\)"), (lambda: 1.0, "float")]
-)
-def test_a_function_wants_a_scalar(fn: Any, got: str) -> None:  # noqa: ANN401
-    match = rf"function of 'size' must return a scalar tensor, but returned .*{got}"
-    with pytest.raises(InvalidProblemError, match=match):
-        function(fn).named("size").value()
-
-
-def test_one_entry_counts_as_a_scalar() -> None:
-    w = torch.tensor([[2.0]], requires_grad=True)
-    term = function(lambda: 3 * w)
-    assert term.value() == 6.0
-    assert term.batch_value(None).shape == ()
-    assert term.value_and_gradient([w])[1][0].tolist() == [[3.0]]
-
-
-def in_two_chunks(first: float, second: float) -> AbstractTerm:
-    values = torch.tensor([first, second], dtype=torch.float64)
-    return mean(lambda i: values[i], torch.arange(2), chunk_size=1)
-
-
-NONFINITE = {
-    "nan": in_two_chunks(1.0, math.nan),
-    "inf": in_two_chunks(1.0, math.inf),
-    "inf - inf": in_two_chunks(math.inf, -math.inf),
-    "overflow": in_two_chunks(1.7e308, 1.7e308),
-    "constraint": in_two_chunks(1.0, math.nan) <= 0.0,
-    "function": function(lambda: torch.tensor(math.nan)),
-    "at least": function(lambda: torch.tensor(math.inf)) >= 0.0,
-}
-
-
-@pytest.mark.parametrize("term", NONFINITE.values(), ids=NONFINITE)
-def test_a_value_that_is_not_finite_names_the_term(term: AbstractTerm) -> None:
-    term = term.named("source risk")
-    w = torch.ones((), requires_grad=True)
-    match = "the value of 'source risk' is NaN or infinite"
-    with pytest.raises(NonFiniteError, match=match):
-        term.value()
-    with pytest.raises(NonFiniteError, match=match):
-        term.value_and_gradient([w])
-
-
-def test_a_gradient_that_is_not_finite_names_the_term() -> None:
-    w = torch.zeros((), requires_grad=True)
-    # The slope of the square root at 0 is infinite, its value is not.
-    for term in (
-        mean(lambda b: (w * b).sqrt(), torch.ones(2)),
-        function(w.sqrt),
-        function(w.sqrt) <= 1.0,
-    ):
-        assert math.isfinite(term.value())
-        match = "the gradient of 'root' is NaN or infinite"
-        with pytest.raises(NonFiniteError, match=match):
-            term.named("root").value_and_gradient([w])

@@ -22,3 +22,6 @@ from oneproj.results import Projection as Projection
 from oneproj.results import Solution as Solution
 from oneproj.results import Status as Status
 from oneproj.results import Update as Update
+from oneproj.certificates.certify import certify as certify
+from oneproj.solve import solve as solve
+from oneproj import theory as theory

@@ -106,11 +106,17 @@ class Measure:
     error: float = 0.0
     """How far the computed value may be from the exact one."""
     details: Mapping[str, Any] = field(default_factory=dict)
+    at_least: bool = False
+    """Whether the bound is a lower one instead: a slope must not fall below it."""
 
     @property
     def holds(self) -> bool | None:
-        """Whether the bound is met; None where there is none."""
-        return None if self.bound is None else self.value <= self.bound
+        """Whether the bound is met even at the far end of the error; None without."""
+        if self.bound is None:
+            return None
+        if self.at_least:
+            return self.value - self.error >= self.bound
+        return self.value + self.error <= self.bound
 
 
 @dataclass(frozen=True)
@@ -149,7 +155,8 @@ class Certificate:
         rows = [("measure", "value", "bound", "holds", "source")]
         mark = {True: "yes", False: "NO", None: ""}
         for m in self.measures:
-            bound = "" if m.bound is None else f"{m.bound:.3e}"
+            sign = ">= " if m.at_least else ""
+            bound = "" if m.bound is None else f"{sign}{m.bound:.3e}"
             value = f"{m.value:.3e}" + (f" +-{m.error:.0e}" if m.error else "")
             rows.append((m.name, value, bound, mark[m.holds], m.source))
         lines = table(rows)

@@ -6,6 +6,7 @@ the test suite compares the two, so that no change of the API goes unnoticed.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import enum
 import inspect
@@ -20,14 +21,35 @@ import oneproj
 RECORD = Path(__file__).with_suffix(".txt")
 
 
-def public_names(module: types.ModuleType) -> list[tuple[str, object]]:
-    """The names a module promises, qualified, modules inside it included."""
+def promised(module: types.ModuleType) -> list[str]:
+    """The names a module promises: what it lists, re-exports, or else defines."""
+    listed = getattr(module, "__all__", None)
+    if listed is not None:
+        return sorted(listed)
+    # `from a import X as X` is how type checkers recognise a re-export.
+    imports = [
+        alias
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
+    exported = [alias.name for alias in imports if alias.name == alias.asname]
+    return sorted(exported) or sorted(
+        name
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", None) == module.__name__
+        and not name.startswith("_")
+    )
+
+
+def public_names(module: types.ModuleType, path: str) -> list[tuple[str, object]]:
+    """What a module promises, under the path the user types, inner modules included."""
     found: list[tuple[str, object]] = []
-    for name in sorted(module.__all__):
+    for name in promised(module):
         value = getattr(module, name)
-        found.append((f"{module.__name__}.{name}", value))
+        found.append((f"{path}.{name}", value))
         if inspect.ismodule(value):
-            found += public_names(value)
+            found += public_names(value, f"{path}.{name}")
     return found
 
 
@@ -59,12 +81,14 @@ def members(cls: type) -> Iterator[str]:
 
 def lines() -> Iterator[str]:
     """The whole record, line by line."""
-    for name, value in public_names(oneproj):
+    for name, value in public_names(oneproj, "oneproj"):
         if inspect.ismodule(value):
             yield f"module {name}"
         elif inspect.isclass(value):
             bases = ", ".join(base.__name__ for base in value.__bases__)
-            yield f"class {name}{signature(value)} < {bases}"
+            # What an Enum is called with is Python's business, and changes with it.
+            call = "" if issubclass(value, enum.Enum) else signature(value)
+            yield f"class {name}{call} < {bases}"
             yield from (f"    {member}" for member in members(value))
         elif callable(value):
             yield f"function {name}{signature(value)}"

@@ -15,11 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from oneproj.certificates.simplex_qp import EPSILON, Array, solve_simplex_qp
+from oneproj.certificates.simplex_qp import (
+    EPSILON,
+    Array,
+    refine_on_support,
+    solve_simplex_qp,
+)
 from oneproj.parameters import Vector, combine, difference, dot, norm
 
 SPARE = 128
 """How many cuts without weight are kept; the oldest make room for new ones."""
+REFINEMENTS = 3
 BROKEN = 1e3
 """A cut that is this many rounding errors above its function is not a cut of it."""
 
@@ -79,7 +85,9 @@ class Model:
 class Bundle:
     """The cuts seen so far, with their Gram matrix in float64."""
 
-    def __init__(self, origin: Vector, strong_convexity: float, rounding: float) -> None:
+    def __init__(
+        self, origin: Vector, strong_convexity: float, rounding: float
+    ) -> None:
         """Start empty; ``rounding`` is the relative error of values and gradients."""
         self._origin, self._m, self._eps = origin, strong_convexity, rounding
         self._vectors: list[list[Tensor]] = []
@@ -118,23 +126,51 @@ class Bundle:
         P = self._gram / m + np.outer(reach, on) + np.outer(on, reach)
         P += m * dot(d, d) * np.outer(on, on)
         start = self._z if self._z.any() else None
-        z = self._z = solve_simplex_qp(P, lift, on > 0, start).z
-        used = [int(i) for i in np.flatnonzero(z)]
-        r = combine([m, *z[used]], [d, *(self._vectors[i] for i in used)])
+        self._z = solve_simplex_qp(P, lift, on > 0, start).z
+        r = self._refine(P, lift, d)
+        z = self._z
         lengths = np.sqrt(np.diag(self._gram))
         model = Model(
             point=combine([1.0, -1.0 / m], [reference.point, r]),
             residual=norm(r) + self._eps * float(z @ lengths),
             lift=float(z @ lift),
             noise=float(z @ noise),
-            weights=self._weights(used),
+            weights=self._weights(),
             broken=self._broken(raw, noise),
         )
         self._forget()
         return model
 
+    def _refine(self, P: Array, lift: Array, d: Vector) -> list[Tensor]:
+        """Polish the weights with the vectors themselves; return the aggregate r."""
+        r = self._aggregate(self._z, d)
+        for _ in range(REFINEMENTS):
+            slope = lift.copy()
+            for i in np.flatnonzero(self._z):
+                slope[i] += dot(self._vectors[i], r) / self._m
+                slope[i] += self._on[i] * dot(d, r)
+            z = refine_on_support(P, self._on > 0, self._z, slope)
+            better = self._aggregate(z, d)
+            if self._loss(z, lift, better) >= self._loss(self._z, lift, r):
+                break
+            self._z, r = z, better
+        return r
+
+    def _loss(self, z: Array, lift: Array, r: Vector) -> float:
+        return float(z @ lift) + dot(r, r) / (2.0 * self._m)
+
+    def _aggregate(self, z: Array, d: Vector) -> list[Tensor]:
+        used = np.flatnonzero(z)
+        vectors = [d, *(self._vectors[i] for i in used)]
+        return combine([self._m, *z[used].tolist()], vectors)
+
     def _append(
-        self, vector: list[Tensor], height: float, on: float, cut: Cut, owner: Evaluation
+        self,
+        vector: list[Tensor],
+        height: float,
+        on: float,
+        cut: Cut,
+        owner: Evaluation,
     ) -> None:
         self._vectors.append(vector)
         self._cuts.append(cut)
@@ -161,11 +197,11 @@ class Bundle:
         noise[own] = 0.0
         return lift, noise
 
-    def _weights(self, used: Sequence[int]) -> dict[str, float]:
+    def _weights(self) -> dict[str, float]:
         total: dict[str, float] = {}
-        for i in used:
-            label = self._cuts[i].label
-            total[label] = total.get(label, 0.0) + float(self._z[i])
+        for weight, cut in zip(self._z.tolist(), self._cuts, strict=True):
+            if weight > 0:
+                total[cut.label] = total.get(cut.label, 0.0) + weight
         return total
 
     def _broken(self, lift: Array, noise: Array) -> str | None:

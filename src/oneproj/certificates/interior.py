@@ -12,7 +12,6 @@ from torch import Tensor
 
 from oneproj.certificates.bundle import Evaluation
 from oneproj.certificates.linearize import linearize, shifted
-from oneproj.certificates.points import doubled
 from oneproj.certificates.strongly_convex import Minimum, Task, minimise
 from oneproj.errors import InfeasibleError
 from oneproj.parameters import difference, dot, norm
@@ -46,23 +45,17 @@ def find_interior(problem: Problem, x: list[Tensor]) -> tuple[list[Tensor], int]
         smallest = min(smallest, g)
     message = (
         "No point with every constraint < 0 was found inside the safeguard ball: the "
-        f"smallest worst residual seen is {smallest:.3e}. A proximal point needs a "
-        "feasible set with an interior (it has one if the gradient of g does not vanish "
-        "where g = 0). Try: (a) a looser bound, (b) a larger radius, (c) in place of an "
-        "equality written as two inequalities, a parametrisation that satisfies it."
+        f"smallest worst residual seen is {smallest:.3e}. The proximal point is only "
+        "computed for a feasible set with an interior, which it has if the gradient of "
+        "g does not vanish where g = 0. Try: (a) a looser bound, (b) a larger radius, "
+        "(c) in place of an equality written as two inequalities, a parametrisation "
+        "that satisfies it."
     )
     raise InfeasibleError(message)
 
 
 def _search(problem: Problem, x: list[Tensor], w: float) -> Minimum:
-    task = Task(
-        oracle=lambda y: _evaluate(problem, y, w, x),
-        strong_convexity=w,
-        parameters=problem.parameters,
-        origin=x,
-        radius=problem.radius,
-        center=None if problem.center is None else doubled(problem.center),
-    )
+    task = Task.inside_ball(problem, x, w, lambda y: _evaluate(problem, y, w, x))
     return minimise(
         task, x, max_iterations=INTERIOR_ITERATIONS, enough=_deep, seed=False
     )
@@ -70,7 +63,7 @@ def _search(problem: Problem, x: list[Tensor], w: float) -> Minimum:
 
 def _deep(upper: float, lower: float) -> bool:
     """Negative and half of what is possible; or nothing negative is possible."""
-    return upper < 0 and upper <= 0.5 * lower or lower >= 0
+    return (upper < 0 and upper <= 0.5 * lower) or lower >= 0
 
 
 def _evaluate(

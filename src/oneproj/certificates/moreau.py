@@ -9,9 +9,8 @@ from torch import Tensor
 from oneproj.certificates.bundle import Evaluation
 from oneproj.certificates.interior import find_interior
 from oneproj.certificates.linearize import linearize, shifted
-from oneproj.certificates.points import borrowed, doubled, like
+from oneproj.certificates.points import borrowed, is_on_ball, like, rounding_unit
 from oneproj.certificates.strongly_convex import (
-    BALL,
     MAX_ITERATIONS,
     OBJECTIVE,
     Minimum,
@@ -36,7 +35,7 @@ def moreau_residual(
     **Guarantee.** ``Measure.error`` bounds the distance of the value from the exact one
     (see ``strongly_convex``). The proximal point y is feasible, ``S / (2 ell)`` away,
     and ``dist(0, subdifferential f(y) + N_C(y)) <= S`` (eq. moreau-intuition). Where an
-    evaluation shows that a claim is false, the error is inf and ``details["violation"]``
+    evaluation shows a claim to be false, the error is inf and ``details["violation"]``
     names the claim.
 
     Args:
@@ -66,13 +65,8 @@ def moreau_residual(
         )
         raise InvalidProblemError(message)
     with borrowed(problem.parameters) as x:
-        task = Task(
-            oracle=lambda y: _evaluate(problem, y, ell, x),
-            strong_convexity=ell,
-            parameters=problem.parameters,
-            origin=x,
-            radius=problem.radius,
-            center=None if problem.center is None else doubled(problem.center),
+        task = Task.inside_ball(
+            problem, x, ell, lambda y: _evaluate(problem, y, ell, x)
         )
         anchor, used = (x, 0)
         if problem.constraints:
@@ -84,7 +78,7 @@ def moreau_residual(
 def _evaluate(
     problem: Problem, y: list[Tensor], ell: float, x: list[Tensor]
 ) -> Evaluation:
-    """``f(y) + ell |y - x|^2`` and every constraint, at the point the parameters hold."""
+    """``f(y) + ell |y - x|^2`` and the constraints; the parameters hold y."""
     z = problem.parameters
     piece = linearize(problem.objective, z, OBJECTIVE)
     return Evaluation(
@@ -101,7 +95,9 @@ def _measure(
     details = {
         "proximal point": like(y, problem.parameters),
         "multipliers": {n: found.weights.get(n, 0.0) for n in problem.constraints},
-        "the safeguard ball is active": found.weights.get(BALL, 0.0) > 0,
+        "the safeguard ball is active": is_on_ball(
+            y, problem.radius, problem.center, rounding_unit(problem.parameters)
+        ),
         "worst residual of the proximal point": found.best.worst,
         "objective gradients": count,
         "constraint gradients": (count + used) * len(problem.constraints),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,14 +30,23 @@ def borrowed(parameters: Vector) -> Iterator[list[Tensor]]:
         >>> w.tolist(), x[0].dtype
         ([1.0, 1.0], torch.float64)
     """
-    if not is_finite(parameters):
-        quantity = "a parameter of the point to be certified"
-        raise NonFiniteError(quantity)
+    require_finite(parameters)
     bits = snapshot(parameters)
     try:
         yield doubled(bits)
     finally:
         assign(parameters, bits)
+
+
+def require_finite(parameters: Vector) -> None:
+    """Refuse a point with NaN or infinite entries.
+
+    Example:
+        >>> require_finite([torch.zeros(2)])
+    """
+    if not is_finite(parameters):
+        quantity = "a parameter of the point to be certified"
+        raise NonFiniteError(quantity)
 
 
 def doubled(vector: Vector) -> list[Tensor]:
@@ -81,3 +91,18 @@ def like(vector: Vector, parameters: Vector) -> list[Tensor]:
         torch.float32
     """
     return [v.detach().to(p) for v, p in zip(vector, parameters, strict=True)]
+
+
+def is_on_ball(point: Vector, radius: float, center: Vector | None, eps: float) -> bool:
+    """Whether a point lies on the safeguard ball's surface, or outside.
+
+    Within ``4 sqrt(eps)`` of the radius: where an optimiser stops, not where rounding
+    does.
+
+    Example:
+        >>> is_on_ball([torch.ones(1)], 1.0, None, eps=1e-16)
+        True
+    """
+    if math.isinf(radius):
+        return False
+    return outward(point, center)[0] >= radius * (1.0 - 4.0 * math.sqrt(eps))

@@ -24,6 +24,8 @@ FLAT = 64.0 * EPSILON
 """A curvature below this fraction of the terms it is made of is rounding: zero."""
 SLOPE_NOISE = 8.0 * EPSILON
 """A slope above minus this fraction of the terms it is made of is rounding: zero."""
+PATIENCE = 3
+"""Entries whose release only stirs the rounding, before the work is called done."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def solve_simplex_qp(
 
     Returns:
         The minimiser. If the value is unbounded below, the point reached and the ray:
-        ``P ray = 0``, ``w'ray < 0``, ``ray >= 0``, summing to 0 over the simplex.
+        ``P ray = 0``, ``w'ray < 0``, ``ray >= 0``, zero on the simplex.
 
     Example:
         >>> both, first = np.array([True, True]), np.array([True, False])
@@ -63,16 +65,42 @@ def solve_simplex_qp(
         [1.0, 3.0]
     """
     program = _ActiveSet(P, w, simplex, start)
-    # A round frees one entry. Runs take a few times the size; the cap ends a cycle of
-    # zero steps, which rounding makes possible and which costs only sharpness.
+    stirred: set[int] = set()
+    # A round frees one entry. Runs take a few times the size; the cap is for luck.
     for _ in range(50 + 10 * len(w)):
-        entering = program.steepest()
-        if entering is None:
+        entering = program.steepest(stirred)
+        if entering is None or len(stirred) > PATIENCE:
             break
+        z, free, value = program.z.copy(), list(program.free), program.value()
         ray = program.release(entering)
         if ray is not None:
             return QpSolution(program.z, ray)
+        if program.value() > value:
+            # Only rounding can raise the value: undo, and leave this entry alone.
+            program.z, program.free = z, free
+            stirred.add(entering)
+        elif program.value() < value:
+            stirred.clear()
     return QpSolution(program.z)
+
+
+def refine_on_support(P: Array, simplex: Mask, z: Array, slope: Array) -> Array:
+    """Correct the positive entries of z, given their slopes to higher accuracy.
+
+    One Newton step on the support: the squares in P hide what is smaller than their
+    rounding, a slope computed from the vectors themselves does not.
+
+    Example:
+        >>> both = np.array([True, True])
+        >>> z, slope = np.array([0.4, 0.6]), np.array([0.4, 0.6])
+        >>> refine_on_support(np.eye(2), both, z, slope).tolist()
+        [0.5, 0.5]
+    """
+    F = np.flatnonzero(z)
+    d = np.zeros_like(z)
+    d[F] = _solve_bordered(P[np.ix_(F, F)], simplex[F], -slope[F], 0.0)
+    corrected: Array = z + min(1.0, _reach(z, d)[0]) * d
+    return corrected
 
 
 class _ActiveSet:
@@ -89,10 +117,13 @@ class _ActiveSet:
         self.free = [int(i) for i in np.flatnonzero(self.z)]
         self._settle()
 
-    def steepest(self) -> int | None:
+    def value(self) -> float:
+        return float(0.5 * self.z @ self.P @ self.z + self.w @ self.z)
+
+    def steepest(self, skip: set[int]) -> int | None:
         """The fixed entry whose increase lowers the value fastest, beyond rounding."""
         slope, noise = self._slopes()
-        slope[self.free] = 0.0
+        slope[[*self.free, *skip]] = 0.0
         falling = slope < -SLOPE_NOISE * noise
         if not falling.any():
             return None
@@ -100,13 +131,16 @@ class _ActiveSet:
 
     def release(self, j: int) -> Array | None:
         """Free entry j and minimise again; returns a ray if there is no minimum."""
-        d = self._direction(j)
+        # d moves the free entries so that they stay optimal while entry j grows.
+        d = np.zeros_like(self.z)
+        d[self.free] = self._solve(-self.P[self.free, j], -float(self.simplex[j]))
+        d[j] = 1.0
         curvature = float(d @ self.P @ d)
         size = float(np.abs(d) @ np.abs(self.P) @ np.abs(d))
         step = np.inf
         if curvature > FLAT * size:
             step = -float(self._slopes()[0][j]) / curvature
-        reach, blocking = self._reach(d)
+        reach, blocking = _reach(self.z, d)
         if step == reach == np.inf:
             return d
         self.z += min(step, reach) * d
@@ -126,32 +160,17 @@ class _ActiveSet:
         noise[on] += self.z[on] @ noise[on]
         return slope, noise
 
-    def _direction(self, j: int) -> Array:
-        """How z moves per unit of entry j while the free entries stay optimal."""
-        d = np.zeros_like(self.z)
-        d[j] = 1.0
-        d[self.free] = self._solve(-self.P[self.free, j], -float(self.simplex[j]))
-        return d
-
     def _settle(self) -> None:
         """Go to the minimiser over the free entries, fixing those that hit zero."""
         while True:
             d = np.zeros_like(self.z)
-            d[self.free] = self._solve(-self.w[self.free], 1.0) - self.z[self.free]
-            reach, blocking = self._reach(d)
+            d[self.free] = self._solve(-(self.P @ self.z + self.w)[self.free], 0.0)
+            reach, blocking = _reach(self.z, d)
             self.z += min(1.0, reach) * d
             if reach >= 1.0:
                 self._tidy()
                 return
             self._fix(blocking)
-
-    def _reach(self, d: Array) -> tuple[float, int]:
-        """The longest step along d that keeps z >= 0, and the entry that ends it."""
-        steps = np.full(len(d), np.inf)
-        down = d < 0
-        steps[down] = self.z[down] / -d[down]
-        blocking = int(np.argmin(steps))
-        return float(steps[blocking]), blocking
 
     def _fix(self, i: int) -> None:
         self.free.remove(i)
@@ -161,16 +180,31 @@ class _ActiveSet:
         self.z[self.simplex] /= self.z[self.simplex].sum()
 
     def _solve(self, right: Array, total: float) -> Array:
-        """Solve ``P_FF u + tau 1 = right`` with ``sum u = total`` over the simplex."""
-        F, n = self.free, len(self.free)
-        P = self.P[np.ix_(F, F)]
-        # The multiplier is measured in units of P, which keeps the system in scale.
-        unit = float(np.abs(P).max()) or 1.0
-        system = np.zeros((n + 1, n + 1))
-        system[:n, :n] = P
-        system[:n, n] = system[n, :n] = unit * self.simplex[F]
-        try:
-            u = np.linalg.solve(system, np.append(right, unit * total))
-        except np.linalg.LinAlgError:
-            u = np.linalg.lstsq(system, np.append(right, unit * total), rcond=None)[0]
-        return u[:n]
+        F = self.free
+        return _solve_bordered(self.P[np.ix_(F, F)], self.simplex[F], right, total)
+
+
+def _reach(z: Array, d: Array) -> tuple[float, int]:
+    """The longest step along d that keeps z >= 0, and the entry that ends it."""
+    steps = np.full(len(d), np.inf)
+    down = d < 0
+    steps[down] = z[down] / -d[down]
+    blocking = int(np.argmin(steps))
+    return float(steps[blocking]), blocking
+
+
+def _solve_bordered(P: Array, simplex: Mask, right: Array, total: float) -> Array:
+    """Solve ``P u + tau 1 = right`` with ``sum u = total``, 1 and sum on the simplex."""
+    n = len(right)
+    # The multiplier is measured in units of P, which keeps the system in scale.
+    unit = float(np.abs(P).max()) or 1.0
+    system = np.zeros((n + 1, n + 1))
+    system[:n, :n] = P
+    system[:n, n] = system[n, :n] = unit * simplex
+    known = np.append(right, unit * total)
+    try:
+        solution = np.linalg.solve(system, known)
+    except np.linalg.LinAlgError:
+        solution = np.linalg.lstsq(system, known, rcond=None)[0]
+    u: Array = solution[:n]
+    return u

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.optimize
-import torch
 from torch import Tensor
 
 from oneproj.certificates.bundle import Cut, Evaluation
+from oneproj.certificates.flat import flat, unflat
 from oneproj.certificates.simplex_qp import Array
 from oneproj.parameters import Vector
 
@@ -60,7 +60,7 @@ def suggest(
             options={"ftol": 0.5 * accuracy, "maxiter": 10_000},
         )
     end = next(v for v in reversed(last) if np.isfinite(v).all())
-    return _unflat(end[: program.size], start.point)
+    return unflat(end[: program.size], start.point)
 
 
 class _SpentError(Exception):
@@ -79,8 +79,8 @@ class _Program:
     ) -> None:
         self._evaluate, self._like, self._radius = evaluate, start.point, radius
         self.size = sum(t.numel() for t in start.point)
-        self._center = np.zeros(self.size) if center is None else _flat(center)
-        self.start = _flat(start.point)
+        self._center = np.zeros(self.size) if center is None else flat(center)
+        self.start = flat(start.point)
         if len(start.pieces) > 1:
             self.start = np.append(self.start, start.value - start.pieces[0].value)
         self._seen: dict[bytes, _Linear] = {}
@@ -109,12 +109,14 @@ class _Program:
 
     def _linearize(self, v: Array) -> _Linear:
         y, t = v[: self.size], v[self.size :]
-        seen = self._evaluate(_unflat(y, self._like))
-        outside = y - _flat(seen.point)
+        seen = self._evaluate(unflat(y, self._like))
+        outside = y - flat(seen.point)
         # Outside the ball nothing is evaluated: the tangent continues each piece.
         base, *others = [_extend(cut, outside) for cut in seen.pieces]
         none = np.zeros(len(t))
-        rows = [(t.sum() + base[0] - p, np.append(base[1] - q, none + 1)) for p, q in others]
+        rows = [
+            (t.sum() + base[0] - p, np.append(base[1] - q, none + 1)) for p, q in others
+        ]
         if others:
             rows.append((float(t[0]), np.append(np.zeros(self.size), 1.0)))
         for cut in seen.constraints:
@@ -139,17 +141,5 @@ class _Linear:
 
 
 def _extend(cut: Cut, outside: Array) -> tuple[float, Array]:
-    gradient = _flat(cut.gradient)
+    gradient = flat(cut.gradient)
     return cut.value + float(gradient @ outside), gradient
-
-
-def _flat(vector: Vector) -> Array:
-    parts = [tensor.detach().cpu().double().reshape(-1).numpy() for tensor in vector]
-    flat: Array = np.concatenate(parts)
-    return flat
-
-
-def _unflat(flat: Array, like: Vector) -> list[Tensor]:
-    sizes = [tensor.numel() for tensor in like]
-    parts = torch.split(torch.from_numpy(np.array(flat)), sizes)
-    return [p.reshape(t.shape).to(t) for p, t in zip(parts, like, strict=True)]

@@ -15,10 +15,10 @@ that contains y. Then ``m D^2 <= lift + |r| D`` for ``D = |y - Q|``, that is
     ``|y - Q| <= (|r| + sqrt(|r|^2 + 4 m lift)) / (2m)``.
 
 No multiplier, Lipschitz constant or tolerance enters, only the claim that m, H and c_j
-are as stated. An upper bound needs a feasible y: the model's minimiser may violate a
-constraint by some e > 0, and is then pulled towards a point p with c(p) <= -s < 0 by the
-fraction ``e / (e + s)``, which is enough by convexity. Where to look next is a matter of
-speed, not of truth: in few dimensions scipy's SQP suggests a first point.
+are as stated. It needs a feasible y. The model's minimiser may violate a constraint by
+some e > 0; it is then pulled towards a point p with c(p) <= -s < 0 by the fraction
+``e / (e + s)``, which is enough by convexity. Where to look next is a matter of speed,
+not of truth: in few dimensions scipy's SQP suggests a first point.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from oneproj.certificates.bundle import Bundle, Cut, Evaluation, Model
 from oneproj.certificates.points import doubled, outward, rounding_unit
 from oneproj.certificates.sqp import SQP_DIMENSION, suggest
 from oneproj.parameters import Vector, assign, combine, distance, norm, project_ball_
+from oneproj.problem import Problem
 
 BALL, OBJECTIVE = "\0ball", "\0objective"
 """Labels of cuts that belong to no constraint; a name does not begin like this."""
@@ -61,6 +62,14 @@ class Task:
     origin: list[Tensor]
     radius: float = math.inf
     center: list[Tensor] | None = None
+
+    @classmethod
+    def inside_ball(
+        cls, problem: Problem, origin: list[Tensor], m: float, oracle: Oracle
+    ) -> Task:
+        """The task over the problem's parameters, in its ball, seen from an origin."""
+        center = None if problem.center is None else doubled(problem.center)
+        return cls(oracle, m, problem.parameters, origin, problem.radius, center)
 
 
 @dataclass(frozen=True)
@@ -126,6 +135,7 @@ class _Search:
         self.evaluations = 0
         self.best: Evaluation
         self.latest: Evaluation
+        self.judged: Evaluation
         self.deepest: Evaluation
         self.model: Model
         self.error = math.inf
@@ -150,13 +160,15 @@ class _Search:
             depth = seen.worst - self.deepest.worst
             fraction = min(1.0, (1 + OVERSHOOT * 8**k) * seen.worst / depth)
             pair = [seen.point, self.deepest.point]
-            pulled = self._record(self.evaluate(combine([1 - fraction, fraction], pair)))
+            pulled = self._record(
+                self.evaluate(combine([1 - fraction, fraction], pair))
+            )
             if pulled.worst <= 0:
                 return
 
     def _record(self, seen: Evaluation) -> Evaluation:
         if not self.evaluations > 1:
-            self.best = self.deepest = self.latest = seen
+            self.best = self.deepest = self.latest = self.judged = seen
         if seen.worst <= 0:
             self.latest = seen
             self.best = seen if seen.value < self.best.value else self.best
@@ -165,7 +177,7 @@ class _Search:
         for piece in seen.pieces:
             self.bundle.add_piece(piece, seen)
         # A cut that is slack all over the ball in which the minimiser lies is no use.
-        near = self.error + distance(seen.point, self.best.point)
+        near = self.error + distance(seen.point, self.judged.point)
         for cut in seen.constraints:
             if math.isinf(near) or cut.value + near * norm(cut.gradient) >= 0:
                 self.bundle.add_constraint(cut, seen)
@@ -196,7 +208,7 @@ class _Search:
         error = (r + math.sqrt(r * r + 4.0 * m * lift)) / (2.0 * m)
         self.broken = self.broken or model.broken
         if reference is self.best or error < self.error:
-            self.model, self.error = model, error
+            self.model, self.error, self.judged = model, error, reference
         return Minimum(
             best=reference,
             error=error,

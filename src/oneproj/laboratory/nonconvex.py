@@ -145,4 +145,4 @@ class NonconvexProblem(AbstractLaboratoryProblem):
                 (found.mu >= 0) & (found.mu <= self.schedule.strength),
             ]
         )
-        return claims.all(axis=0)
+        return np.asarray(claims.all(axis=0))

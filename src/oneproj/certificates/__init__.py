@@ -1,0 +1,1 @@
+"""Certificates: what can be proved about the point that the parameters hold now."""

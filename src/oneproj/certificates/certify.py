@@ -1,0 +1,181 @@
+"""``oneproj.certify``: judge the point that the parameters hold now."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+
+from oneproj.certificates.feasibility import feasibility
+from oneproj.certificates.gradient_mapping import gradient_mapping
+from oneproj.certificates.kkt import complementarity, kkt_residual
+from oneproj.certificates.moreau import moreau_residual
+from oneproj.certificates.penalty_residual import penalty_residual
+from oneproj.certificates.slope import infeasible_slope
+from oneproj.errors import InvalidProblemError, NonFiniteError, ProjectionFailed
+from oneproj.problem import Problem
+from oneproj.projection.base import AbstractProjector
+from oneproj.results import Certificate, Measure
+from oneproj.theory import ConvexConstants, NonconvexConstants, Schedule
+
+Constants = ConvexConstants | NonconvexConstants
+
+
+def certify(
+    problem: Problem,
+    *,
+    constants: Constants | None = None,
+    schedule: Schedule | None = None,
+    projector: AbstractProjector | None = None,
+    smooth: bool = True,
+    projected: bool = True,
+    generator: torch.Generator | None = None,
+) -> Certificate:
+    """Judge the point that the parameters hold now; they are left as they are.
+
+    Whoever found the point, this computes what can be said about it:
+
+    - always: feasibility on all data, the KKT residual with its multipliers, and their
+      complementarity;
+    - with ``ConvexConstants``: the Moreau residual S_ell, and the gradient mapping
+      G_ell if the objective is ``smooth`` and a ``projector`` is given;
+    - with ``NonconvexConstants``: the penalty residual R and its witness, for the
+      strength and prox weight of the ``schedule`` (or of its defaults), and the check
+      of the infeasible slope if a ``generator`` is given.
+
+    **Bounds.** A schedule puts the theorem's bound beside the value. Each theorem
+    speaks of one point and holds with probability at least 2/3: Theorems 1 and 2 bound
+    G_ell and S_ell by epsilon at the output x_hat = P_C(x_J); Theorem 3 bounds R by
+    epsilon at x_J, before the projection. At x_hat this leaves ``R <= (2 + beta/m)
+    epsilon``: x_hat is at most R(x_J)/beta from x_J (lem:nc-transfer), and Q is
+    beta/m-Lipschitz. ``projected`` says which of the two points is judged.
+
+    Args:
+        problem: Evaluated in full; counted in each measure's ``details``.
+        constants: What is claimed about it; those of the schedule when left out.
+        schedule: The schedule whose guarantee is to be compared.
+        projector: For the gradient mapping, which takes one more projection.
+        smooth: Whether the objective has an ell-Lipschitz gradient.
+        projected: True for the output x_hat, False for the selected iterate x_J.
+        generator: For the samples of the slope check.
+
+    Raises:
+        InvalidProblemError: The constants belong to a ball of another radius.
+        NonFiniteError: A value or gradient is NaN or infinite; it is named.
+
+    Example:
+        >>> import oneproj
+        >>> w = torch.tensor([0.6, 0.8], dtype=torch.float64, requires_grad=True)
+        >>> target = torch.tensor([3.0, 4.0], dtype=torch.float64)
+        >>> problem = oneproj.Problem(
+        ...     w, oneproj.function(lambda: 0.5 * (w - target).square().sum()),
+        ...     {"size": oneproj.function(lambda: w.square().sum()) <= 1.0}, radius=2.0)
+        >>> claims = oneproj.theory.ConvexConstants(
+        ...     weak_convexity=1.0, gradient_bound=7.0, constraint_gradient_bound=4.0,
+        ...     boundary_slope=2.0, radius=2.0)
+        >>> certificate = certify(problem, constants=claims)
+        >>> certificate.holds, round(certificate.multipliers["size"], 6)
+        (True, 2.0)
+        >>> certificate["Moreau residual"].value < 1e-6
+        True
+    """
+    constants = _claims(problem, constants, schedule)
+    kkt = kkt_residual(problem)
+    measures = [feasibility(problem), kkt, complementarity(kkt)]
+    if isinstance(constants, ConvexConstants):
+        ell, given = constants.weak_convexity, projector if smooth else None
+        reference = schedule if projected else None
+        measures += _convex(problem, ell, given, reference)
+    if isinstance(constants, NonconvexConstants):
+        measures.append(_nonconvex(problem, constants, schedule, projected=projected))
+        if generator is not None:
+            claimed = constants.infeasible_slope
+            measures.append(infeasible_slope(problem, generator, claimed=claimed))
+    for measure in measures:
+        if math.isnan(measure.value):
+            quantity = f"the {measure.name}"
+            raise NonFiniteError(quantity)
+    return Certificate(tuple(measures), kkt.details["multipliers"])
+
+
+def _claims(
+    problem: Problem, constants: Constants | None, schedule: Schedule | None
+) -> Constants | None:
+    """The constants to judge by, which must speak of this ball."""
+    if schedule is not None:
+        if constants not in (None, schedule.constants):
+            message = (
+                "The schedule was computed from other constants than those given, so "
+                "its bound says nothing about them. Pass one of the two."
+            )
+            raise InvalidProblemError(message)
+        constants = schedule.constants
+    if constants is not None and constants.radius != problem.radius:
+        message = (
+            f"The constants are for a ball of radius {constants.radius}, but the "
+            f"problem has radius {problem.radius}. They are suprema over the ball: "
+            "build them with the problem's radius."
+        )
+        raise InvalidProblemError(message)
+    return constants
+
+
+def _convex(
+    problem: Problem,
+    ell: float,
+    projector: AbstractProjector | None,
+    schedule: Schedule | None,
+) -> list[Measure]:
+    """The two measures of the convex setting; what fails is infinite, not silent."""
+    found = []
+    if projector is not None:
+        try:
+            mapping = gradient_mapping(problem, projector, weak_convexity=ell)
+        except ProjectionFailed as error:
+            mapping = _failed("gradient mapping", error)
+        found.append(_compared(mapping, schedule, "Theorem 1 at x_hat"))
+    try:
+        moreau = moreau_residual(problem, weak_convexity=ell)
+    except ProjectionFailed as error:
+        moreau = _failed("Moreau residual", error)
+    return [*found, _compared(moreau, schedule, "Theorem 2 at x_hat")]
+
+
+def _nonconvex(
+    problem: Problem,
+    constants: NonconvexConstants,
+    schedule: Schedule | None,
+    *,
+    projected: bool,
+) -> Measure:
+    """The penalty residual, with the bound for the point that is judged."""
+    if schedule is None:  # twice the least strength and prox weight of the theorem
+        lam = 2.0 * constants.gradient_bound / constants.infeasible_slope
+        beta = 2.0 * constants.penalized_weak_convexity(lam)
+    else:
+        lam, beta = schedule.strength, schedule.prox_weight
+    found = penalty_residual(problem, constants, strength=lam, prox_weight=beta)
+    m = beta - constants.penalized_weak_convexity(lam)
+    if projected:
+        which, factor = "Theorem 3 and lem:nc-transfer at x_hat", 2.0 + beta / m
+    else:
+        which, factor = "Theorem 3 at x_J", 1.0
+    return _compared(found, schedule, which, factor)
+
+
+def _failed(name: str, error: ProjectionFailed) -> Measure:
+    details = {"failure": str(error)}
+    return Measure(name, math.inf, source="could not be computed", details=details)
+
+
+def _compared(
+    measure: Measure, schedule: Schedule | None, which: str, factor: float = 1.0
+) -> Measure:
+    """Put the theorem's bound beside the value, where there is a schedule."""
+    if schedule is None:
+        return measure
+    inside = ", probability >= 2/3"
+    outside = "; this schedule is outside it"
+    source = which + (inside if schedule.within_theorem else outside)
+    return replace(measure, bound=factor * schedule.epsilon, source=source)

@@ -1,0 +1,147 @@
+"""An empirical check of the infeasible-slope condition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from oneproj.certificates.points import borrowed, like
+from oneproj.certificates.slope_search import (
+    Sight,
+    boundary_slope,
+    look,
+    lowest_nearby,
+)
+from oneproj.errors import InvalidProblemError
+from oneproj.parameters import Vector, norm, project_ball_
+from oneproj.problem import Problem
+from oneproj.results import Measure
+
+SAMPLES = 256
+REFINED = 3
+"""How many of the lowest samples are followed downhill."""
+ZERO_SLOPE = 1e-6
+"""A slope below this fraction of the steepest gradient seen is zero, numerically."""
+
+
+def infeasible_slope(
+    problem: Problem,
+    generator: torch.Generator,
+    *,
+    claimed: float | None = None,
+    samples: int = SAMPLES,
+) -> Measure:
+    """The smallest slope of the constraint found at an infeasible point of the ball.
+
+    The condition of Theorem thm:nonconvex (eq. infeasible-slope) asks for
+    ``dist(0, grad g(x) + N_B(x)) >= sigma_out > 0`` wherever g(x) > 0 in the ball B: at
+    every infeasible point, also where the ball blocks the way, g can be decreased. Here
+    g is the worst residual; where several constraints attain it to rounding, the
+    distance is to the convex hull of their gradients.
+
+    This looks for a counterexample: at the current point, at uniform samples of the
+    ball and of its surface, and from the lowest of them downhill (Nelder-Mead, in at
+    most 20 dimensions). A small value found is a fact, with its place in ``details``; a
+    large one is evidence, not a proof.
+
+    Args:
+        problem: Its parameters are moved to look around, and restored bit for bit.
+        generator: Draws the samples.
+        claimed: sigma_out; the measure then says whether anything lies below it.
+        samples: How many points inside the ball, and half as many on its surface.
+
+    Returns:
+        A measure with the bound ``>= claimed``. ``details["violation"]`` names what is
+        wrong, or is None; ``details["boundary slope"]`` is the smallest ``|grad g|``
+        found where g = 0 (eq. boundary-cq), None if no boundary was met.
+
+    Raises:
+        InvalidProblemError: The ball has no finite radius, or there is no constraint.
+        NonFiniteError: A value or gradient is NaN or infinite; it is named.
+
+    Example:
+        >>> import oneproj
+        >>> w = torch.tensor([0.5], dtype=torch.float64, requires_grad=True)
+        >>> two_rings = oneproj.function(lambda: (w.square() - 0.25).square().sum())
+        >>> problem = oneproj.Problem(
+        ...     w, oneproj.function(lambda: 0 * w.sum()), {"g": two_rings <= 1 / 64},
+        ...     radius=1.0)
+        >>> measure = infeasible_slope(problem, torch.Generator().manual_seed(0))
+        >>> measure.details["violation"]
+        'the slope is zero at an infeasible point'
+    """
+    if math.isinf(problem.radius) or not problem.constraints or samples < 1:
+        message = (
+            "The infeasible-slope condition speaks of every point of the safeguard "
+            f"ball where a constraint is > 0, but the radius is {problem.radius}, "
+            f"there are {len(problem.constraints)} constraints and {samples} samples. "
+            "Try: a finite radius, at least one constraint and one sample."
+        )
+        raise InvalidProblemError(message)
+    with borrowed(problem.parameters) as x:
+        project_ball_(x, problem.radius, problem.center)
+        points = _samples(problem, x, generator, samples)
+        seen = [look(problem, point) for point in (x, *points)]
+        seen.sort(key=lambda sight: sight.slope)
+        low = [s for s in seen[:REFINED] if s.infeasible]
+        seen += [lowest_nearby(problem, sight) for sight in low]
+        boundary = boundary_slope(problem, seen)
+    lowest = min(seen, key=lambda sight: sight.slope)
+    return Measure(
+        "infeasible slope",
+        lowest.slope,
+        bound=claimed,
+        at_least=True,
+        source="eq. infeasible-slope, by sampling",
+        details=_details(problem, seen, lowest, claimed) | {"boundary slope": boundary},
+    )
+
+
+def _details(
+    problem: Problem, seen: list[Sight], lowest: Sight, claimed: float | None
+) -> dict[str, Any]:
+    infeasible = [sight for sight in seen if sight.infeasible]
+    steepest = max((sight.steepness for sight in infeasible), default=0.0)
+    violation = None
+    if infeasible and lowest.slope <= ZERO_SLOPE * steepest:
+        violation = "the slope is zero at an infeasible point"
+    elif claimed is not None and lowest.slope < claimed:
+        violation = f"the slope is {lowest.slope:.6g} < {claimed:.6g} as claimed"
+    return {
+        "violation": violation,
+        "where": like(lowest.point, problem.parameters) if infeasible else None,
+        "worst residual there": lowest.residual if infeasible else None,
+        "on the safeguard ball": lowest.on_surface,
+        "infeasible points": len(infeasible),
+        "points": len(seen),
+        "evaluations": sum(sight.evaluations for sight in seen),
+    }
+
+
+def _samples(
+    problem: Problem, x: Vector, generator: torch.Generator, count: int
+) -> Iterable[list[Tensor]]:
+    """Uniform points of the ball, then half as many of its surface."""
+    d = sum(tensor.numel() for tensor in x)
+    for k in range(count + (count + 1) // 2):
+        direction = [
+            torch.randn(
+                t.shape,
+                generator=generator,
+                dtype=torch.float64,
+                device=generator.device,
+            ).to(t.device)
+            for t in x
+        ]
+        share = torch.rand(
+            (), generator=generator, dtype=torch.float64, device=generator.device
+        )
+        radius = problem.radius * (float(share) ** (1.0 / d) if k < count else 1.0)
+        torch._foreach_mul_(direction, radius / norm(direction))
+        if problem.center is not None:
+            torch._foreach_add_(direction, [c.double() for c in problem.center])
+        yield direction

@@ -1,0 +1,169 @@
+"""The projector for closed-form sets: a product of nearest points, exactly inside."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from oneproj.projection.closed_form import ClosedForm
+from oneproj.projection.sets import Ball, Halfspace, SetConstraint
+from oneproj.results import Projection, Status
+from oneproj.terms import function
+
+
+def project(parameters: list[Tensor], **constraints: SetConstraint) -> Projection:
+    return ClosedForm().project(parameters, constraints)
+
+
+def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=dtype)
+
+
+# --- the answer ---------------------------------------------------------------
+
+
+def test_the_projection_of_a_product_is_the_product_of_projections() -> None:
+    a = torch.tensor([3.0, 4.0], dtype=torch.float64, requires_grad=True)
+    b = torch.tensor([[2.0], [5.0]], dtype=torch.float64, requires_grad=True)
+    free = torch.tensor([9.0], dtype=torch.float64, requires_grad=True)
+    half = Halfspace(torch.tensor([[1.0], [0.0]]), offset=-1.0)
+    done = project([free, a, b], size=Ball(1.0).on(a), side=half.on(b))
+    assert done.status is Status.FEASIBLE
+    assert a.tolist() == pytest.approx([0.6, 0.8], abs=1e-14)
+    assert b.flatten().tolist() == pytest.approx([-1.0, 5.0], abs=1e-14)
+    assert free.tolist() == [9.0]
+    assert done.distance == pytest.approx(5.0)  # 4 and 3, at right angles
+    assert done.multipliers == pytest.approx({"size": 4.0, "side": 3.0})
+    assert done.residuals_before == pytest.approx({"size": 4.0, "side": 3.0})
+    assert done.kkt_residual < 1e-14
+    assert done.evaluations == 2
+
+
+def test_a_feasible_point_keeps_its_bits_and_costs_no_gradient() -> None:
+    w = torch.tensor([0.6, 0.8 - 1e-6], requires_grad=True)
+    before = w.detach().clone()
+    done = project([w], size=Ball(1.0).on(w))
+    assert torch.equal(w, before)
+    assert done.status is Status.FEASIBLE
+    assert (done.distance, done.evaluations, done.kkt_residual) == (0.0, 0, 0.0)
+    assert done.multipliers == {"size": 0.0}
+    assert done.residuals == done.residuals_before
+
+
+def test_only_what_is_violated_moves() -> None:
+    inside = torch.tensor([0.5], requires_grad=True)
+    outside = torch.tensor([2.0], requires_grad=True)
+    done = project(
+        [inside, outside], inner=Ball(1.0).on(inside), outer=Ball(1.0).on(outside)
+    )
+    assert inside.item() == 0.5
+    assert done.multipliers["inner"] == 0.0
+    assert done.multipliers["outer"] == pytest.approx(1.0, abs=1e-6)
+    assert done.evaluations == 1
+
+
+def test_no_constraints_no_move() -> None:
+    w = torch.ones(2, requires_grad=True)
+    done = project([w])
+    assert (done.status, done.distance, done.residuals) == (Status.FEASIBLE, 0.0, {})
+
+
+def test_gradients_and_the_graph_are_left_alone() -> None:
+    w = torch.tensor([3.0, 4.0], requires_grad=True)
+    w.grad = torch.tensor([7.0, 8.0])
+    project([w], size=Ball(1.0).on(w))
+    assert w.grad.tolist() == [7.0, 8.0]
+    assert w.is_leaf
+    assert w.requires_grad
+
+
+# --- inside, not nearly -------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [5, 1000, 30_000])
+def test_the_answer_stays_feasible_in_another_order_of_summation(
+    size: int, dtype: torch.dtype
+) -> None:
+    for seed in range(20):
+        w = (10 * normal(size, seed=seed, dtype=dtype)).requires_grad_()
+        done = project([w], size=Ball(1.0).on(w))
+        assert done.residuals["size"] <= 0
+        x = w.detach().double()
+        assert x.flip(0).norm() <= 1.0
+        assert math.sqrt(math.fsum((x * x).tolist())) <= 1.0
+        # ... and no further inside than rounding explains.
+        hair = 8 * torch.finfo(dtype).eps + 1e-15 * math.sqrt(size)
+        assert done.residuals["size"] >= -hair
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("radius", [1e-7, 1e-3, 1.0, 1e3])
+def test_a_ball_far_smaller_than_the_point_is_reached(
+    dtype: torch.dtype, radius: float
+) -> None:
+    for seed in range(20):
+        w = (10 * normal(5, seed=seed).clamp(-3, 3)).to(dtype).requires_grad_()
+        done = project([w], size=Ball(radius).on(w))
+        assert done.status is Status.FEASIBLE
+        assert w.dtype == dtype
+        if dtype == torch.float32 and done.distance > 0:
+            norm = w.detach().double().norm().item()
+            assert norm == pytest.approx(radius, rel=1e-6), "the margin is relative"
+
+
+def test_a_center_that_the_dtype_cannot_hold_is_not_rounded() -> None:
+    center = torch.tensor([0.1, -0.7], dtype=torch.float64)
+    for seed in range(20):
+        w = (10 * normal(2, seed=seed)).requires_grad_()
+        done = project([w], near=Ball(1e-6, center).on(w))
+        assert done.status is Status.FEASIBLE
+        assert (w.detach().double() - center).norm() <= 1e-6
+
+
+# --- failure ------------------------------------------------------------------
+
+
+def test_failure_is_a_status_and_leaves_the_best_point_found() -> None:
+    # No float32 number is this near to 0.1.
+    center = torch.tensor([0.1], dtype=torch.float64)
+    w = torch.tensor([5.0], requires_grad=True)
+    done = project([w], near=Ball(1e-12, center).on(w))
+    assert done.status is Status.INFEASIBLE
+    assert done.residuals["near"] > 0
+    assert w.item() == torch.tensor(0.1).item(), "the nearest float32 number"
+
+
+def test_failure_never_leaves_a_point_worse_than_the_start() -> None:
+    center = torch.tensor([0.1], dtype=torch.float64)
+    w = torch.tensor([0.1], requires_grad=True)
+    start = w.item()
+    done = project([w], near=Ball(1e-12, center).on(w))
+    assert done.status is Status.INFEASIBLE
+    assert w.item() == start
+    assert done.residuals == done.residuals_before
+    assert (done.distance, done.kkt_residual) == (0.0, 0.0)
+
+
+# --- what it accepts ----------------------------------------------------------
+
+
+def test_it_accepts_sets_on_tensors_of_their_own() -> None:
+    a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
+    projector = ClosedForm()
+    assert projector.accepts({}) is None
+    assert projector.accepts({"a": Ball(1.0).on(a), "b": Ball(1.0).on(b)}) is None
+
+
+def test_it_says_why_it_does_not_accept() -> None:
+    w = torch.ones(2, requires_grad=True)
+    projector = ClosedForm()
+    reason = projector.accepts({"size": function(w.norm) <= 1.0})
+    assert reason == "'size' is not a closed-form set (oneproj.sets)"
+    half = Halfspace(torch.ones(2), 1.0)
+    reason = projector.accepts({"size": Ball(1.0).on(w), "side": half.on(w)})
+    assert reason == "'size' and 'side' constrain the same tensor"

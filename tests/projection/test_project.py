@@ -1,0 +1,207 @@
+"""``oneproj.project``: after any optimiser, with messages that name the constraint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import oneproj
+from oneproj.errors import (
+    InfeasibleError,
+    InvalidProblemError,
+    NonFiniteError,
+    ProjectionFailed,
+)
+from oneproj.parameters import Vector
+from oneproj.projection.base import AbstractProjector
+from oneproj.projection.closed_form import ClosedForm
+from oneproj.projection.project import (
+    PROJECTORS,
+    choose_projector,
+    project,
+    raise_if_infeasible,
+)
+from oneproj.results import Projection, Status
+from oneproj.terms import AbstractTerm, function
+
+
+def outside() -> Tensor:
+    return torch.tensor([3.0, 4.0], requires_grad=True)
+
+
+class Stuck(AbstractProjector):
+    """Accepts everything and reaches nothing."""
+
+    name = "stuck"
+
+    def accepts(self, constraints: Mapping[str, AbstractTerm]) -> str | None:
+        del constraints
+        return None
+
+    def project(
+        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+    ) -> Projection:
+        self.given = list(parameters)
+        residuals = {name: c.value() for name, c in constraints.items()}
+        return Projection(Status.INFEASIBLE, 0.0, residuals, {}, evaluations=17)
+
+
+# --- success ------------------------------------------------------------------
+
+
+def test_a_trained_model_becomes_feasible() -> None:
+    generator = torch.Generator().manual_seed(0)
+    model = torch.nn.Linear(3, 1)
+    with torch.no_grad():
+        model.weight.copy_(torch.randn(1, 3, generator=generator))
+        model.bias.zero_()
+    adam = torch.optim.Adam(model.parameters(), lr=0.5)
+    x = torch.randn(20, 3, generator=generator)
+    for _ in range(10):
+        adam.zero_grad()
+        (model(x) - 10.0).square().mean().backward()
+        adam.step()
+    bias = model.bias.item()
+
+    done = project(
+        model.parameters(), {"weights": oneproj.sets.Ball(0.5).on(model.weight)}
+    )
+
+    assert done.residuals_before["weights"] > 0
+    assert done.residuals["weights"] <= 0
+    assert model.weight.detach().double().norm() <= 0.5
+    assert model.bias.item() == bias
+
+
+@pytest.mark.parametrize("projector", ["auto", "closed-form", ClosedForm()])
+def test_the_projector_can_be_named_or_given(projector: Any) -> None:  # noqa: ANN401
+    w = outside()
+    done = project(w, {"size": oneproj.sets.Ball(1.0).on(w)}, projector=projector)
+    assert done.status is Status.FEASIBLE
+    torch.testing.assert_close(w.detach(), torch.tensor([0.6, 0.8]))
+
+
+def test_a_projector_gets_the_tensors_that_move() -> None:
+    w, frozen, stuck = outside(), torch.ones(2), Stuck()
+    constraints = {"size": function(w.norm) <= 1.0}
+    project([frozen, w], constraints, projector=stuck, on_failure="return")
+    assert [id(t) for t in stuck.given] == [id(w)]
+
+
+def test_every_projector_is_known_by_its_own_name() -> None:
+    for name, make in PROJECTORS.items():
+        assert make.name == name
+        assert choose_projector(name, {}).name == name  # type: ignore[arg-type]
+
+
+# --- failure ------------------------------------------------------------------
+
+
+def test_failure_raises_with_the_worst_constraint_and_its_residual() -> None:
+    w = outside()
+    constraints = {
+        "sum": function(w.sum) <= 6.5,
+        "size": function(w.norm) <= 1.0,
+        "other": function(w.sum) <= 100.0,
+    }
+    match = (
+        r"'size' could not be met: its best residual is 4.000e\+00 > 0 after 17 full"
+    )
+    with pytest.raises(InfeasibleError, match=match) as failure:
+        project(w, constraints, projector=Stuck())
+    assert isinstance(failure.value, ProjectionFailed)
+    assert 'on_failure="return"' in str(failure.value)
+
+
+def test_failure_can_be_returned() -> None:
+    w = outside()
+    constraints = {"size": function(w.norm) <= 1.0}
+    done = project(w, constraints, projector=Stuck(), on_failure="return")
+    assert not done.status.ok
+    assert done.residuals == {"size": 4.0}
+
+
+@pytest.mark.parametrize("status", [Status.FEASIBLE, Status.INTERRUPTED])
+def test_success_does_not_raise(status: Status) -> None:
+    raise_if_infeasible(Projection(status, 0.0, {}, {}, 0))
+
+
+# --- refusals -----------------------------------------------------------------
+
+W = outside()
+BALL = oneproj.sets.Ball(1.0)
+ELSEWHERE = torch.tensor([30.0, 40.0], requires_grad=True)
+FROZEN = torch.tensor([30.0, 40.0])
+REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
+    "no set": (
+        W,
+        {"size": function(W.norm) <= 1.0},
+        {},
+        r"No projector can handle.*closed-form: 'size' is not a closed-form set",
+    ),
+    "two sets on one tensor": (
+        W,
+        {"a": BALL.on(W), "b": BALL.on(W)},
+        {},
+        "'a' and 'b' constrain the same tensor",
+    ),
+    "unknown projector": (
+        W,
+        {"size": BALL.on(W)},
+        {"projector": "newton"},
+        "no projector 'newton'. Known: auto, closed-form",
+    ),
+    "unknown failure": (
+        W,
+        {"size": BALL.on(W)},
+        {"on_failure": "rise"},
+        "on_failure must be .* got 'rise'",
+    ),
+    "duplicate names": (
+        W,
+        [("size", BALL.on(W)), ("size", BALL.on(W))],
+        {},
+        "Two constraints are called 'size'",
+    ),
+    "no bound": (W, {"size": function(W.norm)}, {}, "says no bound"),
+    "frozen parameters": (FROZEN, {"size": BALL.on(W)}, {}, "nothing to optimise"),
+    "a tensor elsewhere": (
+        W,
+        {"size": BALL.on(ELSEWHERE)},
+        {},
+        "'size' does not depend on the parameters",
+    ),
+    "a frozen tensor": (
+        [W, FROZEN],
+        {"size": BALL.on(FROZEN)},
+        {},
+        "'size' does not depend on the parameters",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "constraints", "options", "match"), REFUSED.values(), ids=REFUSED
+)
+def test_bad_input_is_refused_before_anything_moves(
+    parameters: Any,  # noqa: ANN401 - bad on purpose
+    constraints: Any,  # noqa: ANN401 - bad on purpose
+    options: dict[str, Any],
+    match: str,
+) -> None:
+    with pytest.raises(InvalidProblemError, match=match):
+        project(parameters, constraints, **options)
+    assert W.tolist() == [3.0, 4.0]
+    assert ELSEWHERE.tolist() == FROZEN.tolist() == [30.0, 40.0]
+
+
+def test_a_constraint_that_is_not_finite_is_named() -> None:
+    w = outside()
+    constraints = {"size": function(lambda: math.nan * w.sum()) <= 1.0}
+    with pytest.raises(NonFiniteError, match="the value of 'size' at the start"):
+        project(w, constraints, projector=Stuck())

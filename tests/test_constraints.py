@@ -1,0 +1,115 @@
+"""Constraints made from terms by comparison, and what a term must return."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from oneproj.errors import InvalidProblemError
+from oneproj.terms import function, mean
+
+
+def test_at_most_and_at_least_are_residuals_of_opposite_sign() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(23, 3, generator=generator, dtype=torch.float64)
+    w = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    term = mean(lambda batch: (batch @ w).square(), x)
+    at_most, at_least = term <= 0.5, term >= 0.5
+    value, gradient = term.value_and_gradient([w])
+    indices = torch.tensor([1, 2])
+    for sense, c in ((1, at_most), (-1, at_least)):
+        residual, slope = c.value_and_gradient([w])
+        assert c.value() == residual == sense * (value - 0.5)
+        assert torch.equal(slope[0], sense * gradient[0])
+        batch = sense * (term.batch_value(indices) - 0.5)
+        assert torch.equal(c.batch_value(indices), batch)
+        assert c.size == 23
+
+
+def test_a_number_on_the_left_means_the_same() -> None:
+    w = torch.tensor(3.0, requires_grad=True)
+    size = function(w.abs)
+    assert (2.0 >= size).value() == (size <= 2.0).value() == 1.0
+    assert (2.0 <= size).value() == (size >= 2.0).value() == -1.0
+
+
+def test_a_constraint_draws_as_its_term_does() -> None:
+    term = mean(lambda b: b, torch.arange(50.0))
+    first, second = (
+        t.draw(9, torch.Generator().manual_seed(2)) for t in (term, term <= 1.0)
+    )
+    assert first is not None
+    assert second is not None
+    assert torch.equal(first, second)
+
+
+def test_a_chained_comparison_is_refused() -> None:
+    w = torch.tensor(3.0, requires_grad=True)
+    size = function(w.abs)
+    with pytest.raises(InvalidProblemError, match="lower <= term <= upper write two"):
+        0 <= size <= 1  # noqa: B015 - the comparison is what is tested
+    with pytest.raises(InvalidProblemError, match="no truth value"):
+        bool(size <= 1.0)
+
+
+@pytest.mark.parametrize("bound", [math.nan, math.inf, -math.inf])
+def test_a_bound_is_a_finite_number(bound: float) -> None:
+    term = function(lambda: torch.ones(()))
+    with pytest.raises(InvalidProblemError, match=f"finite number, got {bound}"):
+        _ = term <= bound
+
+
+def test_naming_makes_a_copy_that_shares_the_work() -> None:
+    term = function(lambda: torch.zeros(2)) <= 1.0
+    renamed = term.named("cap")
+    assert (renamed.name, term.name) == ("cap", "term")
+    with pytest.raises(InvalidProblemError, match="function of 'cap'"):
+        renamed.value()
+    with pytest.raises(InvalidProblemError, match="function of 'term'"):
+        term.value()
+
+
+# --- what the functions of terms must return ----------------------------------
+
+PER_EXAMPLE = {
+    "column": (lambda b: b[:, None], r"\(3, 1\)"),
+    "averaged": (lambda b: b.mean(), r"\(\)"),
+    "short": (lambda b: b[1:], r"\(2,\)"),
+    "number": (lambda b: float(b.sum()), "float"),
+    "nothing": (lambda _: None, "NoneType"),
+}
+
+
+@pytest.mark.parametrize(("fn", "got"), PER_EXAMPLE.values(), ids=PER_EXAMPLE)
+def test_a_mean_wants_one_value_per_example(fn: Any, got: str) -> None:  # noqa: ANN401
+    term = mean(fn, torch.ones(3)).named("risk")
+    match = (
+        rf"function of 'risk' must return one value per example, shape \(3,\).*{got}"
+    )
+    for evaluate in (
+        term.value,
+        lambda: term.value_and_gradient([]),
+        lambda: term.batch_value(torch.arange(3)),
+    ):
+        with pytest.raises(InvalidProblemError, match=match):
+            evaluate()
+
+
+@pytest.mark.parametrize(
+    ("fn", "got"), [(lambda: torch.ones(2), r"\(2,\)"), (lambda: 1.0, "float")]
+)
+def test_a_function_wants_a_scalar(fn: Any, got: str) -> None:  # noqa: ANN401
+    match = rf"function of 'size' must return a scalar tensor, but returned .*{got}"
+    with pytest.raises(InvalidProblemError, match=match):
+        function(fn).named("size").value()
+
+
+def test_one_entry_counts_as_a_scalar() -> None:
+    w = torch.tensor([[2.0]], requires_grad=True)
+    term = function(lambda: 3 * w)
+    assert term.value() == 6.0
+    assert term.batch_value(None).shape == ()
+    assert term.value_and_gradient([w])[1][0].tolist() == [[3.0]]

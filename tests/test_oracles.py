@@ -1,0 +1,283 @@
+"""Oracles: the gradient that they leave, what they look at, what they count."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from oneproj.oracles import ORACLES, AbstractOracle, Exact, Minibatch
+from oneproj.penalties import AbstractPenalty, Hinge, Softplus
+from oneproj.problem import Problem
+from oneproj.results import Counts
+from oneproj.terms import function, mean
+
+examples = settings(derandomize=True, deadline=None, max_examples=25)
+PENALTIES: dict[str, AbstractPenalty] = {
+    "hinge max": Hinge(3.0),
+    "hinge sum": Hinge(3.0, "sum"),
+    "softplus max": Softplus(3.0, 0.7),
+    "softplus sum": Softplus(3.0, 0.7, "sum"),
+}
+ROWS = 12
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+class Case:
+    """An objective and three constraints, two of them on data, that log their calls."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.a = normal(3, seed=seed).requires_grad_()
+        self.b = normal(2, 2, seed=seed + 1).requires_grad_()
+        self.x = normal(ROWS, 3, seed=seed + 2)
+        self.seen: Counter[str] = Counter()
+        """Examples that each function was given; 1 per call of a plain function."""
+        self.problem = Problem(
+            [self.a, self.b],
+            objective=mean(self._fn("objective"), self.x),
+            constraints={
+                "risk": mean(self._fn("risk"), self.x, chunk_size=5) <= 0.3,
+                "gain": mean(self._fn("gain"), self.x) >= -0.2,
+                "size": function(self._size) <= 1.0,
+            },
+        )
+        self.counts = Counts()
+        self.seen.clear()
+
+    def losses(self, name: str, x: Tensor) -> Tensor:
+        y = x @ self.a
+        return {"objective": y.square(), "risk": y.tanh() * 2, "gain": y.sin()}[name]
+
+    def _fn(self, name: str) -> Callable[[Tensor], Tensor]:
+        def fn(batch: Tensor) -> Tensor:
+            self.seen[name] += len(batch)
+            return self.losses(name, batch)
+
+        return fn
+
+    def _size(self) -> Tensor:
+        self.seen["size"] += 1
+        return self.a.square().sum() + self.b.square().sum()
+
+    def values(self, rows: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """The objective and the constraints, on the given rows, by hand."""
+        f = self.losses("objective", self.x[rows["objective"]]).mean()
+        risk = self.losses("risk", self.x[rows["risk"]]).mean() - 0.3
+        gain = -self.losses("gain", self.x[rows["gain"]]).mean() - 0.2
+        size = self.a.square().sum() + self.b.square().sum() - 1.0
+        return f, torch.stack([risk, gain, size])
+
+    def oracle(
+        self, kind: type[AbstractOracle], penalty: AbstractPenalty | None, **kw: int
+    ) -> AbstractOracle:
+        return kind(
+            self.problem,
+            penalty,
+            batch_size=kw.get("batch_size", 4),
+            generator=torch.Generator().manual_seed(kw.get("seed", 9)),
+            counts=self.counts,
+        )
+
+
+ALL = torch.arange(ROWS)
+
+
+def drawn(names: list[str], batch_size: int = 4, seed: int = 9) -> dict[str, Tensor]:
+    """The rows that a run with this generator sees, in the order of the names."""
+    generator = torch.Generator().manual_seed(seed)
+    size = (batch_size,)
+    return {n: torch.randint(ROWS, size, generator=generator) for n in names}
+
+
+def check_gradient(
+    case: Case, oracle: AbstractOracle, rows: dict[str, Tensor], p: AbstractPenalty
+) -> None:
+    f, c = case.values(rows)
+    expected = torch.autograd.grad(f + p(c), [case.a, case.b], allow_unused=True)
+    sight = oracle.backward()
+    for parameter, slope in zip([case.a, case.b], expected, strict=True):
+        assert (parameter.grad is None) == (slope is None)
+        if slope is not None:
+            torch.testing.assert_close(parameter.grad, slope, rtol=1e-11, atol=1e-12)
+    assert sight.objective == pytest.approx(f.item(), rel=1e-12)
+    assert list(sight.residuals) == ["risk", "gain", "size"]
+    assert list(sight.residuals.values()) == pytest.approx(c.tolist(), rel=1e-12)
+
+
+# --- the gradient -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES)
+@examples
+@given(seed=st.integers(0, 1000))
+def test_exact_is_autograd_of_f_plus_p_of_c_on_all_data(
+    seed: int, penalty: AbstractPenalty
+) -> None:
+    case = Case(seed)
+    rows = {"risk": ALL, "gain": ALL, **drawn(["objective"])}
+    check_gradient(case, case.oracle(Exact, penalty), rows, penalty)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES)
+@examples
+@given(seed=st.integers(0, 1000))
+def test_minibatch_is_autograd_on_a_batch_of_its_own_for_each_term(
+    seed: int, penalty: AbstractPenalty
+) -> None:
+    case = Case(seed)
+    rows = drawn(["objective", "risk", "gain"])
+    check_gradient(case, case.oracle(Minibatch, penalty), rows, penalty)
+
+
+@pytest.mark.parametrize("kind", ORACLES.values(), ids=ORACLES)
+def test_float32_parameters_and_a_float64_set_go_together(
+    kind: type[AbstractOracle],
+) -> None:
+    from oneproj.projection.sets import Ball
+
+    w = torch.tensor([3.0, 4.0], requires_grad=True)
+    problem = Problem(w, function(w.sum), {"ball": Ball(1.0).on(w)})
+    oracle = kind(
+        problem,
+        Hinge(5.0),
+        batch_size=1,
+        generator=torch.Generator(),
+        counts=Counts(),
+    )
+    assert oracle.backward().residuals == {"ball": 4.0}
+    assert w.grad is not None
+    assert w.grad.dtype == torch.float32
+    assert w.grad.tolist() == [4.0, 5.0]  # 1 + 5 * w / |w|
+
+
+@pytest.mark.parametrize("kind", ORACLES.values(), ids=ORACLES)
+@pytest.mark.parametrize("penalty", [None, Hinge(3.0, "sum")])
+def test_old_gradients_are_replaced_and_other_tensors_left_alone(
+    kind: type[AbstractOracle], penalty: AbstractPenalty | None
+) -> None:
+    case = Case()
+    outsider = torch.ones((), dtype=torch.float64, requires_grad=True)
+    case.problem.objective = mean(
+        lambda x: outsider * case.losses("objective", x), case.x
+    ).named("objective")
+    before = [case.a.detach().clone(), case.b.detach().clone()]
+    case.oracle(kind, penalty).backward()
+    first = case.a.grad
+    case.a.grad = torch.full_like(case.a, 1e9)
+    case.oracle(kind, penalty).backward()
+    assert first is not None
+    assert torch.equal(case.a.grad, first)
+    assert outsider.grad is None
+    assert torch.equal(case.a, before[0])
+    assert torch.equal(case.b, before[1])
+
+
+def test_a_satisfied_constraint_does_not_push() -> None:
+    case = Case()
+    with torch.no_grad():
+        case.a.mul_(0.01)  # f, risk, gain and size are all near zero: feasible
+        case.b.mul_(0.01)
+    for kind in ORACLES.values():
+        sight = case.oracle(kind, Hinge(100.0, "sum")).backward()
+        assert max(sight.residuals.values()) < 0
+        f, _ = case.values({"risk": ALL, "gain": ALL, **drawn(["objective"])})
+        torch.testing.assert_close(case.a.grad, torch.autograd.grad(f, case.a)[0])
+        assert case.b.grad is None
+    assert case.counts.constraint_gradients == 0
+
+
+# --- no penalty ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ORACLES.values(), ids=ORACLES)
+def test_without_a_penalty_no_constraint_is_evaluated(
+    kind: type[AbstractOracle],
+) -> None:
+    case = Case()
+    sight = case.oracle(kind, None).backward()
+    assert case.seen == {"objective": 4}
+    assert sight.residuals == {}
+    assert case.counts == Counts(objective_gradients=1)
+    f, _ = case.values({"risk": ALL, "gain": ALL, **drawn(["objective"])})
+    torch.testing.assert_close(case.a.grad, torch.autograd.grad(f, case.a)[0])
+    assert case.b.grad is None
+
+
+# --- counts -------------------------------------------------------------------
+
+
+def count(kind: type[AbstractOracle], penalty: AbstractPenalty, calls: int) -> Case:
+    case = Case(seed=3)
+    oracle = case.oracle(kind, penalty)
+    for _ in range(calls):
+        oracle.backward()
+    return case
+
+
+@pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES)
+def test_exact_counts_the_passes_that_happened(penalty: AbstractPenalty) -> None:
+    case = count(Exact, penalty, calls=3)
+    rows_seen = case.seen["risk"] + case.seen["gain"]
+    assert case.counts.constraint_passes == rows_seen // ROWS
+    assert rows_seen % ROWS == 0
+    assert case.counts.objective_gradients == 3
+    assert case.seen["objective"] == 3 * 4
+    assert case.seen["size"] == 3, "a plain function costs no pass over data"
+    assert case.counts.projections == 0
+
+
+@pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES)
+def test_minibatch_makes_no_pass(penalty: AbstractPenalty) -> None:
+    case = count(Minibatch, penalty, calls=3)
+    assert case.counts.constraint_passes == 0
+    assert case.counts.objective_gradients == 3
+    assert case.seen == {"objective": 12, "risk": 12, "gain": 12, "size": 3}
+
+
+@pytest.mark.parametrize("kind", ORACLES.values(), ids=ORACLES)
+def test_constraint_gradients_are_those_that_the_penalty_asks_for(
+    kind: type[AbstractOracle],
+) -> None:
+    # Softplus pushes on the worst, or on each; the hinge on those that are violated.
+    assert count(kind, Softplus(3.0, 0.7), 2).counts.constraint_gradients == 2
+    assert count(kind, Softplus(3.0, 0.7, "sum"), 2).counts.constraint_gradients == 6
+    case = Case(seed=3)
+    sight = case.oracle(kind, Hinge(3.0, "sum")).backward()
+    violated = sum(c > 0 for c in sight.residuals.values())
+    assert 0 < violated < 3, "the case tells the violated from the others"
+    assert case.counts.constraint_gradients == violated
+
+
+def test_counts_add_up_in_the_object_that_was_given() -> None:
+    case = Case(seed=3)
+    case.counts.projections = 7
+    case.oracle(Minibatch, None).backward()
+    assert dataclasses.asdict(case.counts) == {
+        "objective_gradients": 1,
+        "constraint_gradients": 0,
+        "constraint_passes": 0,
+        "projections": 7,
+    }
+
+
+# --- chance -------------------------------------------------------------------
+
+
+def test_batches_are_fresh_at_every_update_and_the_seed_decides_them() -> None:
+    def values(seed: int) -> list[float]:
+        oracle = Case().oracle(Minibatch, Hinge(1.0), batch_size=3, seed=seed)
+        return [oracle.backward().objective for _ in range(5)]
+
+    assert values(1) == values(1)
+    assert values(1) != values(2)
+    assert len(set(values(1))) == 5
