@@ -116,8 +116,8 @@ def test_dot_forms_products_in_float64() -> None:
 
 @pytest.mark.parametrize("scale", [2e38, 1e-30])
 def test_norm_neither_overflows_nor_underflows_in_float32(scale: float) -> None:
-    u = [torch.tensor([scale]), torch.tensor([scale])]
-    assert norm(u) == pytest.approx(math.sqrt(2) * scale, rel=1e-6)
+    u = [torch.full((3,), scale / 2), torch.tensor([scale / 2])]
+    assert norm(u) == pytest.approx(scale, rel=1e-6)
 
 
 def test_different_lengths_are_an_error_not_a_truncation() -> None:
@@ -198,6 +198,10 @@ def test_nan_is_reported_not_hidden_in_the_ball() -> None:
     z = torch.tensor([math.nan, 1.0])
     assert math.isnan(project_ball_([z], 1.0, None))
     assert z[1] == 1.0
+
+
+def test_an_infinite_radius_costs_no_pass_over_the_parameters() -> None:
+    assert project_ball_([torch.tensor([math.nan])], math.inf, None) == 0.0
 
 
 def test_parameters_that_require_grad_can_be_projected() -> None:

@@ -87,6 +87,24 @@ def test_a_measure_holds_up_to_its_bound(
     assert Measure("m", value, bound=bound).holds is holds
 
 
+@pytest.mark.parametrize(
+    ("value", "error", "holds"),
+    [(0.9, 0.0, True), (0.9, 0.0625, True), (0.9, 0.2, False), (1.1, 0.2, False)],
+)
+def test_a_bound_must_hold_at_the_far_end_of_the_error(
+    value: float, error: float, *, holds: bool
+) -> None:
+    assert Measure("m", value, bound=1.0, error=error).holds is holds
+    mirrored = Measure("slope", -value, bound=-1.0, error=error, at_least=True)
+    assert mirrored.holds is holds
+
+
+def test_a_lower_bound_is_shown_as_one() -> None:
+    certificate = Certificate((Measure("slope", 2.0, bound=1.0, at_least=True),), {})
+    assert certificate.holds
+    assert ">= 1.000e+00  yes" in str(certificate)
+
+
 def test_a_certificate_is_looked_up_by_name() -> None:
     assert CERTIFICATE["gradient mapping"].value == 0.5
     assert "feasibility" in CERTIFICATE
@@ -177,6 +195,7 @@ def test_a_solution_becomes_plain_json() -> None:
     assert found["history"] == {"update": [1, 2], "objective": [1.0, "nan"]}
     settings = found["settings"]
     assert (settings["radius"], settings["seed"], settings["lr"]) == ("inf", 3, 0.5)
+    assert isinstance(settings["seed"], int)
     assert settings["schedule"] is None
     assert settings["exact"] is True
     assert settings["shape"] == [2, 3]

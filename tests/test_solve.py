@@ -281,7 +281,9 @@ def test_non_finite_numbers_name_the_update_and_the_term(where: str, term: str) 
         calls[name] += 1
         value = w.square().sum() + 1.0
         if name == term and calls[name] > 4:  # one call checks, then updates 1, 2, 3
-            value = value * math.nan if where == "value" else value + (w * 0).sqrt().sum()
+            value = (
+                value * math.nan if where == "value" else value + (w * 0).sqrt().sum()
+            )
         return value
 
     problem = oneproj.Problem(

@@ -1,5 +1,7 @@
 """Train under hard constraints at the cost of SGD, with one projection at the end."""
 
+from oneproj import theory as theory
+from oneproj.certificates.certify import certify as certify
 from oneproj.errors import InfeasibleError as InfeasibleError
 from oneproj.errors import InvalidProblemError as InvalidProblemError
 from oneproj.errors import InvalidScheduleError as InvalidScheduleError
@@ -7,12 +9,10 @@ from oneproj.errors import NonFiniteError as NonFiniteError
 from oneproj.errors import OneprojError as OneprojError
 from oneproj.errors import OneprojWarning as OneprojWarning
 from oneproj.errors import ProjectionFailed as ProjectionFailed
+from oneproj.methods.one_projection import OneProjection as OneProjection
 from oneproj.penalties import Hinge as Hinge
 from oneproj.penalties import Softplus as Softplus
 from oneproj.problem import Problem as Problem
-from oneproj.terms import function as function
-from oneproj.terms import mean as mean
-from oneproj.methods.one_projection import OneProjection as OneProjection
 from oneproj.projection import sets as sets
 from oneproj.projection.project import project as project
 from oneproj.results import Certificate as Certificate
@@ -22,6 +22,6 @@ from oneproj.results import Projection as Projection
 from oneproj.results import Solution as Solution
 from oneproj.results import Status as Status
 from oneproj.results import Update as Update
-from oneproj.certificates.certify import certify as certify
 from oneproj.solve import solve as solve
-from oneproj import theory as theory
+from oneproj.terms import function as function
+from oneproj.terms import mean as mean

@@ -1,4 +1,4 @@
-"""The history of a run: a table with a row per recorded update."""
+"""The record of a run: what each update saw, and how long each phase took."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class History:
 
     def __init__(self, constraints: Iterable[str], steps: int) -> None:
         """Start the clock."""
-        self._steps = steps
+        self.steps = steps
         self._every = -(-steps // MAX_ROWS)
         self._start = time.perf_counter()
         self._constraints = tuple(constraints)
@@ -35,8 +35,28 @@ class History:
     ) -> Update:
         """Record an update if it is its turn, and describe it for the callbacks."""
         seconds = time.perf_counter() - self._start
-        if update % self._every == 0 or update == self._steps:
+        if update % self._every == 0 or update == self.steps:
             row = {"update": update, "objective": objective, "seconds": seconds}
             for name, column in self.columns.items():
                 column.append(row[name] if name in row else residuals[name])
-        return Update(update, self._steps, objective, dict(residuals), seconds)
+        return Update(update, self.steps, objective, dict(residuals), seconds)
+
+
+class Stopwatch:
+    """Seconds per phase, in the order in which the phases ended.
+
+    Example:
+        >>> watch = Stopwatch(); watch.lap("train"); list(watch.laps)
+        ['train']
+    """
+
+    def __init__(self) -> None:
+        """Start the first phase."""
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, phase: str) -> None:
+        """End a phase and start the next."""
+        now = time.perf_counter()
+        self.laps[phase] = now - self._last
+        self._last = now

@@ -165,6 +165,7 @@ def project_ball_(point: Vector, radius: float, center: Vector | None) -> float:
 
     ``P_B(z) = c + min(1, R / |z - c|) (z - c)``; a centre of None is the origin. The
     return value is ``max(0, |z - c| - R)`` as it was before, NaN for a point with NaN.
+    An infinite radius costs nothing: the point is not even read.
 
     Example:
         >>> z = torch.tensor([3.0, 4.0])

@@ -48,10 +48,11 @@ class Update:
 
 @dataclass
 class Counts:
-    """What a run used, counted where it happened.
+    """What a run used up to its answer, counted where it happened.
 
     A *full pass* is one evaluation of one constraint on all of its data; a constraint
     gradient is one backward pass through one constraint, on a minibatch or in full.
+    What the certificate used afterwards is in the details of its measures.
 
     Example:
         >>> Counts(projections=1).projections

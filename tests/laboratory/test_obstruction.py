@@ -1,4 +1,4 @@
-"""Appendix C's obstruction: nothing moves, the residual is 0, the witness infeasible."""
+"""The obstruction of appendix C: nothing moves, and the witness is infeasible."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from oneproj.laboratory.obstruction import obstruction_problem, run_obstruction
 
 @pytest.mark.parametrize("strength", [0.1, 1.0, 100.0])
 def test_every_iterate_stays_at_zero(strength: float) -> None:
-    run = run_obstruction(0.0, strength=strength, outer_steps=5, inner_steps=40)
-    assert len(run.inner) == 200
+    run = run_obstruction(0.0, strength=strength, outer_steps=5, inner_steps=20)
+    assert len(run.inner) == 100
     assert set(run.inner) == {0.0}
     assert run.outer == [0.0] * 6
 
 
 def test_any_other_start_does_move() -> None:
-    run = run_obstruction(0.05, strength=10.0, outer_steps=60, inner_steps=200)
+    run = run_obstruction(0.2, strength=10.0, outer_steps=20, inner_steps=40)
     w = torch.tensor([run.outer[-1]])
-    assert run.outer[1] > 0.05
+    assert run.outer[1] > 0.2
     assert obstruction.constraint_value(w) < 1e-3
 
 
@@ -34,7 +34,7 @@ def test_constants_of_the_appendix() -> None:
     edges = torch.tensor([1 / 8, 3 / 8], dtype=torch.float64).sqrt()
     edges = torch.cat([edges, -edges]).requires_grad_()
     g = (edges.square() - 0.25).square() - 1 / 64
-    np.testing.assert_allclose(g.detach(), 0, atol=1e-17)
+    np.testing.assert_allclose(g.detach(), 0, atol=1e-16)
     (at_edges,) = torch.autograd.grad(g.sum(), edges)
     least = at_edges.abs().min().item()
     assert least == pytest.approx(obstruction.BOUNDARY_SLOPE)

@@ -1,7 +1,8 @@
-"""The laboratory problems satisfy what the theorems assume, and start where it counts."""
+"""The laboratory problems satisfy the assumptions and start where it counts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +13,10 @@ from oneproj.errors import InvalidProblemError
 from oneproj.laboratory.base import AbstractLaboratoryProblem
 from oneproj.laboratory.bridge import as_problem
 from oneproj.laboratory.convex import AbstractConvexProblem
+from oneproj.laboratory.nonconvex import NonconvexProblem
 from oneproj.laboratory.objectives import Saddle, length
 from oneproj.laboratory.problems import all_problems, nonconvex_problem
+from oneproj.laboratory.proximal import Witness
 
 PROBLEMS = all_problems()
 each_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.key)
@@ -104,6 +107,32 @@ def test_an_output_far_from_the_witness_is_a_failure() -> None:
     far = 2.01 * problem.epsilon / problem.schedule.prox_weight
     assert problem.meets(x, x * 0.999).all()
     assert not problem.meets(x, x - [[0.0, far]]).any()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda w: replace(w, error=w.error + 1e-8),
+        lambda w: replace(w, mu=w.mu + 100.0),
+        lambda w: replace(w, mu=w.mu - 0.1),
+        lambda w: replace(w, y=w.y + np.array([0.0, 1e-8])),
+        lambda w: replace(
+            w, y=w.y - np.array([0.0, 1e-3])
+        ),  # mu g(y) is not 0 any more
+        lambda w: replace(w, residual=w.residual + 0.951),
+        lambda w: replace(w, v=w.v + 0.7),
+    ],
+)
+def test_each_claim_about_the_witness_counts(
+    spoil: Callable[[Witness], Witness], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = nonconvex_problem()
+    x = problem.solutions[:1]
+    output, witness = problem.set.project(x), problem.witness(x)
+    assert problem.meets(x, output).all()
+    spoiled = spoil(witness)
+    monkeypatch.setattr(NonconvexProblem, "witness", lambda *_: spoiled)
+    assert not problem.meets(x, output).any()
 
 
 def test_the_third_start_is_infeasible_and_inside_the_dent() -> None:

@@ -48,6 +48,26 @@ def test_stop_and_resume_equals_an_uninterrupted_run(
     assert rest.seconds > part.seconds
 
 
+def test_an_interrupt_stops_every_group_and_the_next_call_continues(
+    tmp_path: Path,
+) -> None:
+    plan, calls = small_plan(trials=10), []
+
+    def report(_key: str, _steps: int) -> None:
+        calls.append(1)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_plans([plan], folder=tmp_path / "part", jobs=2, report=report)
+    made = len(calls)
+    assert made < 2 * (plan.schedule.outer_steps + 1)
+    rest = run_plans([plan], folder=tmp_path / "part", jobs=1)["theorem-1"]
+    whole = run_plans([plan], folder=tmp_path / "whole", jobs=1)["theorem-1"]
+    for a, b in zip(rest, whole, strict=True):
+        np.testing.assert_array_equal(a.path, b.path)
+
+
 def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     plan, steps = small_plan(), []
     first = run_group(plan, plan.groups[0], folder=tmp_path)

@@ -126,13 +126,18 @@ def test_projection_agrees_with_a_general_solver() -> None:
         np.testing.assert_allclose(DENTED.project(x), best.x, atol=1e-6)
 
 
-def test_the_projection_of_the_axis_is_found_globally() -> None:
-    """Over the dent two nearest points may exist; neither may be missed."""
-    for height in (0.9, 0.97, 1.0):
-        for side in (-1e-3, 1e-3):
-            p = DENTED.project(np.array([side, height]))
-            mirrored = DENTED.project(np.array([-side, height]))
-            np.testing.assert_allclose(p * [-1, 1], mirrored, atol=1e-13)
+def test_the_nearest_of_several_local_minima_is_found() -> None:
+    """Above a sharp dent the distance has a minimum on either side of the axis."""
+    sharp = DentedDisc(radius=0.98, height=0.5, width=0.15, peak=1.0)
+    rim = boundary_points(sharp, np.linspace(0, 2 * np.pi, 200_001))
+    for offset in (1e-3, 0.02, 0.05, 0.1):
+        for height in (0.8, 0.9, 0.97, 0.99):
+            x = np.array([offset, height])
+            p = sharp.project(x)
+            assert p[0] > 0
+            assert length(p - x) <= length(rim - x).min() + 1e-14
+            mirrored = sharp.project(x * [-1, 1])
+            np.testing.assert_allclose(mirrored, p * [-1, 1], atol=1e-13)
 
 
 def test_sets_that_leave_the_ball_are_refused() -> None:

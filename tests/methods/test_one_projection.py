@@ -23,7 +23,7 @@ def noisy_quadratic(dim: int, seed: int, dtype: torch.dtype) -> Gradient:
     return lambda z, k: curvature * (z - shift) + 0.3 * noise[k]
 
 
-def naive(  # noqa: PLR0913 - the inputs of Algorithm 1
+def naive(
     x: Tensor,
     gradient: Gradient,
     *,
@@ -365,7 +365,7 @@ def test_nan_is_named_with_its_step() -> None:
     for _ in range(3):
         optimizer.step()
     w.grad = torch.tensor([math.nan])
-    with pytest.raises(NonFiniteError, match="the iterate is NaN .* at update 4"):
+    with pytest.raises(NonFiniteError, match=r"the iterate is NaN .* at update 4"):
         optimizer.step()
 
 

@@ -83,7 +83,10 @@ class Model:
 
 
 class Bundle:
-    """The cuts seen so far, with their Gram matrix in float64."""
+    """The cuts seen so far, with their Gram matrix; everything in float64.
+
+    A cut keeps one copy of the parameters, and an evaluation one more.
+    """
 
     def __init__(
         self, origin: Vector, strong_convexity: float, rounding: float
@@ -91,8 +94,9 @@ class Bundle:
         """Start empty; ``rounding`` is the relative error of values and gradients."""
         self._origin, self._m, self._eps = origin, strong_convexity, rounding
         self._vectors: list[list[Tensor]] = []
-        self._cuts: list[Cut] = []
-        self._owners: list[Evaluation] = []
+        self._points: list[list[Tensor]] = []  # where each cut touches, by identity
+        self._labels: list[str] = []
+        self._values, self._sizes = np.zeros(0), np.zeros(0)
         self._heights = np.zeros(0)  # of the linear part, at the origin
         self._on = np.zeros(0)  # 1 for a piece of H, 0 for a constraint
         self._gram = np.zeros((0, 0))
@@ -173,8 +177,10 @@ class Bundle:
         owner: Evaluation,
     ) -> None:
         self._vectors.append(vector)
-        self._cuts.append(cut)
-        self._owners.append(owner)
+        self._points.append(owner.point)
+        self._labels.append(cut.label)
+        self._values = np.append(self._values, cut.value)
+        self._sizes = np.append(self._sizes, cut.size)
         row = np.array([dot(vector, other) for other in self._vectors])
         self._gram = np.pad(self._gram, (0, 1))
         self._gram[-1, :] = self._gram[:, -1] = row
@@ -185,29 +191,28 @@ class Bundle:
         self, reference: Evaluation, reach: Array, square: float
     ) -> tuple[Array, Array]:
         """The height of the reference above each cut, and its rounding error."""
-        level = reference.value - 0.5 * self._m * square
-        lift = level * self._on - (self._heights + reach)
-        values = np.array([cut.value for cut in self._cuts])
-        noise = self._eps * np.array([cut.size for cut in self._cuts])
-        noise += self._eps * self._on * max(cut.size for cut in reference.pieces)
+        value, on = reference.value, self._on
+        lift = (value - 0.5 * self._m * square) * on - (self._heights + reach)
+        noise = self._eps * (self._sizes + on * max(p.size for p in reference.pieces))
         noise += 4 * EPSILON * (np.abs(self._heights) + np.abs(reach))
-        # Where the cut touches at the reference, its height is known exactly.
-        own = np.array([owner is reference for owner in self._owners])
-        lift[own] = (reference.value * self._on - values)[own]
-        noise[own] = 0.0
+        # Cuts that touch at the reference itself: their heights need no arithmetic,
+        # and that of the highest piece is zero whatever the rounding of H.
+        own = np.array([point is reference.point for point in self._points])
+        lift[own] = (value * on - self._values)[own]
+        noise[own & (on > 0) & (lift == 0)] = 0.0
         return lift, noise
 
     def _weights(self) -> dict[str, float]:
         total: dict[str, float] = {}
-        for weight, cut in zip(self._z.tolist(), self._cuts, strict=True):
+        for weight, label in zip(self._z.tolist(), self._labels, strict=True):
             if weight > 0:
-                total[cut.label] = total.get(cut.label, 0.0) + weight
+                total[label] = total.get(label, 0.0) + weight
         return total
 
     def _broken(self, lift: Array, noise: Array) -> str | None:
         below = lift + BROKEN * noise
         i = int(np.argmin(below))
-        return self._cuts[i].label if below[i] < 0 else None
+        return self._labels[i] if below[i] < 0 else None
 
     def _forget(self) -> None:
         """Drop the oldest cuts without weight; the bound they prove stays the same."""
@@ -216,7 +221,8 @@ class Bundle:
             return
         keep = np.setdiff1d(np.arange(len(self._z)), idle[: len(idle) - SPARE])
         self._vectors = [self._vectors[i] for i in keep]
-        self._cuts = [self._cuts[i] for i in keep]
-        self._owners = [self._owners[i] for i in keep]
+        self._points = [self._points[i] for i in keep]
+        self._labels = [self._labels[i] for i in keep]
+        self._values, self._sizes = self._values[keep], self._sizes[keep]
         self._heights, self._on = self._heights[keep], self._on[keep]
         self._gram, self._z = self._gram[np.ix_(keep, keep)], self._z[keep]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from oneproj.certificates.bundle import Evaluation
 from oneproj.certificates.linearize import linearize, shifted
+from oneproj.certificates.points import rounding_unit
 from oneproj.certificates.strongly_convex import Minimum, Task, minimise
 from oneproj.errors import InfeasibleError
 from oneproj.parameters import difference, dot, norm
@@ -26,11 +27,13 @@ def find_interior(problem: Problem, x: list[Tensor]) -> tuple[list[Tensor], int]
     """Find a point of the ball with ``g_max < 0``; return it and the evaluations used.
 
     Minimises ``g_max(y) + (w/2)|y - x|^2`` for a small w until the value is negative
-    and at least half as deep as the lower bound. The caller restores the parameters.
+    and at least half as deep as the lower bound; rounding does not count as room. The
+    caller restores the parameters.
 
     Raises:
         InfeasibleError: There is no such point, or none was found.
     """
+    eps = rounding_unit(problem.parameters)
     seen = _evaluate(problem, x, 0.0, x)
     steepest = max(norm(piece.gradient) for piece in seen.pieces)
     travel = problem.radius if math.isfinite(problem.radius) else 1.0 + norm(x)
@@ -40,7 +43,7 @@ def find_interior(problem: Problem, x: list[Tensor]) -> tuple[list[Tensor], int]
         found = _search(problem, x, w)
         used += found.evaluations
         g = found.best.value - 0.5 * w * _square(found.best.point, x)
-        if g < 0:
+        if g < -4 * eps * max(piece.size for piece in found.best.pieces):
             return found.best.point, used
         smallest = min(smallest, g)
     message = (

@@ -10,18 +10,13 @@ import torch
 from torch import Tensor
 
 from oneproj.certificates.points import borrowed, like
-from oneproj.certificates.slope_search import (
-    Sight,
-    boundary_slope,
-    look,
-    lowest_nearby,
-)
+from oneproj.certificates.slope_search import Scout, Sight
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import Vector, norm, project_ball_
+from oneproj.parameters import Vector, norm
 from oneproj.problem import Problem
 from oneproj.results import Measure
 
-SAMPLES = 256
+SAMPLES = 200
 REFINED = 3
 """How many of the lowest samples are followed downhill."""
 ZERO_SLOPE = 1e-6
@@ -43,16 +38,17 @@ def infeasible_slope(
     g is the worst residual; where several constraints attain it to rounding, the
     distance is to the convex hull of their gradients.
 
-    This looks for a counterexample: at the current point, at uniform samples of the
-    ball and of its surface, and from the lowest of them downhill (Nelder-Mead, in at
-    most 20 dimensions). A small value found is a fact, with its place in ``details``; a
-    large one is evidence, not a proof.
+    This looks for a counterexample: at the current point, at samples of the ball
+    (uniform by volume and, since almost all of that is far out, by radius) and of its
+    surface, and from the lowest of them downhill (Nelder-Mead, in at most 20
+    dimensions). A small value found is a fact, with its place in ``details``; a large
+    one is evidence, not a proof.
 
     Args:
         problem: Its parameters are moved to look around, and restored bit for bit.
         generator: Draws the samples.
         claimed: sigma_out; the measure then says whether anything lies below it.
-        samples: How many points inside the ball, and half as many on its surface.
+        samples: How many points by volume; half as many by radius and on the surface.
 
     Returns:
         A measure with the bound ``>= claimed``. ``details["violation"]`` names what is
@@ -82,22 +78,28 @@ def infeasible_slope(
             "Try: a finite radius, at least one constraint and one sample."
         )
         raise InvalidProblemError(message)
+    scout = Scout(problem)
     with borrowed(problem.parameters) as x:
-        project_ball_(x, problem.radius, problem.center)
         points = _samples(problem, x, generator, samples)
-        seen = [look(problem, point) for point in (x, *points)]
+        seen = [scout.look(point) for point in (x, *points)]
         seen.sort(key=lambda sight: sight.slope)
-        low = [s for s in seen[:REFINED] if s.infeasible]
-        seen += [lowest_nearby(problem, sight) for sight in low]
-        boundary = boundary_slope(problem, seen)
+        low = [sight for sight in seen[:REFINED] if sight.infeasible]
+        found = [scout.lowest_nearby(sight) for sight in low]
+        seen += [new for new, old in zip(found, low, strict=True) if new is not old]
+        boundary = scout.boundary_slope(seen)
     lowest = min(seen, key=lambda sight: sight.slope)
+    counted = {
+        "boundary slope": boundary,
+        "constraint passes": scout.passes,
+        "constraint gradients": scout.gradients,
+    }
     return Measure(
         "infeasible slope",
         lowest.slope,
         bound=claimed,
         at_least=True,
         source="eq. infeasible-slope, by sampling",
-        details=_details(problem, seen, lowest, claimed) | {"boundary slope": boundary},
+        details=_details(problem, seen, lowest, claimed) | counted,
     )
 
 
@@ -118,30 +120,26 @@ def _details(
         "on the safeguard ball": lowest.on_surface,
         "infeasible points": len(infeasible),
         "points": len(seen),
-        "evaluations": sum(sight.evaluations for sight in seen),
     }
 
 
 def _samples(
     problem: Problem, x: Vector, generator: torch.Generator, count: int
 ) -> Iterable[list[Tensor]]:
-    """Uniform points of the ball, then half as many of its surface."""
+    """Points of the ball, uniform by volume, by radius, and on the surface."""
     d = sum(tensor.numel() for tensor in x)
-    for k in range(count + (count + 1) // 2):
-        direction = [
-            torch.randn(
-                t.shape,
-                generator=generator,
-                dtype=torch.float64,
-                device=generator.device,
-            ).to(t.device)
-            for t in x
-        ]
-        share = torch.rand(
-            (), generator=generator, dtype=torch.float64, device=generator.device
-        )
-        radius = problem.radius * (float(share) ** (1.0 / d) if k < count else 1.0)
+    half = (count + 1) // 2
+    for power in (*[1.0 / d] * count, *[1.0] * half, *[0.0] * half):
+        direction = [_gaussian(tensor, generator) for tensor in x]
+        share = torch.rand((), generator=generator, device=generator.device)
+        radius = problem.radius * float(share) ** power
         torch._foreach_mul_(direction, radius / norm(direction))
         if problem.center is not None:
             torch._foreach_add_(direction, [c.double() for c in problem.center])
         yield direction
+
+
+def _gaussian(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.randn(
+        tensor.shape, generator=generator, dtype=torch.float64, device=generator.device
+    ).to(tensor.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.optimize
@@ -22,9 +22,9 @@ REFINED_DIMENSION = 20
 SEARCH_EVALUATIONS = 100
 """Of the search, per dimension plus one."""
 BISECTIONS = 40
-BOUNDARY_PAIRS = 16
-SURFACE_ROUNDINGS = 64.0
-"""A point this many roundings from the radius was meant to be on the surface."""
+BOUNDARY_PAIRS = 8
+NEAR_ROUNDINGS = 64.0
+"""So many roundings from the radius, or from a tie, count as on it."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,10 @@ class Sight:
     point: list[Tensor]
     residual: float
     slope: float
-    """``dist(0, grad g + N_B)`` if the point is infeasible, else inf."""
+    """``dist(0, grad g + N_B)``; inf at a feasible point, which the condition skips."""
     steepness: float
-    """``|grad g|``, without the ball; 0 where it was not needed."""
+    """``|grad g|``, without the ball; 0 where no gradient was taken."""
     on_surface: bool
-    evaluations: int = 1
 
     @property
     def infeasible(self) -> bool:
@@ -46,71 +45,78 @@ class Sight:
         return self.residual > 0
 
 
-def look(problem: Problem, point: Vector, *, anyway: bool = False) -> Sight:
-    """Look at a point of the ball; the caller restores the parameters.
+class Scout:
+    """Looks around in the ball and counts; the caller restores the parameters."""
 
-    Feasible points cost no gradient unless ``anyway``.
-    """
-    z, eps = problem.parameters, rounding_unit(problem.parameters)
-    y = doubled(point)
-    project_ball_(y, problem.radius, problem.center)
-    assign(z, y)
-    residuals = problem.residuals()
-    worst = max(residuals.values())
-    length, normal = outward(doubled(z), problem.center)
-    surface = length >= problem.radius * (1.0 - SURFACE_ROUNDINGS * eps)
-    if worst <= 0 and not anyway:
-        return Sight(doubled(z), worst, math.inf, 0.0, surface)
-    tie = SURFACE_ROUNDINGS * eps * max(abs(worst), 1.0)
-    tied = [problem.constraints[n] for n, c in residuals.items() if c >= worst - tie]
-    hull = [doubled(term.value_and_gradient(z)[1]) for term in tied]
-    slope = shortest_combination(hull, [normal] if surface else []).norm
-    return Sight(doubled(z), worst, slope, max(map(norm, hull)), surface)
+    def __init__(self, problem: Problem) -> None:
+        """Look at this problem's constraints."""
+        self._problem = problem
+        self._eps = rounding_unit(problem.parameters)
+        self.passes = 0
+        self.gradients = 0
 
+    def look(self, point: Vector, *, always: bool = False) -> Sight:
+        """Look at a point, moved into the ball; gradients only where infeasible."""
+        problem, z, y = self._problem, self._problem.parameters, doubled(point)
+        project_ball_(y, problem.radius, problem.center)
+        assign(z, y)
+        y = doubled(z)
+        residuals = problem.residuals()
+        self.passes += len(residuals)
+        worst = max(residuals.values())
+        length, normal = outward(y, problem.center)
+        surface = length >= problem.radius * (1.0 - NEAR_ROUNDINGS * self._eps)
+        if worst <= 0 and not always:
+            return Sight(y, worst, math.inf, 0.0, surface)
+        tie = NEAR_ROUNDINGS * self._eps * max(abs(worst), 1.0)
+        terms = [
+            problem.constraints[n] for n, c in residuals.items() if c >= worst - tie
+        ]
+        hull = [term.value_and_gradient(z)[1] for term in terms]
+        self.gradients += len(hull)
+        slope = shortest_combination(hull, [normal] if surface else []).norm
+        return Sight(y, worst, slope, max(map(norm, hull)), surface)
 
-def lowest_nearby(problem: Problem, start: Sight) -> Sight:
-    """Follow the slope downhill from an infeasible point, without derivatives."""
-    x = flat(start.point)
-    if len(x) > REFINED_DIMENSION:
-        return start
-    best, count = start, 0
+    def lowest_nearby(self, start: Sight) -> Sight:
+        """Follow the slope downhill from an infeasible point, without derivatives."""
+        x, best = flat(start.point), start
+        if len(x) > REFINED_DIMENSION:
+            return start
 
-    def slope(v: Array) -> float:
-        nonlocal best, count
-        count += 1
-        sight = look(problem, unflat(v, start.point))
-        if not sight.infeasible:
-            # Send the search back: the deeper inside, the worse.
-            return start.slope + start.steepness - sight.residual
-        best = sight if sight.slope < best.slope else best
-        return sight.slope
+        def slope(v: Array) -> float:
+            nonlocal best
+            sight = self.look(unflat(v, start.point))
+            if not sight.infeasible:
+                # Send the search back: the deeper inside, the worse.
+                return start.slope + start.steepness - sight.residual
+            best = sight if sight.slope < best.slope else best
+            return sight.slope
 
-    corners = np.vstack([x, x + 0.1 * problem.radius * np.eye(len(x))])
-    scipy.optimize.minimize(
-        slope,
-        x,
-        method="Nelder-Mead",
-        options={
-            "initial_simplex": corners,
-            "maxfev": SEARCH_EVALUATIONS * (len(x) + 1),
-            "xatol": 1e-10 * problem.radius,
-            "fatol": 1e-10 * start.steepness,
-        },
-    )
-    return replace(best, evaluations=count)
+        R = self._problem.radius
+        scipy.optimize.minimize(
+            slope,
+            x,
+            method="Nelder-Mead",
+            options={
+                "initial_simplex": np.vstack([x, x + 0.1 * R * np.eye(len(x))]),
+                "maxfev": SEARCH_EVALUATIONS * (len(x) + 1),
+                "xatol": 1e-10 * R,
+                "fatol": 1e-10 * start.steepness,
+            },
+        )
+        return best
 
+    def boundary_slope(self, seen: Sequence[Sight]) -> float | None:
+        """The smallest ``|grad g|`` at points with g = 0, found by bisection."""
+        outside = [sight.point for sight in seen if sight.infeasible]
+        inside = [sight.point for sight in seen if not sight.infeasible]
+        pairs = list(zip(outside, inside, strict=False))[:BOUNDARY_PAIRS]
+        return min((self._crossing(*pair).steepness for pair in pairs), default=None)
 
-def boundary_slope(problem: Problem, seen: Sequence[Sight]) -> float | None:
-    """The smallest ``|grad g|`` at points with g = 0, found by bisection."""
-    outside = [sight.point for sight in seen if sight.infeasible]
-    inside = [sight.point for sight in seen if not sight.infeasible]
-    slopes = []
-    for a, b in zip(outside[:BOUNDARY_PAIRS], inside[:BOUNDARY_PAIRS], strict=False):
+    def _crossing(self, outside: list[Tensor], inside: list[Tensor]) -> Sight:
         low, high = 0.0, 1.0
         for _ in range(BISECTIONS):
             t = 0.5 * (low + high)
-            sight = look(problem, combine([1.0 - t, t], [a, b]))
+            sight = self.look(combine([1.0 - t, t], [outside, inside]))
             low, high = (t, high) if sight.infeasible else (low, t)
-        edge = look(problem, combine([1.0 - high, high], [a, b]), anyway=True)
-        slopes.append(edge.steepness)
-    return min(slopes, default=None)
+        return self.look(combine([1.0 - high, high], [outside, inside]), always=True)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -84,7 +84,6 @@ class Minimum:
     weights: dict[str, float]
     """The weight of every label in the proof: convex weights and multipliers."""
     evaluations: int
-    iterations: int
     broken: str | None = None
     """The label of the function that is not as convex as claimed, if one showed."""
 
@@ -112,17 +111,17 @@ def minimise(
     if seed and sum(t.numel() for t in task.parameters) <= SQP_DIMENSION:
         ball = task.radius, task.center
         search.look(suggest(search.evaluate, search.best, ball, search.eps))
-    result, waited = search.judge(0), 0
-    for k in range(1, max_iterations + 1):
+    result, waited = search.judge(), 0
+    for _ in range(max_iterations):
         if waited >= PATIENCE or search.finished(result.error):
             break
         if enough(search.best.value, result.lower):
             break
         search.advance()
-        now = search.judge(k)
+        now = search.judge()
         waited = 0 if now.error < result.error else waited + 1
         result = now if now.error < result.error else result
-    return result
+    return replace(result, evaluations=search.evaluations, broken=search.broken)
 
 
 class _Search:
@@ -192,17 +191,17 @@ class _Search:
             self.bundle.add_constraint(cut, Evaluation(y, ()))
         self.look(y)
 
-    def judge(self, iterations: int) -> Minimum:
+    def judge(self) -> Minimum:
         """Bound the distance to the minimiser from the best feasible point."""
-        result = self._judge(self.best, iterations)
+        result = self._judge(self.best)
         # Of points whose values agree to rounding the smallest is a matter of luck.
         tie = 8 * self.eps * abs(self.best.value)
         if self.latest is not self.best and self.latest.value - self.best.value <= tie:
-            other = self._judge(self.latest, iterations)
+            other = self._judge(self.latest)
             result = other if other.error < result.error else result
         return result
 
-    def _judge(self, reference: Evaluation, iterations: int) -> Minimum:
+    def _judge(self, reference: Evaluation) -> Minimum:
         model, m = self.bundle.solve(reference), self.task.strong_convexity
         r, lift = model.residual, model.lift
         error = (r + math.sqrt(r * r + 4.0 * m * lift)) / (2.0 * m)
@@ -215,8 +214,6 @@ class _Search:
             lower=reference.value - lift - r * r / (2.0 * m),
             weights=model.weights,
             evaluations=self.evaluations,
-            iterations=iterations,
-            broken=self.broken,
         )
 
     def finished(self, error: float) -> bool:

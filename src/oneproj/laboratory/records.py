@@ -194,5 +194,5 @@ def versions() -> dict[str, str]:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
+            found[name] = "source tree"  # not installed: run from a checkout
     return found

@@ -25,9 +25,13 @@ _SYMBOLS = {
 
 def table_cells(record: Record) -> list[str]:
     """Return the cells of one row, in the order of ``COLUMNS``."""
+    # The nonconvex setting has two slopes and calls this one sigma_bd.
+    symbols = _SYMBOLS | (
+        {"boundary_slope": "sigma_bd"} if "infeasible_slope" in record.constants else {}
+    )
     constants = [
         f"{symbol} {value:.3g}"
-        for name, symbol in _SYMBOLS.items()
+        for name, symbol in symbols.items()
         if isinstance(value := record.constants.get(name), float)
     ]
     verdict = "pass" if record.passed else "FAIL: " + "; ".join(record.failures)
@@ -75,8 +79,14 @@ LEGEND = """\
   theorem promises 2/3.
 - *projections*: onto the feasible set, counted; one per trial.
 - *seconds*: of computation, summed over the cores, on a machine that may have done
-  other work as well.
-"""
+  other work as well."""
+FIGURE = """\
+![The measure of every trial along the outer iterations](theory.png)
+
+Each line is one trial: the measure it would have returned, had J been t. Rings mark the
+J that were drawn. The dotted line is epsilon. The measures are evaluated after the run,
+for the figure only. Where the lines rise again, the trial leaves a saddle point of the
+objective; they end where the inner error of a finite K leaves them."""
 
 
 def markdown_table(records: Sequence[Record]) -> str:
@@ -90,5 +100,6 @@ def markdown_table(records: Sequence[Record]) -> str:
     if first.factor > 1:
         options = f"--quick {options}"
     made = f"Made by `oneproj theory {options}`: {steps:.2e} inner steps."
-    parts = [f"# {table_title(records)}", made, table, LEGEND, f"Versions: {versions}."]
+    parts = [f"# {table_title(records)}", made, table, LEGEND, FIGURE]
+    parts.append(f"Versions: {versions}.")
     return "\n\n".join(parts) + "\n"

@@ -5,53 +5,12 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
-
 from oneproj.errors import InvalidProblemError
-from oneproj.oracles import ORACLES, AbstractOracle, Sight
-from oneproj.penalties import AbstractPenalty
-from oneproj.problem import Problem
-from oneproj.projection.base import AbstractProjector
-from oneproj.results import Counts, Projection
-from oneproj.theory import Schedule
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What every method is given: the problem and the means to look at it."""
-
-    problem: Problem
-    steps: int
-    projector: AbstractProjector
-    oracle: str
-    batch_size: int
-    counts: Counts
-    sampling: torch.Generator
-    """Draws the minibatches."""
-    selection: torch.Generator
-    """Draws the index of the outer iterate, where a method selects one."""
-    schedule: Schedule | None = None
-
-    def look(self, penalty: AbstractPenalty | None) -> AbstractOracle:
-        """The oracle of this run, with the method's penalty."""
-        return ORACLES[self.oracle](
-            self.problem,
-            penalty,
-            batch_size=self.batch_size,
-            generator=self.sampling,
-            counts=self.counts,
-        )
-
-    def project(self) -> Projection:
-        """Project the parameters onto the feasible set, and count it."""
-        problem = self.problem
-        projection = self.projector.project(problem.parameters, problem.constraints)
-        self.counts.projections += 1
-        self.counts.constraint_gradients += projection.evaluations
-        return projection
+from oneproj.methods.setting import Setting
+from oneproj.oracles import Sight
+from oneproj.results import Projection
 
 
 class AbstractMethod(ABC):

@@ -71,6 +71,7 @@ class _Run:
     J: int | None  # the outer iterate to return; None for the last
     shown: str | None = None  # what eval() swapped with the inner iterate
 
+
 class OneProjection(Optimizer):
     """Lines 1-5 and 7-14 of Algorithm 1 as a ``torch.optim.Optimizer``.
 
@@ -134,9 +135,9 @@ class OneProjection(Optimizer):
         self._z = [p for g in self.param_groups for p in g["params"] if p.requires_grad]
         move_start_into_ball(self._z, radius, self._center)
         self._base = base(self.param_groups)  # the same group dicts, so one lr for both
-        drawn = _draw_index(select, outer_steps, first_index, generator)       # line 5
+        drawn = _draw_index(select, outer_steps, first_index, generator)  # line 5
         self._run = _Run(t=0, s=1, J=drawn)
-        for p in self._z:                                                     # line 8
+        for p in self._z:  # line 8
             self.state[p] = {"x": p.detach().clone(), "average": p.detach().clone()}
         self._keep_if_selected()
 
@@ -157,16 +158,16 @@ class OneProjection(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         s, z = run.s, self._z
-        torch._foreach_lerp_(self._kept("average"), z, 1.0 / s)               # line 14
+        torch._foreach_lerp_(self._kept("average"), z, 1.0 / s)  # line 14
         for group in self.param_groups:
             if self._m is not None:
-                group["lr"] = 2.0 / (self._m * (s + 1))                        # line 10
+                group["lr"] = 2.0 / (self._m * (s + 1))  # line 10
             moving = [p for p in group["params"] if p in self.state]
             if moving:
                 x = [self.state[p]["x"] for p in moving]
                 torch._foreach_lerp_(moving, x, group["lr"] * self._beta)  # line 11
-        self.base.step()                                                   # lines 11-12
-        if math.isnan(project_ball_(z, self._radius, self._center)):           # line 12
+        self.base.step()  # lines 11-12
+        if math.isnan(project_ball_(z, self._radius, self._center)):  # line 12
             quantity = "the iterate"
             raise NonFiniteError(quantity, step=run.t * self._K + s)
         run.s = s + 1
@@ -175,8 +176,8 @@ class OneProjection(Optimizer):
         return loss
 
     def _close_outer_iteration(self) -> None:
-        assign(self._kept("x"), self._kept("average"))                         # line 3
-        assign(self._z, self._kept("average"))                                 # line 8
+        assign(self._kept("x"), self._kept("average"))  # line 3
+        assign(self._z, self._kept("average"))  # line 8
         self._run.t, self._run.s = self._run.t + 1, 1
         self._keep_if_selected()
 

@@ -6,8 +6,9 @@ import warnings
 from dataclasses import dataclass
 
 from oneproj.errors import InvalidProblemError, OneprojWarning
-from oneproj.methods.base import AbstractMethod, Setting
+from oneproj.methods.base import AbstractMethod
 from oneproj.methods.one_projection import OneProjection, Select
+from oneproj.methods.setting import Setting
 from oneproj.oracles import Sight
 from oneproj.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.results import Projection
@@ -107,8 +108,8 @@ def _with_schedule(setting: Setting, schedule: Schedule) -> OneProjection:
     problem = setting.problem
     if problem.radius != schedule.radius:
         message = (
-            f"The schedule was made for a ball of radius {schedule.radius}, the problem "
-            f"has radius {problem.radius}. Build the constants with that radius."
+            f"The schedule was made for a ball of radius {schedule.radius}, the "
+            f"problem has radius {problem.radius}. Build the constants with it."
         )
         raise InvalidProblemError(message)
     if setting.oracle != "exact":

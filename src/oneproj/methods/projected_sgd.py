@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
-from oneproj.methods.base import AbstractMethod, Setting
+from oneproj.methods.base import AbstractMethod
+from oneproj.methods.setting import Setting
 from oneproj.methods.start import move_start_into_ball
 from oneproj.oracles import Sight
 from oneproj.parameters import project_ball_

@@ -1,0 +1,128 @@
+"""What every method is given: the problem and the means to look at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from oneproj.errors import InvalidProblemError
+from oneproj.oracles import ORACLES, AbstractOracle
+from oneproj.penalties import AbstractPenalty
+from oneproj.problem import Problem
+from oneproj.projection.base import AbstractProjector
+from oneproj.projection.project import ProjectorLike, choose_projector
+from oneproj.results import Counts, Projection
+from oneproj.theory import Schedule
+
+DEFAULT_STEPS = 500
+EXACT_LIMIT = 8192
+"""``oracle="auto"`` sees constraints exactly up to this many examples in all."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A run before its first update; the parameters hold the start."""
+
+    problem: Problem
+    steps: int
+    projector: AbstractProjector
+    oracle: str
+    batch_size: int
+    counts: Counts
+    sampling: torch.Generator
+    """Draws the minibatches."""
+    selection: torch.Generator
+    """Draws the index of the outer iterate, where a method selects one."""
+    schedule: Schedule | None = None
+
+    def look(self, penalty: AbstractPenalty | None) -> AbstractOracle:
+        """The oracle of this run, with the method's penalty."""
+        return ORACLES[self.oracle](
+            self.problem,
+            penalty,
+            batch_size=self.batch_size,
+            generator=self.sampling,
+            counts=self.counts,
+        )
+
+    def project(self) -> Projection:
+        """Project the parameters onto the feasible set, and count it."""
+        problem = self.problem
+        projection = self.projector.project(problem.parameters, problem.constraints)
+        self.counts.projections += 1
+        self.counts.constraint_gradients += projection.evaluations
+        return projection
+
+    def describe(self) -> dict[str, Any]:
+        """The settings that do not depend on the method."""
+        return {
+            "steps": self.steps,
+            "oracle": self.oracle,
+            "projector": self.projector.name,
+            "batch_size": self.batch_size,
+            "schedule": self.schedule,
+        }
+
+
+def prepare(
+    problem: Problem,
+    *,
+    steps: int | None,
+    seed: int,
+    schedule: Schedule | None,
+    projector: ProjectorLike,
+    oracle: str,
+    batch_size: int,
+) -> Setting:
+    """Check the arguments of ``solve`` and turn names into objects.
+
+    Raises:
+        InvalidProblemError: An argument does not fit; the message names it.
+    """
+    # Independent streams for sampling and selection, both fixed by the seed.
+    sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)
+    return Setting(
+        problem=problem,
+        steps=_at_least_one("steps", _choose_steps(steps, schedule)),
+        projector=choose_projector(projector, problem.constraints),
+        oracle=_choose_oracle(oracle, problem, schedule),
+        batch_size=_at_least_one("batch_size", batch_size),
+        counts=Counts(),
+        sampling=torch.Generator().manual_seed(int(sampling >> 1)),
+        selection=torch.Generator().manual_seed(int(selection >> 1)),
+        schedule=schedule,
+    )
+
+
+def _choose_steps(steps: int | None, schedule: Schedule | None) -> int:
+    if schedule is None:
+        return DEFAULT_STEPS if steps is None else steps
+    if steps is None:
+        return schedule.gradient_calls
+    message = (
+        f"Give steps={steps} or a schedule, not both: the schedule makes "
+        f"{schedule.gradient_calls} updates."
+    )
+    raise InvalidProblemError(message)
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if value >= 1:
+        return value
+    message = f"{name} must be at least 1, got {value}."
+    raise InvalidProblemError(message)
+
+
+def _choose_oracle(oracle: str, problem: Problem, schedule: Schedule | None) -> str:
+    if oracle in ORACLES:
+        return oracle
+    if oracle != "auto":
+        known = ", ".join(("auto", *ORACLES))
+        message = f"There is no oracle {oracle!r}. Known: {known}."
+        raise InvalidProblemError(message)
+    examples = sum(c.size or 0 for c in problem.constraints.values())
+    exact = schedule is not None or examples <= EXACT_LIMIT
+    return "exact" if exact else "minibatch"

@@ -1,0 +1,67 @@
+"""The shortest combination of gradients: least squares with signs, hulls and cones."""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from oneproj.certificates.combination import shortest_combination
+
+FEW = settings(max_examples=25, derandomize=True, deadline=None, database=None)
+
+
+def vector(row: np.ndarray) -> list[Tensor]:
+    """As two tensors, so that nothing relies on a flat one."""
+    half = len(row) // 2
+    return [torch.tensor(row[:half]), torch.tensor(row[half:]).reshape(1, -1)]
+
+
+@FEW
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(2, 8),
+    k=st.integers(0, 6),
+    e=st.integers(-6, 6),
+)
+def test_is_nonnegative_least_squares(seed: int, n: int, k: int, e: int) -> None:
+    rng = np.random.default_rng(seed)
+    f, J = rng.normal(size=n), rng.normal(size=(k, n)) * 10.0**e
+    found = shortest_combination([vector(f)], [vector(row) for row in J])
+    residual = np.linalg.norm(f)
+    if k:
+        mu, residual = scipy.optimize.nnls(J.T, -f)
+        if k <= n:
+            assert found.weights[1:] == pytest.approx(mu, rel=1e-8, abs=1e-9 * 10.0**-e)
+    assert found.norm == pytest.approx(residual, rel=1e-9, abs=1e-12)
+    assert min(found.weights) >= 0
+
+
+@FEW
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 5), k=st.integers(1, 6))
+def test_is_the_distance_from_hull_plus_cone(seed: int, n: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    H, C = rng.normal(size=(k, n)) + 0.5, rng.normal(size=(2, n))
+    found = shortest_combination([vector(h) for h in H], [vector(c) for c in C])
+    a, t = cp.Variable(k, nonneg=True), cp.Variable(2, nonneg=True)
+    length = cp.norm(H.T @ a + C.T @ t)
+    reference = cp.Problem(cp.Minimize(length), [cp.sum(a) == 1]).solve(cp.CLARABEL)
+    assert found.norm == pytest.approx(reference, abs=1e-6)
+
+
+def test_nearly_parallel_gradients_are_told_apart() -> None:
+    # Normal equations alone would stop at 1e-8 of the length.
+    f = np.array([-1.0, -1e-7])
+    found = shortest_combination([vector(f)], [vector(np.array([1.0, 0.0]))])
+    assert found.norm == pytest.approx(1e-7, rel=1e-6)
+
+
+def test_zero_gradients_do_no_harm() -> None:
+    nothing, one = vector(np.zeros(2)), vector(np.array([3.0, 4.0]))
+    assert shortest_combination([one], [nothing]).norm == pytest.approx(5.0)
+    assert shortest_combination([nothing], [one]).norm == 0.0
