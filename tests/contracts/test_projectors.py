@@ -164,7 +164,8 @@ def project(*arguments: object) -> Run:
 
 
 def test_every_set_has_a_case() -> None:
-    assert set(sets.AbstractSet.__subclasses__()) == COVERED
+    known = sets.AbstractSet.__subclasses__()
+    assert {s for s in known if s.__module__ == sets.__name__} == COVERED
 
 
 @contract

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from oneproj.projection.closed_form import ClosedForm
-from oneproj.projection.sets import Ball, Halfspace, SetConstraint
+from oneproj.projection.sets import AbstractSet, Ball, Halfspace, SetConstraint
 from oneproj.results import Projection, Status
 from oneproj.terms import function
 
@@ -125,7 +125,49 @@ def test_a_center_that_the_dtype_cannot_hold_is_not_rounded() -> None:
         assert (w.detach().double() - center).norm() <= 1e-6
 
 
+def test_a_far_start_costs_no_digits() -> None:
+    # In float32, x - excess * normal would be wrong by an eps of 10^6.
+    normal_vector = torch.tensor([1.0, 2.0, 2.0])
+    w = (1e6 * normal_vector / 3).requires_grad_()
+    x = w.detach().double()
+    project([w], side=Halfspace(normal_vector, offset=3.0).on(w))
+    n = normal_vector.double() / 3
+    expected = x - ((n * x).sum() - 1.0) * n
+    torch.testing.assert_close(w.detach().double(), expected, rtol=0, atol=1e-6)
+
+
 # --- failure ------------------------------------------------------------------
+
+
+class Unreachable(AbstractSet):
+    """Empty: each attempt gives the next of some points, all with residual |x| + 1."""
+
+    def __init__(self, attempts: list[float]) -> None:
+        self.attempts = iter([attempts[0], *attempts])  # the first finds the margin
+
+    def check_shape(self, tensor: Tensor) -> None:
+        del tensor
+
+    def residual(self, x: Tensor) -> Tensor:
+        return x.abs().sum() + 1.0
+
+    def project(self, x: Tensor, *, margin: float = 0.0) -> Tensor:
+        del margin
+        return torch.full_like(x, next(self.attempts, 50.0))
+
+
+@pytest.mark.parametrize(
+    ("attempts", "best"), [([9.0, 3.0, 7.0], 3.0), ([9.0, 8.0, 7.0], 5.0)]
+)
+def test_failure_leaves_the_best_of_the_start_and_every_attempt(
+    attempts: list[float], best: float
+) -> None:
+    w = torch.tensor([5.0], requires_grad=True)
+    done = project([w], nowhere=Unreachable(attempts).on(w))
+    assert done.status is Status.INFEASIBLE
+    assert w.item() == best
+    assert done.residuals == {"nowhere": best + 1.0}
+    assert done.distance == 5.0 - best
 
 
 def test_failure_is_a_status_and_leaves_the_best_point_found() -> None:

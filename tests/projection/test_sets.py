@@ -46,7 +46,8 @@ def test_a_ball_projects_radially() -> None:
     ball = Ball(5.0, center)
     assert ball.project(torch.tensor([7.0, 9.0])).tolist() == [4.0, 5.0]
     assert ball.project(torch.tensor([7.0, 9.0]), margin=2.5).tolist() == [2.5, 3.0]
-    assert ball.project(torch.tensor([4.0, 5.0])).tolist() == [4.0, 5.0]
+    for inside in ([4.0, 5.0], [2.0, 1.0], [1.0, 1.0]):
+        assert ball.project(torch.tensor(inside)).tolist() == inside
 
 
 def test_a_margin_beyond_the_radius_stops_at_the_center() -> None:

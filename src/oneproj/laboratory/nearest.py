@@ -13,7 +13,6 @@ from oneproj.laboratory.objectives import Floats
 ANGLES = 4096
 """Directions in the first scan: far finer than any feature of the boundary."""
 XTOL = 4e-16
-HAIR = 2.0**-51
 
 
 class RaySet(Protocol):
@@ -27,7 +26,7 @@ class RaySet(Protocol):
 
 
 def nearest_on_boundary(constraint: RaySet, x: Floats) -> Floats:
-    """Return the nearest boundary point to x, a hair inside so that g <= 0 holds.
+    """Return the nearest boundary point to x, from inside: g <= 0 as evaluated.
 
     The boundary is a closed curve over the angle. A scan finds every local minimum of
     the distance, a bracketed root search sharpens each where x - b is parallel to
@@ -57,14 +56,13 @@ def nearest_on_boundary(constraint: RaySet, x: Floats) -> Floats:
             root = float(brentq(tangential, left, right, xtol=XTOL, rtol=XTOL * 4))
             found.append(boundary_points(constraint, np.array([root]))[0])
     best: Floats = min(found, key=lambda b: float(((b - x) ** 2).sum()))
-    scale = 1.0
-    while constraint.value(best * scale) > 0:
-        scale -= HAIR
-    return best * scale
+    return best
 
 
 def boundary_points(constraint: RaySet, angles: Floats) -> Floats:
     """Return the boundary point in each direction, by bisection along the ray.
+
+    It is the inner end of the last bracket, where g was evaluated and is <= 0.
 
     Example:
         >>> from oneproj.laboratory.shapes import Disc

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 
 class AbstractSet(ABC):
-    """A closed set with a projection in closed form."""
+    """A closed set with a projection in closed form.
+
+    Example:
+        >>> w = torch.tensor([3.0, 4.0], requires_grad=True)
+        >>> Ball(1.0).on(w).value()
+        4.0
+    """
 
     def on(self, tensor: Tensor) -> SetConstraint:
         """Require that ``tensor``, a parameter, lies in this set."""
@@ -50,7 +56,14 @@ class AbstractSet(ABC):
 
 
 class SetConstraint(Constraint):
-    """The constraint ``tensor in set``; made by ``AbstractSet.on``."""
+    """The constraint ``tensor in set``; made by ``AbstractSet.on``.
+
+    Example:
+        >>> w = torch.tensor([3.0, 4.0], requires_grad=True)
+        >>> constraint = Ball(1.0).on(w)
+        >>> constraint.tensor is w, constraint.members.radius
+        (True, 1.0)
+    """
 
     def __init__(self, members: AbstractSet, tensor: Tensor) -> None:
         """Keep the set and the parameter."""
