@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -113,3 +114,12 @@ def test_one_entry_counts_as_a_scalar() -> None:
     assert term.value() == 6.0
     assert term.batch_value(None).shape == ()
     assert term.value_and_gradient([w])[1][0].tolist() == [[3.0]]
+
+
+def test_a_bound_may_be_any_number_but_not_a_term() -> None:
+    w = torch.tensor(3.0, requires_grad=True)
+    size = function(w.abs)
+    for bound in (2, 2.0, torch.tensor(2.0), np.float32(2.0)):
+        assert (size <= bound).value() == 1.0
+    with pytest.raises(InvalidProblemError, match="make one term of their difference"):
+        size <= size  # noqa: B015 - the comparison itself is refused

@@ -202,3 +202,10 @@ def test_pairs_keep_their_order() -> None:
     pairs = [(name, SIZE) for name in ("z", "a", "m")]
     assert list(named_constraints(pairs)) == ["z", "a", "m"]
     assert list(named_constraints(iter(pairs))) == ["z", "a", "m"]
+
+
+def test_constraints_without_names_are_refused() -> None:
+    w = torch.ones(1, requires_grad=True)
+    size = function(lambda: w.norm())
+    with pytest.raises(InvalidProblemError, match="Constraints need names"):
+        Problem(w, size, [size <= 1.0])

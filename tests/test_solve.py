@@ -259,6 +259,7 @@ def test_steps_that_do_not_fill_outer_iterations_are_said() -> None:
         ({"method": "sgd"}, "no method 'sgd'. Known: one-projection, projected-sgd"),
         ({"oracle": "psychic"}, "no oracle 'psychic'"),
         ({"projector": "magic"}, "no projector 'magic'"),
+        ({"on_failure": "ignore"}, 'on_failure must be "raise" or "return"'),
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"learning_rate": 1}, "no option 'learning_rate'. It has: lr, prox_weight"),

@@ -87,7 +87,14 @@ def named_constraints(
     """
     pairs = constraints.items() if isinstance(constraints, Mapping) else constraints
     named: dict[str, AbstractTerm] = {}
-    for name, constraint in pairs:
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2):  # noqa: PLR2004 - a pair
+            message = (
+                f"Constraints need names, but got a bare {type(pair).__name__}. Pass a "
+                'dict: {"source risk": risk <= 0.1}.'
+            )
+            raise InvalidProblemError(message)
+        name, constraint = pair
         if not isinstance(name, str) or not name:
             message = f"A constraint's name must be a non-empty string, got {name!r}."
             raise InvalidProblemError(message)

@@ -14,7 +14,12 @@ from oneproj.methods.base import AbstractMethod, read_options
 from oneproj.methods.setting import prepare
 from oneproj.problem import Problem
 from oneproj.progress import progress_bar
-from oneproj.projection.project import OnFailure, ProjectorLike, raise_if_infeasible
+from oneproj.projection.project import (
+    OnFailure,
+    ProjectorLike,
+    check_on_failure,
+    raise_if_infeasible,
+)
 from oneproj.results import Projection, Solution, Status, Update
 from oneproj.theory import Schedule
 
@@ -79,6 +84,7 @@ def solve(
         >>> [round(x, 2) for x in w.tolist()]       # the nearest point of the ball
         [0.6, 0.8]
     """
+    check_on_failure(on_failure)
     setting = prepare(
         problem,
         steps=steps,

@@ -10,6 +10,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, Self
 
 import torch
@@ -198,14 +199,15 @@ class Constraint(AbstractTerm):
 
     def __init__(self, term: AbstractTerm, bound: float, *, sense: int) -> None:
         """Keep the term, the bound and the direction (+1 for <=, -1 for >=)."""
-        bound = float(bound)
-        if not math.isfinite(bound):
+        if isinstance(bound, Tensor) and bound.numel() == 1:
+            bound = bound.item()
+        if not (isinstance(bound, Real) and math.isfinite(bound)):
             message = (
-                f"A constraint's bound must be a finite number, got {bound}. Leave "
-                "the constraint out if it should not bind."
+                f"A constraint's bound must be a finite number, got {bound!r}. To compare "
+                "two terms, make one term of their difference."
             )
             raise InvalidProblemError(message)
-        self.term, self.bound, self.sense = term, bound, sense
+        self.term, self.bound, self.sense = term, float(bound), sense
         self.size = term.size
 
     def __bool__(self) -> bool:

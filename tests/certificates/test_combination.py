@@ -55,10 +55,12 @@ def test_is_the_distance_from_hull_plus_cone(seed: int, n: int, k: int) -> None:
 
 
 def test_nearly_parallel_gradients_are_told_apart() -> None:
-    # Normal equations alone would stop at 1e-8 of the length.
-    f = np.array([-1.0, -1e-7])
-    found = shortest_combination([vector(f)], [vector(np.array([1.0, 0.0]))])
-    assert found.norm == pytest.approx(1e-7, rel=1e-6)
+    # f = (-1, 3e-7) is balanced by a and b, which are parallel to 1e-6. The Gram matrix
+    # alone, of condition 1e12, leaves 1e-8 or so; the gradients themselves decide.
+    f, a, b = np.array([-1.0, 3e-7]), np.array([1.0, 1e-6]), np.array([1.0, -1e-6])
+    found = shortest_combination([vector(f)], [vector(a), vector(b)])
+    assert found.norm <= 1e-15
+    assert found.weights == pytest.approx([1.0, 0.35, 0.65], abs=1e-8)
 
 
 def test_zero_gradients_do_no_harm() -> None:

@@ -32,9 +32,14 @@ class UnitDisc(AbstractProjector):
     name = "unit disc"
 
     def __init__(
-        self, slip: float = 0.0, *, fail: bool = False, crash: bool = False
+        self,
+        slip: float = 0.0,
+        *,
+        balanced: bool = False,
+        fail: bool = False,
+        crash: bool = False,
     ) -> None:
-        self.slip, self.fail, self.crash = slip, fail, crash
+        self.slip, self.balanced, self.fail, self.crash = slip, balanced, fail, crash
 
     def accepts(self, constraints: Mapping[str, AbstractTerm]) -> str | None:
         return None if len(constraints) == 1 else "one disc, please"
@@ -51,6 +56,8 @@ class UnitDisc(AbstractProjector):
             raise RuntimeError(message)
         moved = float((w.detach() - x).norm())
         mu = max(0.0, (float(x.norm()) - 1.0) / 2.0)  # x - y = mu * 2 y
+        if self.balanced:  # the multiplier of a smaller disc: no imbalance to see
+            mu = (float(x.norm()) / float(w.detach().norm()) - 1.0) / 2.0
         pull = w.detach() - x + mu * 2.0 * w.detach()
         return Projection(
             Status.INFEASIBLE if self.fail else Status.FEASIBLE,
@@ -148,11 +155,14 @@ def test_agrees_with_clarabel_on_closed_form_sets(
     assert measure.value == pytest.approx(2.0 * math.sqrt(moved), abs=1e-4)
 
 
+@pytest.mark.parametrize("balanced", [False, True])
 @pytest.mark.parametrize("slip", [0.0, 1e-9, 1e-4, 1e-2])
-def test_the_error_covers_a_sloppy_projection(slip: float) -> None:
+def test_the_error_covers_a_sloppy_projection(slip: float, *, balanced: bool) -> None:
     problem = linear([1.0, 0.0], [0.5, 1.0])
     exact = gradient_mapping(problem, UnitDisc(), weak_convexity=1.0)
-    sloppy = gradient_mapping(problem, UnitDisc(slip), weak_convexity=1.0)
+    sloppy = gradient_mapping(
+        problem, UnitDisc(slip, balanced=balanced), weak_convexity=1.0
+    )
     assert abs(sloppy.value - exact.value) <= sloppy.error + exact.error
     assert exact.error <= 1e-7
     assert sloppy.error <= 3.0 * math.sqrt(slip) + 1e-7

@@ -98,6 +98,7 @@ def test_the_ball_around_a_center() -> None:
     measure = kkt_residual(problem)
     # grad f = (-2.4, -3.2); the normal (0, 1) takes the second entry.
     assert measure.value == pytest.approx(2.4)
+    assert measure.details["relative"] == pytest.approx(2.4 / 4.0)
     assert measure.details["ball multiplier"] == pytest.approx(3.2)
 
 

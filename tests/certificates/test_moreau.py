@@ -253,9 +253,22 @@ def test_a_constraint_that_is_not_convex_is_found_out() -> None:
     assert measure.details["violation"] == "the constraint 'hole' is not convex"
 
 
-def test_an_empty_or_flat_feasible_set_is_refused() -> None:
+def test_an_empty_feasible_set_is_refused() -> None:
     problem = on_interval(0.0, lambda w: w, top=-2.0)
     with pytest.raises(InfeasibleError, match=r"smallest worst residual seen is 1\.0"):
+        moreau_residual(problem, weak_convexity=1.0)
+
+
+@pytest.mark.parametrize("x", [0.1, 0.7])
+def test_a_feasible_set_without_interior_is_refused(x: float) -> None:
+    # w = 0.1 as two inequalities: g = |w - 0.1| is nowhere negative.
+    w = torch.tensor([x], dtype=torch.float64, requires_grad=True)
+    pair = {
+        "up": oneproj.function(w.sum) <= 0.1,
+        "down": oneproj.function(w.sum) >= 0.1,
+    }
+    problem = oneproj.Problem(w, oneproj.function(w.sum), pair, radius=1.0)
+    with pytest.raises(InfeasibleError, match="a feasible set with an interior"):
         moreau_residual(problem, weak_convexity=1.0)
 
 

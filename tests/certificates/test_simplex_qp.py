@@ -64,6 +64,21 @@ def test_agrees_with_clarabel(
     assert mine <= reference.value + 1e-6 * (1 + abs(reference.value))
 
 
+@pytest.mark.parametrize("how", ["regular", "duplicates", "integers"])
+def test_every_minimiser_satisfies_its_conditions(how: str) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        n, d = int(rng.integers(10, 40)), int(rng.integers(1, 12))
+        A, k = rows(rng, n, d, how), int(rng.integers(1, n))
+        w, simplex = 0.1 * np.abs(rng.normal(size=n)), np.arange(n) < k
+        P = A @ A.T
+        z = solve_simplex_qp(P, w, simplex).z
+        assert z.min() >= 0.0
+        slope, complementarity = optimality(P, w, simplex, z)
+        assert slope >= -1e-12
+        assert complementarity <= 1e-12
+
+
 @FEW
 @given(seed=st.integers(0, 10**6), n=st.integers(3, 15), d=st.integers(1, 6))
 def test_a_warm_start_reaches_the_same_value(seed: int, n: int, d: int) -> None:

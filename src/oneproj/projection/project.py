@@ -51,9 +51,7 @@ def project(
         >>> projection.residuals["size"] <= 0, round(projection.distance, 6)
         (True, 4.0)
     """
-    if on_failure not in ("raise", "return"):
-        message = f'on_failure must be "raise" or "return", got {on_failure!r}.'
-        raise InvalidProblemError(message)
+    check_on_failure(on_failure)
     moving, named = trainable(parameters), named_constraints(constraints)
     chosen = choose_projector(projector, named)
     for constraint in named.values():
@@ -115,3 +113,14 @@ def raise_if_infeasible(projection: Projection) -> None:
         'feasible set, (c) on_failure="return" to look at the point.'
     )
     raise InfeasibleError(message)
+
+
+def check_on_failure(on_failure: str) -> None:
+    """Refuse a word that would silently mean "return".
+
+    Example:
+        >>> check_on_failure("raise")
+    """
+    if on_failure not in ("raise", "return"):
+        message = f'on_failure must be "raise" or "return", got {on_failure!r}.'
+        raise InvalidProblemError(message)
