@@ -12,12 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from oneproj.averages import mean
 from oneproj.errors import NonFiniteError
 from oneproj.oracles import ORACLES, AbstractOracle, Minibatch
 from oneproj.penalties import Hinge
 from oneproj.problem import Problem
 from oneproj.results import Counts
-from oneproj.terms import AbstractTerm, function, mean
+from oneproj.terms import AbstractTerm, function
 
 # --- terms on all data --------------------------------------------------------
 

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from oneproj.averages import mean
 from oneproj.oracles import ORACLES, AbstractOracle, Exact, Minibatch
 from oneproj.penalties import AbstractPenalty, Hinge, Softplus
 from oneproj.problem import Problem
 from oneproj.results import Counts
-from oneproj.terms import function, mean
+from oneproj.terms import function
 
 examples = settings(derandomize=True, deadline=None, max_examples=25)
 PENALTIES: dict[str, AbstractPenalty] = {

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 import oneproj
+from oneproj.averages import mean
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.problem import Problem, check_connected, named_constraints
-from oneproj.terms import function, mean
+from oneproj.terms import function
 
 W = torch.tensor([2.0, 0.0], requires_grad=True)
 ELSEWHERE = torch.ones(2, requires_grad=True)
@@ -206,6 +207,6 @@ def test_pairs_keep_their_order() -> None:
 
 def test_constraints_without_names_are_refused() -> None:
     w = torch.ones(1, requires_grad=True)
-    size = function(lambda: w.norm())
+    size = function(w.norm)
     with pytest.raises(InvalidProblemError, match="Constraints need names"):
         Problem(w, size, [size <= 1.0])

@@ -1,6 +1,7 @@
 """Train under hard constraints at the cost of SGD, with one projection at the end."""
 
 from oneproj import theory as theory
+from oneproj.averages import mean as mean
 from oneproj.certificates.certify import certify as certify
 from oneproj.errors import InfeasibleError as InfeasibleError
 from oneproj.errors import InvalidProblemError as InvalidProblemError
@@ -24,4 +25,3 @@ from oneproj.results import Status as Status
 from oneproj.results import Update as Update
 from oneproj.solve import solve as solve
 from oneproj.terms import function as function
-from oneproj.terms import mean as mean
