@@ -15,9 +15,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
+def read(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
 def pins() -> dict[str, str]:
     """The pinned version of each package, by its normalised name."""
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    lines = read("constraints.txt").splitlines()
     pairs = (line.split("==") for line in lines if line and not line.startswith("#"))
     return dict(pairs)
 
@@ -56,20 +60,26 @@ def test_environment_holds_no_unpinned_package() -> None:
 
 
 def test_citation_names_this_version() -> None:
-    citation = (ROOT / "CITATION.cff").read_text()
+    citation = read("CITATION.cff")
     assert f"\nversion: {PROJECT['version']}\n" in citation
 
 
 def test_changelog_opens_with_unreleased_changes() -> None:
-    headings = re.findall(r"^## .*$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    headings = re.findall(r"^## .*$", read("CHANGELOG.md"), re.MULTILINE)
     assert headings[0] == "## [Unreleased]"
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_make_verb_on_a_page_exists(page: str) -> None:
-    verbs = set(
-        re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    )
-    text = (ROOT / page).read_text()
+    verbs = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
+    text = read(page)
     named = set(re.findall(r"^make ([a-z]+)|`make ([a-z]+)", text, re.MULTILINE))
     assert {a or b for a, b in named} <= verbs
+
+
+def test_the_house_has_every_module() -> None:
+    rows = re.findall(r"^\|[ 0-9]+\|([^|]*)\|", read("CONTRIBUTING.md"), re.MULTILINE)
+    shown = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    library = ROOT / "src" / "oneproj"
+    modules = {path.stem for path in library.glob("[a-z]*") if path.name != "py.typed"}
+    assert shown == modules

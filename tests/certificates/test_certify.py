@@ -19,7 +19,7 @@ from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.parameters import Vector, snapshot
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
-from oneproj.results import Projection, Status
+from oneproj.results import Certificate, Measure, Projection, Status
 from oneproj.terms import AbstractTerm
 from oneproj.theory import (
     ConvexConstants,
@@ -78,7 +78,7 @@ def nearest(
     )
 
 
-def names(certificate: oneproj.Certificate) -> list[str]:
+def names(certificate: Certificate) -> list[str]:
     return [measure.name for measure in certificate.measures]
 
 
@@ -159,8 +159,9 @@ def test_a_shortened_schedule_is_labelled() -> None:
 
 def test_the_defaults_without_a_schedule_are_those_of_the_theorem() -> None:
     # Twice the least: lam = 2 * 12 / 1 and beta = 2 (2 + 24 * 4).
-    measure = certify(nearest(), constants=NONCONVEX)["penalty residual"]
-    direct = penalty_residual(nearest(), NONCONVEX, strength=24.0, prox_weight=196.0)
+    problem = nearest((0.6, 0.6))
+    measure = certify(problem, constants=NONCONVEX)["penalty residual"]
+    direct = penalty_residual(problem, NONCONVEX, strength=24.0, prox_weight=196.0)
     assert measure.value == direct.value
     assert measure.bound is None
 
@@ -262,3 +263,13 @@ def test_one_flat_tensor_or_many(build: Callable[..., Any]) -> None:
     assert a.value == pytest.approx(b.value, abs=a.error + b.error)
     kkt = [certify(case.problem)["KKT residual"].value for case in (flat, many)]
     assert kkt[0] == pytest.approx(kkt[1], rel=1e-12)
+
+
+def test_a_bound_holds_only_at_the_far_end_of_the_error() -> None:
+    measure = Measure("m", 1.0, bound=1.5, error=0.4)
+    assert measure.holds is True
+    assert dataclasses.replace(measure, error=0.6).holds is False
+    lower = Measure("m", 1.0, bound=0.5, error=0.4, at_least=True)
+    assert lower.holds is True
+    assert dataclasses.replace(lower, error=0.6).holds is False
+    assert ">= 5.000e-01" in str(Certificate((lower,), {}))

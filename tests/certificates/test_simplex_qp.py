@@ -107,15 +107,19 @@ def test_the_minimum_norm_point_of_a_segment() -> None:
     assert z == pytest.approx([1 / 3, 2 / 3], abs=1e-15)
 
 
-def test_an_unbounded_program_returns_its_ray() -> None:
-    # Two constraint cuts that exclude each other: q and -q with a negative gap.
-    A = np.array([[0.0], [1.0], [-1.0]])
-    w = np.array([0.0, -1.0, 0.5])
-    ray = solve_simplex_qp(A @ A.T, w, np.array([True, False, False])).ray
+@pytest.mark.parametrize("seed", range(10))
+def test_an_unbounded_program_returns_its_ray(seed: int) -> None:
+    # Three constraint cuts that exclude each other: they balance, up to rounding, and
+    # ask for less than nothing. The curvature along the ray is rounding, not zero.
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=(2, 3))
+    A = np.array([np.zeros(3), a, b, -(0.3 * a + 0.7 * b)])
+    w = np.array([0.0, -1.0, -1.0, 0.5])
+    ray = solve_simplex_qp(A @ A.T, w, np.array([True, False, False, False])).ray
     assert ray is not None
     assert ray[0] == 0.0
     assert (ray >= 0).all()
-    assert A.T @ ray == pytest.approx([0.0], abs=1e-12)
+    assert A.T @ ray == pytest.approx(np.zeros(3), abs=1e-12)
     assert w @ ray < 0
 
 

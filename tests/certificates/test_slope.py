@@ -62,6 +62,20 @@ def test_a_claim_that_is_too_bold_is_named() -> None:
     assert "< 1.5 as claimed" in measure.details["violation"]
 
 
+def test_a_claim_that_is_met_to_rounding_is_met() -> None:
+    # The signed distance to a disc has slope 1 everywhere, in float32 give or take.
+    w = torch.tensor([0.1, 0.2], requires_grad=True)
+    disc = {"disc": oneproj.sets.Ball(0.5).on(w)}
+    problem = oneproj.Problem(w, oneproj.function(w.sum), disc, radius=1.0)
+    measure = infeasible_slope(problem, seeded(), claimed=1.0, samples=60)
+    assert measure.value < 1.0
+    assert measure.holds is True
+    assert measure.details["violation"] is None
+    assert (
+        infeasible_slope(problem, seeded(), claimed=1.0001, samples=60).holds is False
+    )
+
+
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_an_infeasible_stationary_point_is_found(n: int) -> None:
     problem = problem_of(RINGS, [0.5] * n, radius=2.0)

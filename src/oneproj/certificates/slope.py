@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneproj.certificates.points import borrowed, like
+from oneproj.certificates.points import borrowed, like, rounding_unit
 from oneproj.certificates.slope_search import Scout, Sight
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, norm
@@ -19,6 +19,8 @@ from oneproj.results import Measure
 SAMPLES = 200
 REFINED = 3
 """How many of the lowest samples are followed downhill."""
+ROUNDINGS = 8.0
+"""A slope may fall short of its claim by so many roundings of the gradient."""
 ZERO_SLOPE = 1e-6
 """A slope below this fraction of the steepest gradient seen is zero, numerically."""
 
@@ -51,7 +53,7 @@ def infeasible_slope(
         samples: How many points by volume; half as many by radius and on the surface.
 
     Returns:
-        A measure with the bound ``>= claimed``. ``details["violation"]`` names what is
+        A measure with the bound ``>= claimed``, less rounding. ``details["violation"]`` names what is
         wrong, or is None; ``details["boundary slope"]`` is the smallest ``|grad g|``
         found where g = 0 (eq. boundary-cq), None if no boundary was met.
 
@@ -88,6 +90,8 @@ def infeasible_slope(
         seen += [new for new, old in zip(found, low, strict=True) if new is not old]
         boundary = scout.boundary_slope(seen)
     lowest = min(seen, key=lambda sight: sight.slope)
+    if claimed is not None:  # less than rounding is no violation
+        claimed -= ROUNDINGS * rounding_unit(problem.parameters) * lowest.steepness
     counted = {
         "boundary slope": boundary,
         "constraint passes": scout.passes,
