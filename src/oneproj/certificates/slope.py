@@ -53,9 +53,10 @@ def infeasible_slope(
         samples: How many points by volume; half as many by radius and on the surface.
 
     Returns:
-        A measure with the bound ``>= claimed``, less rounding. ``details["violation"]`` names what is
-        wrong, or is None; ``details["boundary slope"]`` is the smallest ``|grad g|``
-        found where g = 0 (eq. boundary-cq), None if no boundary was met.
+        A measure with the bound ``>= claimed``, less rounding. In its details,
+        ``"violation"`` names what is wrong, or is None; ``"boundary slope"`` is the
+        smallest ``|grad g|`` found where g = 0 (eq. boundary-cq), None if no boundary
+        was met.
 
     Raises:
         InvalidProblemError: The ball has no finite radius, or there is no constraint.
