@@ -12,7 +12,12 @@ from torch import Tensor
 from oneproj.batches import AbstractSource, DataLike, as_source
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector
-from oneproj.terms import AbstractExpression, accumulate
+from oneproj.terms import (
+    AbstractExpression,
+    Curvature,
+    accumulate,
+    check_curvature,
+)
 
 CHUNK_SIZE = 4096
 """Examples per forward pass of a full evaluation, unless the term says otherwise."""
@@ -27,6 +32,7 @@ class Mean(AbstractExpression):
         source: AbstractSource,
         weights: Tensor | None,
         chunk_size: int,
+        curvature: Curvature | None,
     ) -> None:
         """Keep the function and where its examples come from."""
         self.size = source.size
@@ -34,6 +40,7 @@ class Mean(AbstractExpression):
         self._source = source
         self._weights = weights
         self._chunk_size = chunk_size
+        self.curvature = check_curvature(curvature)
 
     def draw(self, batch_size: int, generator: torch.Generator) -> Tensor | None:
         return self._source.draw(batch_size, generator)
@@ -98,6 +105,7 @@ def mean(
     *,
     weights: Tensor | None = None,
     chunk_size: int = CHUNK_SIZE,
+    curvature: Curvature | None = None,
 ) -> Mean:
     """The average of ``fn`` over a data set: ``(1/n) sum_i w_i fn(example_i)``.
 
@@ -107,6 +115,9 @@ def mean(
         weights: One weight per example, 1 when left out. With ``n/n_A`` on group A
             and ``-n/n_B`` on group B the average is a difference of group means.
         chunk_size: Examples per forward pass of a full evaluation.
+        curvature: ``"convex"``, ``"concave"`` or ``"linear"`` in the parameters, where
+            that is known (a convex loss of linear scores, for example): a constraint
+            declared convex is projected onto exactly.
 
     Example:
         >>> x, w = torch.tensor([1.0, 2.0, 6.0]), torch.tensor(2.0, requires_grad=True)
@@ -129,4 +140,4 @@ def mean(
                 f"got shape {tuple(weights.shape)} with {bad} NaN or infinite value(s)."
             )
             raise InvalidProblemError(message)
-    return Mean(fn, source, weights, chunk_size)
+    return Mean(fn, source, weights, chunk_size, curvature)

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 
 class Status(enum.Enum):
     """How a run or a projection ended; the value is the message.
@@ -22,11 +24,12 @@ class Status(enum.Enum):
     FEASIBLE = "every residual is <= 0 on the full data"
     INTERRUPTED = "stopped before the planned updates; the point so far is feasible"
     INFEASIBLE = "a residual is still > 0 after the terminal projection"
+    EMPTY = "no point satisfies all constraints: their linearisations prove it"
 
     @property
     def ok(self) -> bool:
         """Whether the point that was returned is feasible."""
-        return self is not Status.INFEASIBLE
+        return self not in (Status.INFEASIBLE, Status.EMPTY)
 
 
 @dataclass(frozen=True)
@@ -83,10 +86,12 @@ class Projection:
     multipliers: Mapping[str, float]
     """mu >= 0 with ``x_hat - x + sum_j mu_j grad c_j(x_hat) = 0``."""
     evaluations: int
-    """Full constraint gradients used."""
+    """Full constraint gradients used: points at which all constraints were seen."""
     kkt_residual: float = 0.0
     """The norm of the left-hand side above, relative to the distance moved."""
     residuals_before: Mapping[str, float] = field(default_factory=dict)
+    lower_bound: float | None = None
+    """No feasible point is nearer than this; None where nothing proves it."""
 
 
 @dataclass(frozen=True)
@@ -244,6 +249,8 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any dataclass, any JSON value
 def _plain_leaf(value: object) -> bool | float | str | None:
     if isinstance(value, enum.Enum):
         return value.name.lower()
+    if isinstance(value, Tensor):  # a point, as large as the model: not for JSON
+        return f"a tensor of shape {tuple(value.shape)}"
     if value is None or isinstance(value, bool | str):
         return value
     # The abstract numbers, so that NumPy's scalars stay numbers.

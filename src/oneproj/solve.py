@@ -153,5 +153,5 @@ def _iterate(
 
 def _status(projection: Projection, *, stopped: bool) -> Status:
     if not projection.status.ok:
-        return Status.INFEASIBLE
+        return projection.status
     return Status.INTERRUPTED if stopped else Status.FEASIBLE

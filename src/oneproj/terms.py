@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from numbers import Real
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
@@ -19,12 +19,22 @@ from torch import Tensor
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.parameters import Vector, is_finite
 
+Curvature = Literal["convex", "concave", "linear"]
+MIRRORED: dict[Curvature | None, Curvature | None] = {
+    "convex": "concave",
+    "concave": "convex",
+}
+"""The shape of minus a term; what is not here stays as it is."""
+
 
 class AbstractTerm(ABC):
     """A scalar quantity of the parameters, seen in full or on a minibatch."""
 
     name: str = "term"
     """How messages, residuals and certificates call it; ``Problem`` sets it."""
+
+    curvature: Curvature | None = None
+    """What is known of its shape as a function of the parameters; None for nothing."""
 
     size: int | None = None
     """The number of examples behind it; None for a term without data."""
@@ -76,9 +86,12 @@ class AbstractExpression(AbstractTerm):
 class Function(AbstractExpression):
     """A scalar function of the parameters alone; made by ``oneproj.function``."""
 
-    def __init__(self, fn: Callable[[], Tensor]) -> None:
-        """Keep the function."""
+    def __init__(
+        self, fn: Callable[[], Tensor], curvature: Curvature | None = None
+    ) -> None:
+        """Keep the function and what is known of it."""
         self._fn = fn
+        self.curvature = check_curvature(curvature)
 
     def batch_value(self, indices: Tensor | None) -> Tensor:
         del indices  # there is nothing to sample: every evaluation is exact
@@ -123,6 +136,8 @@ class Constraint(AbstractTerm):
         """Keep the term, the bound and the direction (+1 for <=, -1 for >=)."""
         self.term, self.bound, self.sense = term, _as_bound(bound), sense
         self.size = term.size
+        shape = term.curvature
+        self.curvature = shape if sense > 0 else MIRRORED.get(shape, shape)
 
     def __bool__(self) -> bool:
         """Refuse: a chained comparison would silently lose its first half."""
@@ -153,8 +168,15 @@ class Constraint(AbstractTerm):
         return self.sense * (value - self.bound), gradient
 
 
-def function(fn: Callable[[], Tensor]) -> Function:
+def function(
+    fn: Callable[[], Tensor], *, curvature: Curvature | None = None
+) -> Function:
     """A scalar function of the parameters, evaluated without data.
+
+    Args:
+        fn: Returns a scalar tensor.
+        curvature: ``"convex"``, ``"concave"`` or ``"linear"`` in the parameters, where
+            that is known: a constraint declared convex is projected onto exactly.
 
     Example:
         >>> w = torch.tensor([3.0, 4.0], requires_grad=True)
@@ -162,7 +184,23 @@ def function(fn: Callable[[], Tensor]) -> Function:
         >>> size.value(), (size <= 4.0).value(), (size >= 4.0).value()
         (5.0, 1.0, -1.0)
     """
-    return Function(fn)
+    return Function(fn, curvature)
+
+
+def check_curvature(curvature: Curvature | None) -> Curvature | None:
+    """Refuse a shape that has no meaning here.
+
+    Example:
+        >>> check_curvature("convex")
+        'convex'
+    """
+    if curvature in (None, "convex", "concave", "linear"):
+        return curvature
+    message = (
+        'curvature must be "convex", "concave", "linear" or None, got '
+        f"{curvature!r}. It declares the shape of the term in the parameters."
+    )
+    raise InvalidProblemError(message)
 
 
 def _as_bound(bound: object) -> float:

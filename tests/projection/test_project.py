@@ -20,6 +20,7 @@ from oneproj.errors import (
 from oneproj.parameters import Vector
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
+from oneproj.projection.cuts import Cuts
 from oneproj.projection.project import (
     PROJECTORS,
     choose_projector,
@@ -78,12 +79,41 @@ def test_a_trained_model_becomes_feasible() -> None:
     assert model.bias.item() == bias
 
 
-@pytest.mark.parametrize("projector", ["auto", "closed-form", ClosedForm()])
+@pytest.mark.parametrize(
+    "projector", ["auto", "closed-form", "cuts", ClosedForm(), Cuts()]
+)
 def test_the_projector_can_be_named_or_given(projector: Any) -> None:  # noqa: ANN401
     w = outside()
     done = project(w, {"size": oneproj.sets.Ball(1.0).on(w)}, projector=projector)
     assert done.status is Status.FEASIBLE
-    torch.testing.assert_close(w.detach(), torch.tensor([0.6, 0.8]))
+    # The margin of "cuts" in float32 is 6e-6 of the residual at the start, which is 4.
+    expected = torch.tensor([0.6, 0.8])
+    torch.testing.assert_close(w.detach(), expected, rtol=0, atol=4e-5)
+
+
+def test_auto_takes_the_closed_form_where_there_is_one() -> None:
+    w = outside()
+    ball = oneproj.sets.Ball(1.0).on(w)
+    assert choose_projector("auto", {"a": ball}).name == "closed-form"
+    for other in (oneproj.sets.Ball(2.0).on(w), function(w.norm) <= 1.0):
+        assert choose_projector("auto", {"a": ball, "b": other}).name == "cuts"
+
+
+def test_a_function_is_projected_onto_without_being_asked_twice() -> None:
+    w = torch.tensor([3.0, 4.0], dtype=torch.float64, requires_grad=True)
+    done = project(w, {"size": function(lambda: w.norm()) <= 1.0})
+    assert done.residuals["size"] <= 0
+    assert w.tolist() == pytest.approx([0.6, 0.8], abs=1e-10)
+
+
+def test_two_sets_on_one_tensor_are_projected_onto_together() -> None:
+    # The corner of the unit disc and the halfplane x_1 <= 0: (0, 1).
+    w = torch.tensor([1.0, 5.0], dtype=torch.float64, requires_grad=True)
+    half = oneproj.sets.Halfspace(torch.tensor([1.0, 0.0]), offset=0.0)
+    done = project(w, {"disc": oneproj.sets.Ball(1.0).on(w), "side": half.on(w)})
+    assert w.tolist() == pytest.approx([0.0, 1.0], abs=1e-8)
+    # (1, 5) - (0, 1) = 4 (0, 1) + 1 (1, 0)
+    assert done.multipliers == pytest.approx({"disc": 4.0, "side": 1.0}, abs=1e-5)
 
 
 def test_a_projector_gets_the_tensors_that_move() -> None:
@@ -141,20 +171,20 @@ REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "no set": (
         W,
         {"size": function(W.norm) <= 1.0},
-        {},
+        {"projector": "closed-form"},
         r"No projector can handle.*closed-form: 'size' is not a closed-form set",
     ),
     "two sets on one tensor": (
         W,
         {"a": BALL.on(W), "b": BALL.on(W)},
-        {},
+        {"projector": "closed-form"},
         "'a' and 'b' constrain the same tensor",
     ),
     "unknown projector": (
         W,
         {"size": BALL.on(W)},
         {"projector": "newton"},
-        "no projector 'newton'. Known: auto, closed-form",
+        "no projector 'newton'. Known: auto, closed-form, cuts",
     ),
     "unknown failure": (
         W,

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from oneproj.certificates.simplex_qp import (
+from oneproj.parameters import Vector, combine, dot, norm
+from oneproj.simplex_qp import (
     EPSILON,
     Array,
     refine_on_support,
     solve_simplex_qp,
 )
-from oneproj.parameters import Vector, combine, dot, norm
 
 REFINEMENTS = 3
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from oneproj.certificates.combination import shortest_combination
 from oneproj.certificates.flat import flat, unflat
 from oneproj.certificates.points import doubled, outward, rounding_unit
-from oneproj.certificates.simplex_qp import Array
 from oneproj.parameters import Vector, assign, combine, norm, project_ball_
 from oneproj.problem import Problem
+from oneproj.simplex_qp import Array
 
 REFINED_DIMENSION = 20
 """Beyond this a derivative-free search is no better than sampling."""

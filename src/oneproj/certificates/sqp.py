@@ -18,8 +18,8 @@ from torch import Tensor
 
 from oneproj.certificates.bundle import Cut, Evaluation
 from oneproj.certificates.flat import flat, unflat
-from oneproj.certificates.simplex_qp import Array
 from oneproj.parameters import Vector
+from oneproj.simplex_qp import Array
 
 SQP_DIMENSION = 100
 """Above this many numbers its dense matrices cost more than they save."""

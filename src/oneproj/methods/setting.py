@@ -53,7 +53,9 @@ class Setting:
         problem = self.problem
         projection = self.projector.project(problem.parameters, problem.constraints)
         self.counts.projections += 1
-        self.counts.constraint_gradients += projection.evaluations
+        seen = projection.evaluations * len(problem.constraints)
+        self.counts.constraint_gradients += seen
+        self.counts.constraint_passes += seen
         return projection
 
     def describe(self) -> dict[str, Any]:

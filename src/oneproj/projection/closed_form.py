@@ -78,7 +78,7 @@ class ClosedForm(AbstractProjector):
             distance=norm(moved),
             residuals=after,
             multipliers=multipliers,
-            evaluations=len(pulls),
+            evaluations=1,
             kkt_residual=imbalance / norm(moved) if norm(moved) > 0 else 0.0,
             residuals_before=before,
         )

@@ -12,13 +12,16 @@ from oneproj.parameters import trainable
 from oneproj.problem import check_connected, named_constraints
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
+from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection
 from oneproj.terms import AbstractTerm
 
-ProjectorLike: TypeAlias = AbstractProjector | Literal["auto", "closed-form"]
+ProjectorLike: TypeAlias = AbstractProjector | Literal["auto", "closed-form", "cuts"]
 OnFailure: TypeAlias = Literal["raise", "return"]
 
-PROJECTORS: dict[str, type[AbstractProjector]] = {ClosedForm.name: ClosedForm}
+PROJECTORS: dict[str, type[AbstractProjector]] = {
+    projector.name: projector for projector in (ClosedForm, Cuts)
+}
 """Every projector by name, in the order in which ``"auto"`` tries them."""
 
 
@@ -89,8 +92,7 @@ def choose_projector(
         reasons.append(f"{candidate.name}: {reason}")
     message = (
         "No projector can handle these constraints (" + "; ".join(reasons) + "). "
-        "Write the constraint as a set of oneproj.sets, or pass projector= an "
-        "AbstractProjector of your own."
+        'Use projector="auto", or pass an AbstractProjector of your own.'
     )
     raise InvalidProblemError(message)
 
@@ -108,9 +110,9 @@ def raise_if_infeasible(projection: Projection) -> None:
     message = (
         f"The constraint {worst!r} could not be met: its best residual is "
         f"{projection.residuals[worst]:.3e} > 0 after {projection.evaluations} full "
-        "constraint gradients. Either no point satisfies all constraints at once, or "
-        "the projector got stuck. Try: (a) a looser bound, (b) a start nearer to the "
-        'feasible set, (c) on_failure="return" to look at the point.'
+        f"constraint gradients ({projection.status.value}). Try: (a) a looser bound, "
+        "(b) a start nearer to the feasible set, (c) another projector, (d) "
+        'on_failure="return" to look at the point, which is the best one found.'
     )
     raise InfeasibleError(message)
 

@@ -29,6 +29,9 @@ class AbstractSet(ABC):
         4.0
     """
 
+    convex: bool
+    """Whether the set, and with it the signed distance to it, is convex."""
+
     def on(self, tensor: Tensor) -> SetConstraint:
         """Require that ``tensor``, a parameter, lies in this set."""
         if not tensor.is_leaf:
@@ -68,7 +71,10 @@ class SetConstraint(Constraint):
     def __init__(self, members: AbstractSet, tensor: Tensor) -> None:
         """Keep the set and the parameter."""
         # In float64, so that <= 0 is decided beyond the rounding of the parameter.
-        residual = function(lambda: members.residual(tensor.double()))
+        residual = function(
+            lambda: members.residual(tensor.double()),
+            curvature="convex" if members.convex else None,
+        )
         super().__init__(residual, 0.0, sense=1)
         self.members = members
         self.tensor = tensor
@@ -81,6 +87,8 @@ class Ball(AbstractSet):
         >>> Ball(2.5).project(torch.tensor([3.0, 4.0])).tolist()
         [1.5, 2.0]
     """
+
+    convex = True
 
     def __init__(self, radius: float, center: Tensor | None = None) -> None:
         """Set radius and center; a center of None is the origin."""
@@ -130,6 +138,8 @@ class Halfspace(AbstractSet):
         >>> half.project(torch.tensor([4.0, 1.0])).tolist()
         [1.0, 1.0]
     """
+
+    convex = True
 
     def __init__(self, normal: Tensor, offset: float) -> None:
         """Set the outward normal (any length but 0) and the offset."""

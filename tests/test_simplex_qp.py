@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oneproj.certificates.simplex_qp import refine_on_support, solve_simplex_qp
+from oneproj.simplex_qp import refine_on_support, solve_simplex_qp
 
 FEW = settings(max_examples=40, derandomize=True, deadline=None, database=None)
 

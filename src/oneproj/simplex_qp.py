@@ -1,4 +1,4 @@
-"""The tiny quadratic program behind the certificates: a simplex and an orthant.
+"""A tiny quadratic program, the dual of a model with cuts: a simplex and an orthant.
 
 ``min (1/2) z'Pz + w'z  subject to  z >= 0,  sum of z over the simplex = 1``.
 

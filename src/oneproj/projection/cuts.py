@@ -1,0 +1,162 @@
+"""``"cuts"``: the projector for constraints that are functions, the default.
+
+Linearisations of the constraints, and the nearest point of what they leave: all of
+them, for convex constraints (``convex.py``); those at the present point, for others
+(``local.py``). What it costs is full constraint gradients; everything else is a few
+inner products of parameter-size vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oneproj.errors import InvalidProblemError
+from oneproj.parameters import Vector, assign, combine, difference, distance, norm
+from oneproj.projection.base import AbstractProjector
+from oneproj.projection.convex import project_convex
+from oneproj.projection.local import project_local
+from oneproj.projection.view import View
+from oneproj.results import Projection, Status
+from oneproj.terms import AbstractTerm
+
+ROOM = 100
+"""Parameter-size vectors to keep unless the user says otherwise."""
+TINY = 1e-300
+SPARE = 2
+"""The fewest vectors beyond one per constraint with which a step can be made."""
+
+
+class Cuts(AbstractProjector):
+    """Projects by linearisation: exactly if all constraints are convex, else locally.
+
+    If every constraint is declared convex (``curvature="convex"`` of its term, or a
+    convex set), the answer is the nearest feasible point, and ``lower_bound`` proves
+    how much nearer another could be. Otherwise it satisfies the KKT conditions of the
+    projection problem to ``kkt_residual``, which makes it nearest locally.
+
+    Args:
+        tolerance: Nonconvex: stop at this relative KKT residual.
+        progress: Nonconvex: stop when two steps in a row gain less than this share of
+            the merit. 0 runs on to the tolerance, for constraints without kinks.
+        max_evaluations: Full constraint gradients after which to stop improving.
+        memory: Nonconvex: moves from which the curvature is estimated.
+        capacity: Parameter-size vectors to keep at most. The least, which large models
+            want, is two more than there are constraints.
+
+    Example:
+        >>> import torch, oneproj
+        >>> w = torch.tensor([2.0, 0.0], dtype=torch.float64, requires_grad=True)
+        >>> square = oneproj.function(lambda: w.square().sum(), curvature="convex")
+        >>> done = oneproj.project(w, {"disc": square <= 1.0}, projector=Cuts())
+        >>> done.residuals["disc"] <= 0
+        True
+        >>> round(done.distance, 9), round(done.lower_bound, 9), done.evaluations < 10
+        (1.0, 1.0, True)
+    """
+
+    name = "cuts"
+
+    def __init__(
+        self,
+        *,
+        tolerance: float = 1e-6,
+        progress: float = 1e-4,
+        max_evaluations: int = 200,
+        memory: int = 12,
+        capacity: int = ROOM,
+    ) -> None:
+        """Check and keep the settings."""
+        for name, value, least in (
+            ("tolerance", tolerance, 0.0),
+            ("progress", progress, 0.0),
+            ("max_evaluations", max_evaluations, 1),
+            ("memory", memory, 0),
+            ("capacity", capacity, 1),
+        ):
+            if not value >= least:  # true for NaN as well
+                message = f"{name} must be at least {least}, got {value}."
+                raise InvalidProblemError(message)
+        self._tolerance, self._progress = tolerance, progress
+        self._max_evaluations, self._memory = max_evaluations, memory
+        self._capacity = capacity
+
+    def accepts(self, constraints: Mapping[str, AbstractTerm]) -> str | None:
+        """Every constraint has a gradient, so any will do."""
+        del constraints
+        return None
+
+    def project(
+        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+    ) -> Projection:
+        """Project in place and report."""
+        shapes = {constraint.curvature for constraint in constraints.values()}
+        convex = shapes <= {"convex", "linear"}
+        view = View(parameters, constraints, differentiate_all=not convex)
+        try:
+            if view.first.worst <= 0:
+                return _report(view)
+            if convex:
+                return self._project_convex(view)
+            return self._project_local(view)
+        except BaseException:
+            # NaN at a visited point, or Ctrl-C: leave the best point, not that one.
+            assign(parameters, view.best_point)
+            raise
+
+    def _project_convex(self, view: View) -> Projection:
+        capacity = max(self._capacity, len(view.constraints) + SPARE)
+        bundle, empty = project_convex(
+            view, capacity=capacity, max_evaluations=self._max_evaluations
+        )
+        moved = difference(view.best_point, view.origin)
+        apart = distance(moved, bundle.displacement(view.origin))
+        return _report(
+            view,
+            multipliers=bundle.multipliers(),
+            kkt_residual=apart / max(norm(moved), apart) if apart > 0 else 0.0,
+            lower_bound=None if empty else bundle.lower_bound(),
+            empty=empty,
+        )
+
+    def _project_local(self, view: View) -> Projection:
+        models = project_local(
+            view,
+            tolerance=self._tolerance,
+            progress=self._progress,
+            max_evaluations=self._max_evaluations,
+            memory=self._memory,
+            capacity=max(self._capacity, 2 * len(view.constraints) + SPARE),
+        )
+        multipliers = models.multipliers()
+        moved = difference(view.best_point, view.origin)
+        pulls = [view.best.gradients[name] for name in multipliers]
+        forces = combine([1.0, *multipliers.values()], [moved, *pulls])
+        return _report(
+            view,
+            multipliers=multipliers,
+            kkt_residual=norm(forces) / max(norm(moved), TINY),
+        )
+
+
+def _report(
+    view: View,
+    *,
+    multipliers: Mapping[str, float] | None = None,
+    kkt_residual: float = 0.0,
+    lower_bound: float | None = None,
+    empty: bool = False,
+) -> Projection:
+    """Make the parameters hold the best point, and describe it."""
+    assign(view.parameters, view.best_point)
+    weights = multipliers or {}
+    status = Status.FEASIBLE if view.best.worst <= 0 else Status.INFEASIBLE
+    return Projection(
+        status=Status.EMPTY if empty else status,
+        distance=distance(view.parameters, view.origin),
+        residuals=view.best.values,
+        multipliers={name: weights.get(name, 0.0) for name in view.constraints},
+        evaluations=view.evaluations,
+        kkt_residual=kkt_residual,
+        residuals_before=view.first.values,
+        lower_bound=lower_bound,
+    )

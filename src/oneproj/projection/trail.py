@@ -1,0 +1,105 @@
+"""The points that a reference projector visits, judged by the paper's tolerance.
+
+The paper (appendix on experimental details) calls a point feasible when its residuals
+are at most a tolerance of 1e-5; this library means <= 0. Both are served by one shift:
+aimed at ``c_j <= -tolerance``, what the paper accepts is ``c_j <= 0``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oneproj.errors import InvalidProblemError
+from oneproj.parameters import Vector, assign, distance, snapshot
+from oneproj.projection.view import Look, View
+from oneproj.results import Projection, Status
+from oneproj.terms import AbstractTerm
+
+
+class Trail:
+    """Counts the looks and remembers the best point, from the start onwards.
+
+    Args:
+        parameters: Hold the start now, and the best point after ``report``.
+        constraints: Name to constraint.
+        tolerance: What the paper accepts as feasible.
+        strict: Aim inside by the tolerance, so that accepted means <= 0.
+
+    Example:
+        >>> import torch, oneproj
+        >>> w = torch.tensor([2.0], requires_grad=True)
+        >>> trail = Trail([w], {"w": oneproj.function(w.sum) <= 1.0}, 1e-5, strict=True)
+        >>> assign([w], [torch.tensor([0.5])]); trail.visit().worst
+        -0.5
+        >>> trail.accepted, trail.report().distance, trail.report().evaluations
+        (True, 1.5, 2)
+    """
+
+    def __init__(
+        self,
+        parameters: Vector,
+        constraints: Mapping[str, AbstractTerm],
+        tolerance: float,
+        *,
+        strict: bool,
+    ) -> None:
+        """Take the first look."""
+        self.view = View(parameters, constraints, differentiate_all=True)
+        self.shift = tolerance if strict else 0.0
+        """Added to every residual: the aim is ``c_j + shift <= 0``."""
+        self.slack = tolerance - self.shift
+        """The residual up to which a point is accepted."""
+        self.best, self.best_point = self.view.first, self.view.origin
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the best point so far is feasible within the slack."""
+        return self.best.worst <= self.slack
+
+    def visit(self) -> Look:
+        """Look where the parameters are, and remember the point if it is the best."""
+        seen = self.view.look()
+        if self._is_better(seen):
+            self.best, self.best_point = seen, snapshot(self.view.parameters)
+        return seen
+
+    def report(
+        self,
+        *,
+        multipliers: Mapping[str, float] | None = None,
+        kkt_residual: float = 0.0,
+        lower_bound: float | None = None,
+    ) -> Projection:
+        """Make the parameters hold the best point, and describe it honestly."""
+        view, weights = self.view, multipliers or {}
+        assign(view.parameters, self.best_point)
+        return Projection(
+            status=Status.FEASIBLE if self.best.worst <= 0 else Status.INFEASIBLE,
+            distance=distance(view.parameters, view.origin),
+            residuals=self.best.values,
+            multipliers={name: weights.get(name, 0.0) for name in view.constraints},
+            evaluations=view.evaluations,
+            kkt_residual=kkt_residual,
+            residuals_before=view.first.values,
+            lower_bound=lower_bound,
+        )
+
+    def _is_better(self, seen: Look) -> bool:
+        """Accepted points are ranked by distance, others by their worst residual."""
+        if seen.worst > self.slack or not self.accepted:
+            return seen.worst < self.best.worst
+        origin = self.view.origin
+        here = distance(self.view.parameters, origin)
+        return here < distance(self.best_point, origin)
+
+
+def check_settings(settings: Mapping[str, tuple[float, float]]) -> None:
+    """Refuse a setting (value, least) below its least, or NaN.
+
+    Example:
+        >>> check_settings({"rounds": (6, 1)})
+    """
+    for name, (value, least) in settings.items():
+        if not value >= least:  # true for NaN as well
+            message = f"{name} must be at least {least}, got {value}."
+            raise InvalidProblemError(message)

@@ -1,0 +1,43 @@
+"""Every example runs, and shows what it says."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(name: str) -> Any:  # noqa: ANN401 - whatever the example's main returns
+    return runpy.run_path(str(EXAMPLES / name))["main"]()
+
+
+def test_no_example_is_forgotten() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {
+        "any_optimiser.py",
+        "quickstart.py",
+    }
+
+
+def test_quickstart_ends_feasible_after_one_projection(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    solution = run("quickstart.py")
+    assert solution.feasible
+    assert solution.counts.projections == 1
+    assert solution.projection.distance > 0, "the iterate was infeasible before"
+    assert "KKT residual" in capsys.readouterr().out
+
+
+def test_models_of_other_optimisers_become_feasible(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    projections = run("any_optimiser.py")
+    for name, done in projections.items():
+        assert done.residuals_before["source risk"] > 0, f"{name} must need it"
+        assert done.residuals["source risk"] <= 0
+        assert done.evaluations <= 15
+    assert "Cooper: residual +" in capsys.readouterr().out
