@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import Vector, assign, combine, difference, distance, norm
+from oneproj.parameters import Vector, assign, difference, distance, norm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.convex import project_convex
 from oneproj.projection.local import project_local
@@ -21,7 +21,6 @@ from oneproj.terms import AbstractTerm
 
 ROOM = 100
 """Parameter-size vectors to keep unless the user says otherwise."""
-TINY = 1e-300
 SPARE = 2
 """The fewest vectors beyond one per constraint with which a step can be made."""
 
@@ -127,14 +126,10 @@ class Cuts(AbstractProjector):
             memory=self._memory,
             capacity=max(self._capacity, 2 * len(view.constraints) + SPARE),
         )
-        multipliers = models.multipliers()
-        moved = difference(view.best_point, view.origin)
-        pulls = [view.best.gradients[name] for name in multipliers]
-        forces = combine([1.0, *multipliers.values()], [moved, *pulls])
         return _report(
             view,
-            multipliers=multipliers,
-            kkt_residual=norm(forces) / max(norm(moved), TINY),
+            multipliers=models.multipliers(),
+            kkt_residual=models.kkt_residual(),
         )
 
 

@@ -20,10 +20,11 @@ from oneproj.parameters import Vector, combine, dot
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-INDEPENDENT = 1e-6
+INDEPENDENT = 1e-7
 """A vector whose part outside the span is a smaller share than this adds nothing.
 
-The share is the root of a difference of squares, so below 1e-8 it is rounding.
+The share is the root of a difference of squares, so below 1e-8 it is rounding; what is
+dropped bounds the KKT residual that can be reached from below.
 """
 
 

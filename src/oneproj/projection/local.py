@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oneproj.errors import NonFiniteError
+from oneproj.parameters import combine, difference, norm
 from oneproj.projection.curvature import Curvature
 from oneproj.projection.frame import Array, Frame, pad
 from oneproj.projection.view import Look, View
@@ -140,10 +141,14 @@ class LocalModels:
         return self.place.look.worst <= 0
 
     def kkt_residual(self) -> float:
-        """``|d + sum_j mu_j grad c_j|`` relative to ``|d|``."""
-        d, J = self.place.d, self.place.J
-        length = float(np.linalg.norm(d))
-        return float(np.linalg.norm(d + self.mu @ J)) / length if length > 0 else 0.0
+        """``|d + sum_j mu_j grad c_j|`` relative to ``|d|``, at the best point.
+
+        Taken over the parameters themselves: their frame drops what is tiny.
+        """
+        moved = difference(self._view.best_point, self._view.origin)
+        pulls = [self._view.best.gradients[name] for name in self._names]
+        forces = combine([1.0, *self.mu], [moved, *pulls])
+        return norm(forces) / max(norm(moved), TINY)
 
     def multipliers(self) -> dict[str, float]:
         """Mu by the constraint's name."""
