@@ -198,7 +198,9 @@ def _restore(trail: Trail) -> None:
     values = trail.best.values
     worst = max(values, key=lambda name: values[name])
     gradient = trail.best.gradients[worst]
-    steepness = max(dot(gradient, gradient), TINY)
+    steepness = dot(gradient, gradient)
+    if steepness == 0.0:
+        return  # a flat constraint says nothing about where to go
     length = (values[worst] + trail.shift) / steepness
     step = combine([1.0, -length], [trail.best_point, gradient])
     assign(trail.view.parameters, step)

@@ -42,8 +42,8 @@ CLOSE, FULL = 1e-9, 0.99
 share of the penalty say that the penalty holds them back."""
 ROUNDING = 1e-13
 """Changes of the merit below this share are rounding."""
-SLOW = 2
-"""Steps in a row without progress that end the search."""
+SLOW, HOPELESS = 2, 10
+"""Steps in a row without progress that end the search, and the way back inside."""
 TINY = 1e-300
 
 
@@ -133,7 +133,11 @@ class LocalModels:
         place = self.place
         model = Model(place.J, place.J, np.zeros(len(place.d)))
         p, _, _ = model.feasible_step(0.0, place.c + extra)
-        self.place = self._visit(place.d + p)
+        for k in range(SHORTENINGS):
+            trial = self._try(place.d + SHORTER**k * p)
+            if trial is not None:
+                self.place = trial
+                return
 
     @property
     def feasible(self) -> bool:
@@ -242,10 +246,20 @@ def project_local(
         slow = slow + 1 if models.advance() <= progress else 0
         if models.feasible and models.kkt_residual() <= tolerance:
             break
-    # Hovering a little outside is fine for the merit, not for the answer: step inside,
-    # farther each time.
-    extra = np.zeros(len(models.mu))
-    while not models.feasible and view.evaluations < 2 * max_evaluations:
-        extra = 2.0 * extra + np.maximum(models.place.c, 0.0)
-        models.restore(extra)
+    _step_inside(models, view, 2 * max_evaluations)
     return models
+
+
+def _step_inside(models: LocalModels, view: View, max_evaluations: int) -> None:
+    """Hovering a little outside is fine for the merit, not for the answer.
+
+    Aims inside by what is left, and by more each time that this does not help.
+    """
+    extra, waited = np.zeros(len(models.mu)), 0
+    while not models.feasible and waited < HOPELESS:
+        if view.evaluations >= max_evaluations:
+            return
+        least, left = view.best.worst, np.maximum(models.place.c, 0.0)
+        extra = 2.0 * extra + left if waited else left
+        models.restore(extra)
+        waited = 0 if view.best.worst < 0.9 * least else waited + 1
