@@ -197,13 +197,14 @@ class GivesUp(AbstractProjector):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_failed_projection_raises_or_is_returned(method: str) -> None:
+    arguments = {"method": method, "projector": GivesUp(), "steps": 50}
+    # Either way the point that it gives up on lies far outside the ball.
+    arguments |= {"strength": 0.1} if method == "one-projection" else {"lr": 0.4}
     problem, _ = nearest_in_ball()
-    with pytest.raises(oneproj.InfeasibleError, match=r"'size'.*2\.500e-01"):
-        oneproj.solve(problem, method=method, projector=GivesUp(), steps=50)
+    with pytest.raises(oneproj.InfeasibleError, match=r"'size'.*best residual"):
+        oneproj.solve(problem, **arguments)
     problem, _ = nearest_in_ball()
-    solution = oneproj.solve(
-        problem, method=method, projector=GivesUp(), steps=50, on_failure="return"
-    )
+    solution = oneproj.solve(problem, **arguments, on_failure="return")
     assert solution.status is Status.INFEASIBLE
     assert not solution.status.ok
 
@@ -237,6 +238,8 @@ def test_a_schedule_refuses_what_would_change_it() -> None:
         ({"steps": 10}, 1.0, "steps=10 or a schedule, not both"),
         ({"lr": 0.1}, 1.0, "no option may be given"),
         ({"oracle": "minibatch"}, 1.0, "seen exactly"),
+        ({"lr": 0.05}, 1.0, "no option may be given"),
+        ({"method": "projected-sgd"}, 1.0, "cannot follow a schedule"),
         ({}, 2.0, "ball of radius 1.0, the problem has radius 2.0"),
     )
     for arguments, radius, message in cases:
@@ -259,9 +262,16 @@ def test_steps_that_do_not_fill_outer_iterations_are_said() -> None:
         ({"method": "sgd"}, "no method 'sgd'. Known: one-projection, projected-sgd"),
         ({"oracle": "psychic"}, "no oracle 'psychic'"),
         ({"projector": "magic"}, "no projector 'magic'"),
+        ({"steps": 100.0}, "steps must be a whole number"),
+        ({"batch_size": 1.5}, "batch_size must be a whole number"),
+        ({"inner_steps": 2.5}, "inner_steps must be a whole number"),
+        ({"inner_steps": 0}, "inner_steps must be a whole number"),
+        ({"seed": None}, "seed must be a whole number"),
+        ({"seed": -1}, "seed must be a whole number"),
+        ({"method": "projected-sgd", "lr": math.nan}, "lr is out of range"),
         ({"on_failure": "ignore"}, 'on_failure must be "raise" or "return"'),
-        ({"steps": 0}, "steps must be at least 1, got 0"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"steps": 0}, "steps must be a whole number, at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be a whole number, at least 1"),
         ({"learning_rate": 1}, "no option 'learning_rate'. It has: lr, prox_weight"),
         ({"strength": -1.0}, "strength must be positive"),
     ],
@@ -310,3 +320,83 @@ def test_the_oracle_follows_the_size_of_the_data() -> None:
             problem, steps=25, projector=GivesUp(), on_failure="return"
         )
         assert solution.settings["oracle"] == expected
+
+
+def test_a_schedule_needs_the_theorems_assumptions() -> None:
+    constants = ConvexConstants(
+        weak_convexity=1e-3,
+        gradient_bound=1e-2,
+        constraint_gradient_bound=1.0,
+        boundary_slope=1.0,
+    )
+    schedule = convex_schedule(constants, epsilon=1.0)
+    w = torch.tensor([0.9, 0.0], requires_grad=True)
+    ball = oneproj.sets.Ball(0.5).on(w)
+    problem = oneproj.Problem(w, oneproj.function(w.sum), {"size": ball}, radius=1.0)
+    with pytest.raises(oneproj.InvalidProblemError, match="start from a feasible"):
+        oneproj.solve(problem, schedule=schedule)
+    two = {"a": oneproj.function(w.sum) <= 1.0, "b": oneproj.function(w.norm) <= 1.0}
+    problem = oneproj.Problem(w, oneproj.function(w.sum), two, radius=1.0)
+    with pytest.raises(oneproj.InvalidProblemError, match="one differentiable"):
+        oneproj.solve(problem, schedule=schedule)
+
+
+def test_a_stopped_run_carries_no_guarantee() -> None:
+    problem, _ = nearest_in_ball(radius=1.0)
+    constants = ConvexConstants(
+        weak_convexity=1e-3,
+        gradient_bound=1e-2,
+        constraint_gradient_bound=1.0,
+        boundary_slope=1.0,
+        initial_gap=1e-3,
+    )
+    schedule = convex_schedule(constants, epsilon=1.0)
+    whole = oneproj.solve(problem, schedule=schedule)
+    assert whole.certificate["Moreau residual"].bound == 1.0
+    problem, _ = nearest_in_ball(radius=1.0)
+    solution = oneproj.solve(problem, schedule=schedule, callbacks=lambda _: True)
+    assert solution.status is Status.INTERRUPTED
+    assert "Moreau residual" not in solution.certificate
+    assert solution.history["update"] == [1], "the last update is on record"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_answer_outside_the_ball_is_said_and_not_certified(method: str) -> None:
+    w = torch.zeros(2, requires_grad=True)
+    half = oneproj.sets.Halfspace(torch.tensor([-1.0, 0.0]), offset=-5.0)  # x_1 >= 5
+    problem = oneproj.Problem(
+        w, oneproj.function(lambda: w.square().sum()), {"far": half.on(w)}, radius=1.0
+    )
+    with pytest.warns(oneproj.OneprojWarning, match="outside the safeguard ball"):
+        solution = oneproj.solve(problem, method=method, steps=50)
+    assert solution.feasible
+    assert not solution.certificate.holds
+    assert solution.certificate["safeguard ball"].value == pytest.approx(4.0, rel=1e-3)
+
+
+def test_a_projector_is_not_taken_at_its_word() -> None:
+    class Boasts(AbstractProjector):
+        name = "boasts"
+
+        def accepts(self, constraints: object) -> None:
+            del constraints
+
+        def project(self, parameters: object, constraints: object) -> Projection:
+            del parameters, constraints
+            return Projection(Status.FEASIBLE, 0.0, {"size": -1.0}, {}, 1)
+
+    problem, _ = nearest_in_ball()
+    with pytest.raises(oneproj.InfeasibleError, match="'size'"):
+        oneproj.solve(problem, projector=Boasts(), steps=50, strength=0.1)
+    problem, _ = nearest_in_ball()
+    solution = oneproj.solve(
+        problem, projector=Boasts(), steps=50, strength=0.1, on_failure="return"
+    )
+    assert solution.status is Status.INFEASIBLE
+    assert not solution.feasible
+
+
+def test_solve_works_under_no_grad() -> None:
+    problem, _ = nearest_in_ball()
+    with torch.no_grad():
+        assert oneproj.solve(problem, steps=50).feasible

@@ -29,17 +29,24 @@ class History:
         self._constraints = tuple(constraints)
         names = ("update", "objective", "seconds", *self._constraints)
         self.columns: dict[str, list[float]] = {name: [] for name in names}
+        self._pending: dict[str, float] = {}
 
     def add(
         self, update: int, objective: float, residuals: Mapping[str, float]
     ) -> Update:
         """Record an update if it is its turn, and describe it for the callbacks."""
         seconds = time.perf_counter() - self._start
+        row = {"update": update, "objective": objective, "seconds": seconds}
+        self._pending = row | {name: residuals[name] for name in self._constraints}
         if update % self._every == 0 or update == self.steps:
-            row = {"update": update, "objective": objective, "seconds": seconds}
-            for name, column in self.columns.items():
-                column.append(row[name] if name in row else residuals[name])
+            self.close()
         return Update(update, self.steps, objective, dict(residuals), seconds)
+
+    def close(self) -> None:
+        """Record the last update, whether or not it was its turn."""
+        for name, value in self._pending.items():
+            self.columns[name].append(value)
+        self._pending = {}
 
 
 class Stopwatch:

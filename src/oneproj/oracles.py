@@ -56,6 +56,7 @@ class AbstractOracle(ABC):
         self._counts = counts
         self._drawn: dict[str, Tensor | None] = {}
 
+    @torch.enable_grad()
     def backward(self) -> Sight:
         """Put a stochastic gradient of ``f + p(c)`` into ``.grad``; say what was seen.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -85,6 +86,12 @@ def named_constraints(
         >>> list(named_constraints([("size", function(lambda: w.norm()) <= 1.0)]))
         ['size']
     """
+    if not isinstance(constraints, Iterable):
+        message = (
+            f"Constraints need names, but got a bare {type(constraints).__name__}. "
+            'Pass a dict: {"source risk": risk <= 0.1}, {} for none.'
+        )
+        raise InvalidProblemError(message)
     pairs = constraints.items() if isinstance(constraints, Mapping) else constraints
     named: dict[str, AbstractTerm] = {}
     for pair in pairs:
@@ -130,11 +137,11 @@ def _as_objective(objective: object) -> AbstractTerm:
 
 
 def _as_radius(radius: float) -> float:
-    if radius > 0:  # false for NaN as well
+    if isinstance(radius, Real) and radius > 0:  # false for NaN as well
         return float(radius)
     message = (
-        f"The radius of the safeguard ball must be > 0, got {radius}. It bounds every "
-        "iterate; leave it out for no bound."
+        f"The radius of the safeguard ball must be > 0, got {radius!r}. It bounds "
+        "every iterate; leave it out for no bound."
     )
     raise InvalidProblemError(message)
 

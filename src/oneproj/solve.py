@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from oneproj.certificates.certify import certify
-from oneproj.errors import InfeasibleError, NonFiniteError
+from oneproj.certificates.feasibility import ball_excess
+from oneproj.errors import InfeasibleError, NonFiniteError, OneprojWarning
 from oneproj.history import History, Stopwatch
 from oneproj.methods import choose_method
 from oneproj.methods.base import AbstractMethod, read_options
@@ -85,6 +87,8 @@ def solve(
         [0.6, 0.8]
     """
     check_on_failure(on_failure)
+    if callable(callbacks):
+        callbacks = (callbacks,)
     setting = prepare(
         problem,
         steps=steps,
@@ -95,33 +99,35 @@ def solve(
         batch_size=batch_size,
     )
     chosen = choose_method(method)
-    read = read_options(chosen, options)
+    read = read_options(chosen, options, schedule)
     watch, history = Stopwatch(), History(problem.constraints, setting.steps)
     running = chosen(setting, read)
     try:
-        stopped = _iterate(running, history, tuple(callbacks), progress=progress)
+        stopped = _iterate(running, history, callbacks, progress=progress)
     except InfeasibleError:  # a method that projects as it goes could not
         if on_failure == "raise":
             raise
         stopped = True
     watch.lap("train")
-    projection = running.finish()
+    projection = _verified(running.finish(), problem)
     watch.lap("project")
     if on_failure == "raise":
         raise_if_infeasible(projection)
-    # Not the gradient mapping: it takes another projection, and there is one.
-    certificate = certify(problem, schedule=schedule, smooth=False)
+    # The guarantee is that of a whole run. Not the gradient mapping: it takes another
+    # projection, and there is one.
+    executed = None if stopped else schedule
+    certificate = certify(problem, schedule=executed, smooth=False)
     watch.lap("certify")
     return Solution(
         status=_status(projection, stopped=stopped),
         objective=problem.objective.value(),
-        residuals=certificate["feasibility"].details["residuals"],
+        residuals=projection.residuals,
         certificate=certificate,
         counts=setting.counts,
         projection=projection,
         history=history.columns,
         seconds=watch.laps,
-        settings={"method": method, "seed": seed, "options": dataclasses.asdict(read)}
+        settings={"method": method, "seed": seed, "options": _options(read, schedule)}
         | setting.describe(),
     )
 
@@ -129,12 +135,12 @@ def solve(
 def _iterate(
     method: AbstractMethod,
     history: History,
-    callbacks: tuple[Callback, ...],
+    callbacks: Iterable[Callback],
     *,
     progress: bool | None,
 ) -> bool:
     """Make the updates; True if a callback or Ctrl-C ended them early."""
-    steps, k = history.steps, 0
+    steps, k, callbacks = history.steps, 0, tuple(callbacks)
     try:
         with progress_bar("training", steps, enabled=progress) as advance_to:
             for k in range(1, steps + 1):
@@ -148,7 +154,31 @@ def _iterate(
         raise NonFiniteError(error.quantity, step=k) from error
     except KeyboardInterrupt:
         return True
+    finally:
+        history.close()
     return False
+
+
+def _verified(projection: Projection, problem: Problem) -> Projection:
+    """The projector's report, judged by the residuals and the ball, not by itself."""
+    residuals = problem.residuals()
+    outside = ball_excess(problem)
+    if outside > 0:
+        message = (
+            f"The answer lies {outside:.3g} outside the safeguard ball of radius "
+            f"{problem.radius:.3g}: the nearest feasible point is not in it. Choose a "
+            "ball that holds the feasible set, as the theorems assume."
+        )
+        warnings.warn(message, OneprojWarning, stacklevel=3)
+    status = Status.FEASIBLE
+    if any(residual > 0 for residual in residuals.values()):
+        status = Status.INFEASIBLE if projection.status.ok else projection.status
+    return dataclasses.replace(projection, status=status, residuals=residuals)
+
+
+def _options(read: Any, schedule: Schedule | None) -> dict[str, Any] | None:  # noqa: ANN401 - a dataclass
+    """The options in force; a schedule leaves none."""
+    return dataclasses.asdict(read) if schedule is None else None
 
 
 def _status(projection: Projection, *, stopped: bool) -> Status:

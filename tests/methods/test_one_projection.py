@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 
@@ -378,6 +379,9 @@ def test_nan_is_named_with_its_step() -> None:
         ({"strong_convexity": 0.0}, "strong_convexity is out of range"),
         ({"lr": 0.1, "prox_weight": -1.0}, "prox_weight is out of range"),
         ({"lr": 0.1, "inner_steps": 0}, "inner_steps is out of range: got 0"),
+        ({"lr": 0.1, "inner_steps": 2.5}, "inner_steps is out of range: got 2.5"),
+        ({"lr": 0.1, "center": [torch.ones(3)]}, "one by one"),
+        ({"lr": 0.1, "first_index": 5}, "first_index must be 0 or 1"),
         ({"lr": 0.1, "radius": 0.0}, "radius is out of range: got 0"),
         ({"lr": 0.1, "radius": math.nan}, "radius is out of range: got nan"),
         ({"lr": 0.1, "select": "best"}, 'select must be "last" or "random"'),
@@ -395,3 +399,65 @@ def test_groups_cannot_be_added_after_the_start() -> None:
     optimizer = OneProjection([w], 0.1, prox_weight=0.1, inner_steps=5)
     with pytest.raises(InvalidProblemError, match="cannot be added after the start"):
         optimizer.add_param_group({"params": [late]})
+
+
+def test_an_infinite_gradient_is_named() -> None:
+    w = torch.tensor([0.5, 0.0], requires_grad=True)
+    optimizer = OneProjection([w], 0.1, prox_weight=0.1, inner_steps=2, radius=1.0)
+    w.grad = torch.tensor([math.inf, 0.0])
+    with pytest.raises(NonFiniteError, match="at update 1"):
+        optimizer.step()
+
+
+def test_a_stale_gradient_does_not_move_a_frozen_parameter() -> None:
+    w, v = torch.zeros(1, requires_grad=True), torch.zeros(1, requires_grad=True)
+    v.grad = torch.ones(1)
+    v.requires_grad_(requires_grad=False)
+    optimizer = OneProjection([w, v], 0.1, prox_weight=0.0, inner_steps=2)
+    w.grad = torch.ones(1)
+    optimizer.step()
+    assert v.item() == 0.0
+    assert w.item() != 0.0
+
+
+def test_a_state_of_other_settings_is_refused_before_anything_is_loaded() -> None:
+    def make(**changed: object) -> OneProjection:
+        w = torch.ones(2, requires_grad=True)
+        return OneProjection(
+            [w],
+            0.1,
+            **({"prox_weight": 0.1, "inner_steps": 20, "radius": 9.0} | changed),
+        )
+
+    optimizer = make()
+    before = optimizer.state_dict()
+    for other in (
+        make(inner_steps=10).state_dict(),
+        make(prox_weight=0.3).state_dict(),
+        make(
+            select="random", outer_steps=3, generator=torch.Generator().manual_seed(0)
+        ).state_dict(),
+        torch.optim.SGD([torch.ones(2, requires_grad=True)], lr=0.1).state_dict(),
+    ):
+        with pytest.raises(InvalidProblemError, match="only with its own settings"):
+            optimizer.load_state_dict(other)
+    assert str(optimizer.state_dict()) == str(before)
+
+
+def test_a_deep_copy_goes_on_like_the_original() -> None:
+    gradient = noisy_quadratic(3, 9, torch.float64)
+    (w,) = start(3, torch.float64, [(3,)])
+    optimizer = OneProjection([w], 0.1, prox_weight=0.5, inner_steps=4, radius=5.0)
+    list(run(optimizer, [w], gradient, 6))
+    twin = copy.deepcopy(optimizer)
+    (v,) = twin.param_groups[0]["params"]
+    assert v is not w
+    list(run(optimizer, [w], gradient, 7))
+    list(run(twin, [v], gradient, 7))
+    assert torch.equal(w, v)
+
+
+def test_a_mean_that_the_precision_cannot_hold_is_said() -> None:
+    w = torch.zeros(1, dtype=torch.bfloat16, requires_grad=True)
+    with pytest.warns(OneprojWarning, match="later points would not count"):
+        OneProjection([w], 0.1, prox_weight=0.1, inner_steps=2000)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from oneproj.certificates.feasibility import feasibility
+from oneproj.certificates.feasibility import ball_measure, feasibility
 from oneproj.certificates.gradient_mapping import gradient_mapping
 from oneproj.certificates.kkt import complementarity, kkt_residual
 from oneproj.certificates.moreau import moreau_residual
@@ -37,7 +37,7 @@ def certify(
     Whoever found the point, this computes what can be said about it:
 
     - always: feasibility on all data, the KKT residual with its multipliers, and their
-      complementarity;
+      complementarity; the excess over the safeguard ball if the point is outside;
     - with ``ConvexConstants``: the Moreau residual S_ell, and the gradient mapping
       G_ell if the objective is ``smooth`` and a ``projector`` is given;
     - with ``NonconvexConstants``: the penalty residual R and its witness, for the
@@ -82,7 +82,8 @@ def certify(
     """
     constants = _claims(problem, constants, schedule)
     kkt = kkt_residual(problem)
-    measures = [feasibility(problem), kkt, complementarity(kkt)]
+    measures = [feasibility(problem), *ball_measure(problem)]
+    measures += [kkt, complementarity(kkt)]
     if isinstance(constants, ConvexConstants):
         ell, given = constants.weak_convexity, projector if smooth else None
         reference = schedule if projected else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from oneproj.certificates.points import outward
+from oneproj.certificates.points import outward, rounding_unit
 from oneproj.problem import Problem
 from oneproj.results import Measure
 
@@ -30,7 +30,6 @@ def feasibility(problem: Problem) -> Measure:
     """
     residuals = problem.residuals()
     worst = max(residuals, key=lambda name: residuals[name], default=None)
-    outside = outward(problem.parameters, problem.center)[0] - problem.radius
     return Measure(
         "feasibility",
         -math.inf if worst is None else residuals[worst],
@@ -39,7 +38,42 @@ def feasibility(problem: Problem) -> Measure:
         details={
             "residuals": residuals,
             "worst constraint": worst,
-            "distance outside the safeguard ball": max(0.0, outside),
+            "distance outside the safeguard ball": ball_excess(problem),
             "constraint passes": len(residuals),
         },
     )
+
+
+def ball_excess(problem: Problem) -> float:
+    """How far the point lies outside the safeguard ball, beyond rounding; 0 inside.
+
+    Example:
+        >>> import oneproj, torch
+        >>> w = torch.tensor([3.0, 4.0], requires_grad=True)
+        >>> ball_excess(oneproj.Problem(w, oneproj.function(w.sum), {}, radius=4.0))
+        1.0
+    """
+    if math.isinf(problem.radius):
+        return 0.0
+    length, _ = outward(problem.parameters, problem.center)
+    excess = length - problem.radius
+    noise = 4.0 * math.sqrt(rounding_unit(problem.parameters)) * problem.radius
+    return excess if excess > noise else 0.0
+
+
+def ball_measure(problem: Problem) -> list[Measure]:
+    """A row for the certificate of a point that is not in its ball; none otherwise.
+
+    Example:
+        >>> import oneproj, torch
+        >>> w = torch.tensor([3.0, 4.0], requires_grad=True)
+        >>> problem = oneproj.Problem(w, oneproj.function(w.sum), {}, radius=4.0)
+        >>> [measure.holds for measure in ball_measure(problem)]
+        [False]
+    """
+    excess = ball_excess(problem)
+    if excess == 0.0:
+        return []
+    return [
+        Measure("safeguard ball", excess, bound=0.0, source="|x - center| - radius")
+    ]

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from oneproj.certificates.combination import shortest_combination
+from oneproj.certificates.feasibility import ball_excess
 from oneproj.certificates.points import (
     is_on_ball,
     outward,
@@ -125,8 +126,9 @@ def _active(problem: Problem, residuals: dict[str, float], tolerance: float) -> 
 
 
 def _ball_normal(problem: Problem) -> list[Vector]:
-    """The outward normal, where the point lies on the ball or outside."""
+    """The outward normal where the point lies on the ball; outside there is none."""
     point, eps = problem.parameters, rounding_unit(problem.parameters)
-    if not is_on_ball(point, problem.radius, problem.center, eps):
+    on = is_on_ball(point, problem.radius, problem.center, eps)
+    if not on or ball_excess(problem) > 0:
         return []
     return [outward(point, problem.center)[1]]

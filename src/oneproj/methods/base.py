@@ -11,6 +11,7 @@ from oneproj.errors import InvalidProblemError
 from oneproj.methods.setting import Setting
 from oneproj.oracles import Sight
 from oneproj.results import Projection
+from oneproj.theory import Schedule
 
 
 class AbstractMethod(ABC):
@@ -23,6 +24,8 @@ class AbstractMethod(ABC):
     name: ClassVar[str]
     Options: ClassVar[type[Any]]
     """A frozen dataclass: what ``solve(..., **options)`` may set, with defaults."""
+    follows_schedules: ClassVar[bool] = False
+    """Whether it can execute a schedule: the theorems are about Algorithm 1."""
 
     @abstractmethod
     def __init__(self, setting: Setting, options: Any) -> None:  # noqa: ANN401 - each method has its own
@@ -37,8 +40,16 @@ class AbstractMethod(ABC):
         """Make the parameters hold the answer; say how it became feasible."""
 
 
-def read_options(method: type[AbstractMethod], options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
-    """Build a method's options, refusing names that it does not have."""
+def read_options(
+    method: type[AbstractMethod],
+    options: Mapping[str, Any],
+    schedule: Schedule | None,
+) -> Any:  # noqa: ANN401 - each method has its own
+    """Build a method's options; refuses names it does not have, and any to a schedule.
+
+    Raises:
+        InvalidProblemError: An option is unknown, or the schedule sets it already.
+    """
     known = [f.name for f in dataclasses.fields(method.Options)]
     for name in options:
         if name not in known:
@@ -48,4 +59,16 @@ def read_options(method: type[AbstractMethod], options: Mapping[str, Any]) -> An
                 + "."
             )
             raise InvalidProblemError(message)
+    if schedule is not None and not method.follows_schedules:
+        message = (
+            f"The method {method.name!r} cannot follow a schedule: the theorems are "
+            'about Algorithm 1. Use method="one-projection", or give steps.'
+        )
+        raise InvalidProblemError(message)
+    if schedule is not None and options:
+        message = (
+            "A schedule is executed to the letter: it sets the steps, the penalty and "
+            f"the selection, so no option may be given with it; got {sorted(options)}."
+        )
+        raise InvalidProblemError(message)
     return method.Options(**options)

@@ -36,7 +36,12 @@ Deviations from the paper, all of them:
    of ``torch.optim``. The pull ``beta (z - x)`` then acts outside it, as decoupled
    weight decay does; for plain SGD both are the same step. The theorems cover plain
    SGD only.
-7. The mean of line 14 is kept as a running mean, so no sum can overflow.
+7. The mean of line 14 is a running mean, in the parameters' precision: no sum can
+   overflow, but K must stay well below 1/eps of the dtype (a warning says so).
+8. B may have any radius and centre, or none; the theorems' unit ball is a matter of
+   scale (``theory.schedules``). A start outside B is projected onto it, with a warning.
+9. ``inner_steps=1`` and ``prox_weight=0`` are allowed; no theorem covers them.
+10. Frozen parameters are constants: they are not part of x, z or B.
 
 Reference: Deng, Kalan, Neugut, Mahdavi. Constrained Nonconvex Stochastic Optimization
 with One Projection.
@@ -55,11 +60,17 @@ from torch import Tensor
 from torch.optim import SGD, Optimizer
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.methods.start import move_start_into_ball
+from oneproj.methods.start import (
+    Select,
+    check_center,
+    check_precision,
+    check_settings,
+    draw_index,
+    move_start_into_ball,
+)
 from oneproj.parameters import assign, project_ball_
 
 Groups = list[dict[str, Any]]
-Select = Literal["last", "random"]
 
 
 @dataclass
@@ -124,18 +135,20 @@ class OneProjection(Optimizer):
         generator: torch.Generator | None = None,
     ) -> None:
         """Check the settings, put x_0 into the ball and draw J."""
-        _check_settings(lr, strong_convexity, prox_weight, inner_steps, radius)
+        check_settings(lr, strong_convexity, prox_weight, inner_steps, radius)
         self._base: Optimizer | None = None
         self._beta, self._m, self._K = prox_weight, strong_convexity, inner_steps
         self._radius = radius
         eta = lr if strong_convexity is None else 1.0 / strong_convexity
         super().__init__(params, {"lr": eta})
-        self._center = None if center is None else [t.detach().clone() for t in center]
-        # Frozen parameters are constants: not part of z, x or the ball.
-        self._z = [p for g in self.param_groups for p in g["params"] if p.requires_grad]
+        for group in self.param_groups:  # frozen parameters are constants
+            group["params"] = [p for p in group["params"] if p.requires_grad]
+        self._z = [p for group in self.param_groups for p in group["params"]]
+        self._center = check_center(center, self._z)
+        check_precision(inner_steps, self._z)
         move_start_into_ball(self._z, radius, self._center)
         self._base = base(self.param_groups)  # the same group dicts, so one lr for both
-        drawn = _draw_index(select, outer_steps, first_index, generator)  # line 5
+        drawn = draw_index(select, outer_steps, first_index, generator)  # line 5
         self._run = _Run(t=0, s=1, J=drawn)
         for p in self._z:  # line 8
             self.state[p] = {"x": p.detach().clone(), "average": p.detach().clone()}
@@ -162,12 +175,11 @@ class OneProjection(Optimizer):
         for group in self.param_groups:
             if self._m is not None:
                 group["lr"] = 2.0 / (self._m * (s + 1))  # line 10
-            moving = [p for p in group["params"] if p in self.state]
-            if moving:
-                x = [self.state[p]["x"] for p in moving]
-                torch._foreach_lerp_(moving, x, group["lr"] * self._beta)  # line 11
+            if group["params"]:  # line 11: the pull, beta (z - x)
+                x = [self.state[p]["x"] for p in group["params"]]
+                torch._foreach_lerp_(group["params"], x, group["lr"] * self._beta)
         self.base.step()  # lines 11-12
-        if math.isnan(project_ball_(z, self._radius, self._center)):  # line 12
+        if not math.isfinite(project_ball_(z, self._radius, self._center)):  # line 12
             quantity = "the iterate"
             raise NonFiniteError(quantity, step=run.t * self._K + s)
         run.s = s + 1
@@ -212,7 +224,11 @@ class OneProjection(Optimizer):
             self._swap(self._run.shown)
 
     def train(self) -> None:
-        """Make the parameters hold the inner iterate z_s again."""
+        """Make the parameters hold the inner iterate z_s again.
+
+        What was done to the parameters since ``eval()``, a projection for example,
+        stays with the iterate that was shown: work on a copy to look and go on.
+        """
         if self._run.shown is not None:
             self._swap(self._run.shown)
             self._run.shown = None
@@ -241,55 +257,38 @@ class OneProjection(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to resume bit for bit; a copy, never an alias."""
-        extra = {"run": asdict(self._run), "base": self.base.state_dict()}
+        extra = {
+            "run": asdict(self._run),
+            "settings": self._settings(),
+            "base": self.base.state_dict(),
+        }
         return copy.deepcopy(super().state_dict() | extra)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume from ``state_dict``; the parameters are the caller's to restore."""
+        """Resume from ``state_dict``; the parameters are the caller's to restore.
+
+        Raises:
+            InvalidProblemError: It is not of a OneProjection with the same settings.
+        """
+        saved = state_dict.get("settings")
+        if saved != self._settings():
+            message = (
+                f"The state was saved with {saved}, this optimiser has "
+                f"{self._settings()}. A run resumes only with its own settings."
+            )
+            raise InvalidProblemError(message)
         own = copy.deepcopy(state_dict)
         super().load_state_dict(own)
         self._run = _Run(**own["run"])
         self.base.load_state_dict(own["base"])
         self.base.param_groups = self.param_groups
 
+    def _settings(self) -> dict[str, Any]:
+        select = "last" if self._run.J is None else "random"
+        names = ("prox_weight", "strong_convexity", "inner_steps", "radius", "select")
+        values = (self._beta, self._m, self._K, self._radius, select)
+        return dict(zip(names, values, strict=True))
 
-def _draw_index(
-    select: Select,
-    outer_steps: int | None,
-    first_index: int,
-    generator: torch.Generator | None,
-) -> int | None:
-    if select == "last":
-        return None
-    if select != "random":
-        message = f'select must be "last" or "random", got {select!r}.'
-        raise InvalidProblemError(message)
-    if outer_steps is None or outer_steps < 1 or generator is None:
-        message = (
-            'select="random" draws J before the run, so it needs outer_steps >= 1 and '
-            f"a torch.Generator; got outer_steps={outer_steps}, generator={generator}."
-        )
-        raise InvalidProblemError(message)
-    return first_index + int(torch.randint(outer_steps, (), generator=generator))
-
-
-def _check_settings(
-    lr: float | None, m: float | None, beta: float, inner_steps: int, radius: float
-) -> None:
-    if (lr is None) == (m is None):
-        message = (
-            "Give either lr (a constant, or for a scheduler) or strong_convexity (for "
-            f"the theorems' step 2/(m(s+1))); got lr={lr}, strong_convexity={m}."
-        )
-        raise InvalidProblemError(message)
-    rules = (
-        ("lr", lr, lr is None or 0 <= lr < math.inf),
-        ("strong_convexity", m, m is None or 0 < m < math.inf),
-        ("prox_weight", beta, 0 <= beta < math.inf),
-        ("inner_steps", inner_steps, inner_steps >= 1),
-        ("radius", radius, radius > 0),
-    )
-    for name, value, fine in rules:
-        if not fine:
-            message = f"{name} is out of range: got {value}."
-            raise InvalidProblemError(message)
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything, so that a deep copy is whole; torch's keeps its own part only."""
+        return self.__dict__.copy()

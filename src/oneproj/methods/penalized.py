@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from oneproj.errors import InvalidProblemError, OneprojWarning
 from oneproj.methods.base import AbstractMethod
-from oneproj.methods.one_projection import OneProjection, Select
+from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.setting import Setting
+from oneproj.methods.start import Select, is_count
 from oneproj.oracles import Sight
 from oneproj.penalties import AbstractPenalty, Combine, Hinge, Softplus
+from oneproj.problem import Problem
 from oneproj.results import Projection
 from oneproj.theory import Schedule
 
@@ -38,6 +40,7 @@ class Penalized(AbstractMethod):
 
     name = "one-projection"
     Options = PenalizedOptions
+    follows_schedules = True
 
     def __init__(self, setting: Setting, options: PenalizedOptions) -> None:
         """Build penalty, oracle and optimiser, from the schedule where there is one."""
@@ -46,12 +49,6 @@ class Penalized(AbstractMethod):
             penalty = _penalty(options.strength, options.smoothing, options.combine)
             self.optimizer = _with_options(setting, options)
         else:
-            if options != PenalizedOptions():
-                message = (
-                    "A schedule is executed to the letter: it sets the steps, the "
-                    "penalty and the selection, so no option may be given with it."
-                )
-                raise InvalidProblemError(message)
             penalty = _penalty(setting.schedule.strength, setting.schedule.smoothing)
             self.optimizer = _with_schedule(setting, setting.schedule)
         self._oracle = setting.look(penalty)
@@ -78,6 +75,9 @@ def _penalty(
 
 def _with_options(setting: Setting, options: PenalizedOptions) -> OneProjection:
     K, steps = options.inner_steps, setting.steps
+    if not is_count(K):
+        message = f"inner_steps must be a whole number >= 1, got {K}."
+        raise InvalidProblemError(message)
     if steps < K:
         message = (
             f"steps={steps} is less than inner_steps={K}: no outer iteration would "
@@ -106,6 +106,7 @@ def _with_options(setting: Setting, options: PenalizedOptions) -> OneProjection:
 
 def _with_schedule(setting: Setting, schedule: Schedule) -> OneProjection:
     problem = setting.problem
+    _check_assumptions(problem, schedule)
     if problem.radius != schedule.radius:
         message = (
             f"The schedule was made for a ball of radius {schedule.radius}, the "
@@ -130,3 +131,21 @@ def _with_schedule(setting: Setting, schedule: Schedule) -> OneProjection:
         first_index=schedule.first_index,
         generator=setting.selection,
     )
+
+
+def _check_assumptions(problem: Problem, schedule: Schedule) -> None:
+    """What the theorems ask of a problem beyond its constants, and can be seen."""
+    if len(problem.constraints) != 1:
+        message = (
+            "The theorems speak of one differentiable constraint g; this problem has "
+            f"{len(problem.constraints)}, and their maximum has kinks. Combine them "
+            "into one smooth function, or run without a schedule."
+        )
+        raise InvalidProblemError(message)
+    residuals = problem.residuals()
+    if schedule.setting == "convex" and max(residuals.values()) > 0:
+        message = (
+            "Theorems 1 and 2 start from a feasible point (Assumption 1), but the "
+            f"residuals at the start are {residuals}. Use oneproj.project on it first."
+        )
+        raise InvalidProblemError(message)

@@ -1,15 +1,19 @@
 """Projected SGD, the rival: every update is followed by a projection.
 
-``x_{k+1} = P_C(x_k - eta v_k)`` with ``v_k`` a stochastic gradient of the objective.
-Every iterate is feasible, and the projector is called as often as the gradient.
+``x_{k+1} = P_C(P_B(x_k - eta v_k))``, v_k a stochastic gradient of the objective and B
+the safeguard ball. Every iterate is feasible, and the projector is called as often as
+the gradient. The history pairs the objective at x_k with the residuals at x_{k+1},
+which are what was seen of each.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 
+from oneproj.errors import InvalidProblemError
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.setting import Setting
 from oneproj.methods.start import move_start_into_ball
@@ -36,6 +40,9 @@ class ProjectedSGD(AbstractMethod):
         """Build the oracle without a penalty, and torch's own SGD."""
         self._setting = setting
         problem = setting.problem
+        if not 0 <= options.lr < math.inf:
+            message = f"lr is out of range: got {options.lr}."
+            raise InvalidProblemError(message)
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
         self._oracle = setting.look(None)
         self._sgd = torch.optim.SGD(problem.parameters, lr=options.lr)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 
 from oneproj.errors import InvalidProblemError
+from oneproj.methods.start import is_count
 from oneproj.oracles import ORACLES, AbstractOracle
 from oneproj.penalties import AbstractPenalty
 from oneproj.problem import Problem
@@ -84,6 +86,9 @@ def prepare(
     Raises:
         InvalidProblemError: An argument does not fit; the message names it.
     """
+    if not (isinstance(seed, Integral) and seed >= 0):
+        message = f"seed must be a whole number >= 0, got {seed!r}."
+        raise InvalidProblemError(message)
     # Independent streams for sampling and selection, both fixed by the seed.
     sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     return Setting(
@@ -112,9 +117,9 @@ def _choose_steps(steps: int | None, schedule: Schedule | None) -> int:
 
 
 def _at_least_one(name: str, value: int) -> int:
-    if value >= 1:
+    if is_count(value):
         return value
-    message = f"{name} must be at least 1, got {value}."
+    message = f"{name} must be a whole number, at least 1, got {value!r}."
     raise InvalidProblemError(message)
 
 

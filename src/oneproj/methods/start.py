@@ -1,11 +1,20 @@
-"""The start of a run: x_0 has to lie in the safeguard ball."""
+"""The start of a run: settings in range, x_0 in the ball, J drawn."""
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Literal
 
-from oneproj.errors import OneprojWarning
+import torch
+from torch import Tensor
+
+from oneproj.errors import InvalidProblemError, OneprojWarning
 from oneproj.parameters import Vector, project_ball_
+
+Select = Literal["last", "random"]
 
 
 def move_start_into_ball(
@@ -14,7 +23,6 @@ def move_start_into_ball(
     """Project a start outside the ball onto it, and say so.
 
     Example:
-        >>> import torch
         >>> w = torch.tensor([0.5])
         >>> move_start_into_ball([w], 1.0, None); w.item()
         0.5
@@ -25,5 +33,117 @@ def move_start_into_ball(
             f"The start lies {outside:.3g} outside the safeguard ball of radius "
             f"{radius:.3g} and was projected onto it. Choose a larger radius, or a "
             "center near the start, if the start was meant."
+        )
+        warnings.warn(message, OneprojWarning, stacklevel=3)
+
+
+def is_count(value: object) -> bool:
+    """Whether a value is a whole number >= 1; 25.0 is not.
+
+    Example:
+        >>> is_count(25), is_count(2.5), is_count(0)
+        (True, False, False)
+    """
+    return isinstance(value, Integral) and int(value) >= 1
+
+
+def draw_index(
+    select: Select,
+    outer_steps: int | None,
+    first_index: int,
+    generator: torch.Generator | None,
+) -> int | None:
+    """Draw J uniformly from the index set (line 5); None stands for the last.
+
+    Example:
+        >>> draw_index("last", None, 1, None) is None
+        True
+        >>> draw_index("random", 3, 1, torch.Generator().manual_seed(0)) in {1, 2, 3}
+        True
+    """
+    if first_index not in (0, 1):
+        message = (
+            f"first_index must be 0 or 1, as the theorems have it, got {first_index}."
+        )
+        raise InvalidProblemError(message)
+    if select == "last":
+        return None
+    if select != "random":
+        message = f'select must be "last" or "random", got {select!r}.'
+        raise InvalidProblemError(message)
+    whole = isinstance(outer_steps, Integral) and outer_steps >= 1
+    if outer_steps is None or not whole or generator is None:
+        message = (
+            'select="random" draws J before the run, so it needs outer_steps >= 1 and '
+            f"a torch.Generator; got outer_steps={outer_steps}, generator={generator}."
+        )
+        raise InvalidProblemError(message)
+    return first_index + int(torch.randint(outer_steps, (), generator=generator))
+
+
+def check_settings(
+    lr: float | None, m: float | None, beta: float, inner_steps: int, radius: float
+) -> None:
+    """Refuse settings with which Algorithm 1 cannot run.
+
+    Example:
+        >>> check_settings(0.1, None, 0.2, 25, 10.0)
+    """
+    if (lr is None) == (m is None):
+        message = (
+            "Give either lr (a constant, or for a scheduler) or strong_convexity (for "
+            f"the theorems' step 2/(m(s+1))); got lr={lr}, strong_convexity={m}."
+        )
+        raise InvalidProblemError(message)
+    rules = (
+        ("lr", lr, lr is None or 0 <= lr < math.inf),
+        ("strong_convexity", m, m is None or 0 < m < math.inf),
+        ("prox_weight", beta, 0 <= beta < math.inf),
+        ("inner_steps", inner_steps, is_count(inner_steps)),
+        ("radius", radius, radius > 0),
+    )
+    for name, value, fine in rules:
+        if not fine:
+            message = f"{name} is out of range: got {value}."
+            raise InvalidProblemError(message)
+
+
+def check_center(
+    center: Sequence[Tensor] | None, parameters: Vector
+) -> list[Tensor] | None:
+    """Copy the ball's center; it must be shaped like the trainable parameters.
+
+    Example:
+        >>> check_center(None, [torch.ones(2)]) is None
+        True
+    """
+    if center is None:
+        return None
+    given = [center] if isinstance(center, Tensor) else list(center)
+    shapes = [tuple(t.shape) for t in given]
+    if shapes == [tuple(p.shape) for p in parameters]:
+        return [t.detach().clone() for t in given]
+    message = (
+        f"The ball's center has shapes {shapes}, the trainable parameters "
+        f"{[tuple(p.shape) for p in parameters]}; they must agree, one by one."
+    )
+    raise InvalidProblemError(message)
+
+
+def check_precision(inner_steps: int, parameters: Vector) -> None:
+    """Warn where a running mean of ``inner_steps`` points would stop moving.
+
+    The s-th point changes the mean by 1/s of its distance, which is rounded away when
+    1/s is below the rounding unit.
+
+    Example:
+        >>> check_precision(1000, [torch.ones(1)])
+    """
+    eps = max((torch.finfo(p.dtype).eps for p in parameters), default=0.0)
+    if inner_steps * eps > 1.0:
+        message = (
+            f"The mean of inner_steps={inner_steps} points cannot be kept in this "
+            f"precision (eps = {eps:.1e}): later points would not count. Use fewer "
+            "inner steps or parameters of a wider dtype."
         )
         warnings.warn(message, OneprojWarning, stacklevel=3)

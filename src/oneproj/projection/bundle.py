@@ -20,16 +20,22 @@ from torch import Tensor
 from oneproj.parameters import Vector, combine, dot, norm
 from oneproj.simplex_qp import Array, solve_simplex_qp
 
+SURE = 1e-6
+"""Cuts contradict each other if what they add up to is beyond this share of its terms.
+
+Their normals cancel to the root of the rounding, so less proves only that the feasible
+points are far away compared to the cuts.
+"""
+
 
 @dataclass
 class Cut:
-    """A halfspace with a unit normal, from a constraint or a mixture of its cuts."""
+    """A halfspace with a unit normal, from a constraint or a mixture of cuts."""
 
-    name: str
     normal: list[Tensor]
     offset: float
-    steepness: float
-    """The length of the gradient before it was scaled to 1."""
+    weights: dict[str, float]
+    """What a unit of z is worth in multipliers, by the constraint's name."""
     idle: int = 0
     """In how many solutions in a row it did not bind."""
 
@@ -54,6 +60,8 @@ class Bundle:
         self._cuts: list[Cut] = []
         self._gram: Array = np.zeros((0, 0))
         self._z: Array = np.zeros(0)
+        self.contradicts = False
+        """Whether the cuts, at the last solution, prove that no point is feasible."""
 
     def add(self, name: str, value: float, gradient: Vector, at: Vector) -> None:
         """Add ``value + <gradient, d - at> <= 0``."""
@@ -62,27 +70,46 @@ class Bundle:
             return  # a flat linearisation excludes nothing that can be moved to
         unit = combine([1.0 / steepness], [gradient])
         offset = dot(unit, at) - value / steepness
-        self._make_room()
-        self._append(Cut(name, unit, offset, steepness), 0.0)
+        self.reserve(1)
+        self._append(Cut(unit, offset, {name: 1.0 / steepness}), 0.0)
+
+    def reserve(self, count: int) -> None:
+        """Make room for new cuts: drop the idle; if none is, mix two into one."""
+        while len(self._cuts) > max(1, self._capacity - count):
+            longest = int(np.argmax([cut.idle for cut in self._cuts]))
+            if self._cuts[longest].idle > 0:
+                self._remove(longest)
+            else:
+                self._mix()
 
     def solve(self, margins: dict[str, float]) -> bool:
         """Solve over the cuts, each tightened by its constraint's margin.
 
         Returns:
-            False if no displacement satisfies all cuts: a proof that, for convex
-            constraints, no point is feasible by the margins.
+            Whether some displacement satisfies all tightened cuts. If not, and if that
+            is beyond rounding, ``contradicts``: no point is feasible by the margins.
         """
         n = len(self._cuts)
-        tight = [c.offset - margins[c.name] / c.steepness for c in self._cuts]
+        tight = np.array(
+            [
+                cut.offset - sum(w * margins[name] for name, w in cut.weights.items())
+                for cut in self._cuts
+            ]
+        )
         # The solver has a simplex; an entry of its own, without cost, fulfils it.
         P = np.zeros((n + 1, n + 1))
         P[:n, :n] = self._gram
         alone = np.arange(n + 1) == n
-        found = solve_simplex_qp(P, np.append(tight, 0.0), alone)
+        start = np.append(self._z, 1.0)
+        found = solve_simplex_qp(P, np.append(tight, 0.0), alone, start)
         self._z = found.z[:n]
         for cut, z in zip(self._cuts, self._z, strict=True):
             cut.idle = 0 if z > 0 else cut.idle + 1
-        return found.ray is None
+        if found.ray is None:
+            return True
+        ray = found.ray[:n]
+        self.contradicts = bool(-tight @ ray > SURE * (np.abs(tight) @ ray))
+        return False
 
     def displacement(self, like: Vector) -> list[Tensor]:
         """``d = -sum_i z_i g_i``, shaped ``like`` the parameters."""
@@ -97,7 +124,8 @@ class Bundle:
         """mu_j, the weight of each constraint's gradients in ``-d``."""
         total: dict[str, float] = {}
         for cut, z in zip(self._cuts, self._z, strict=True):
-            total[cut.name] = total.get(cut.name, 0.0) + float(z) / cut.steepness
+            for name, weight in cut.weights.items():
+                total[name] = total.get(name, 0.0) + float(z) * weight
         return total
 
     def lower_bound(self) -> float:
@@ -121,28 +149,21 @@ class Bundle:
         self._z = np.delete(self._z, i)
         return self._cuts.pop(i), z
 
-    def _make_room(self) -> None:
-        """Drop what has been idle longest; if nothing is, mix two cuts into one."""
-        while len(self._cuts) >= self._capacity:
-            longest = int(np.argmax([cut.idle for cut in self._cuts]))
-            if self._cuts[longest].idle > 0:
-                self._remove(longest)
-            else:
-                self._mix()
-
     def _mix(self) -> None:
-        """Replace the two oldest cuts of one constraint by their mean under z.
+        """Replace the two oldest cuts by their mean under z.
 
         The mean of two cuts is a cut, and with these weights the present solution
         stays optimal: only what the two said apart is forgotten.
         """
-        names = [cut.name for cut in self._cuts]
-        name = max(names, key=names.count)
-        first, second = [i for i, other in enumerate(names) if other == name][:2]
-        (b, z_b), (a, z_a) = self._remove(second), self._remove(first)
+        (b, z_b), (a, z_a) = self._remove(1), self._remove(0)
         mixed = combine([z_a, z_b], [a.normal, b.normal])
         length = norm(mixed)
-        steepness = length / (z_a / a.steepness + z_b / b.steepness)
+        if length == 0.0:
+            return  # opposite normals: together they say nothing
+        weights = {
+            name: (z_a * a.weights.get(name, 0.0) + z_b * b.weights.get(name, 0.0))
+            / length
+            for name in a.weights | b.weights
+        }
         offset = (z_a * a.offset + z_b * b.offset) / length
-        unit = combine([1.0 / length], [mixed])
-        self._append(Cut(name, unit, offset, steepness), length)
+        self._append(Cut(combine([1.0 / length], [mixed]), offset, weights), length)

@@ -19,8 +19,9 @@ from oneproj.projection.view import View
 from oneproj.results import Projection, Status
 from oneproj.terms import AbstractTerm
 
-ROOM = 100
-"""Parameter-size vectors to keep unless the user says otherwise."""
+ROOM, AMPLE, FEW = 100, 1000, 10_000_000
+"""Parameter-size vectors to keep unless the user says otherwise: 100; of cuts, which
+stay valid, up to 1000 as long as that is fewer numbers than ten million."""
 SPARE = 2
 """The fewest vectors beyond one per constraint with which a step can be made."""
 
@@ -39,8 +40,9 @@ class Cuts(AbstractProjector):
             the merit. 0 runs on to the tolerance, for constraints without kinks.
         max_evaluations: Full constraint gradients after which to stop improving.
         memory: Nonconvex: moves from which the curvature is estimated.
-        capacity: Parameter-size vectors to keep at most. The least, which large models
-            want, is two more than there are constraints.
+        capacity: Parameter-size vectors to keep at most; None for 100, or more cuts if
+            the model is small. The least, which large models want, is two more than
+            there are constraints (nonconvex: than twice as many).
 
     Example:
         >>> import torch, oneproj
@@ -62,7 +64,7 @@ class Cuts(AbstractProjector):
         progress: float = 1e-4,
         max_evaluations: int = 200,
         memory: int = 12,
-        capacity: int = ROOM,
+        capacity: int | None = None,
     ) -> None:
         """Check and keep the settings."""
         for name, value, least in (
@@ -70,7 +72,7 @@ class Cuts(AbstractProjector):
             ("progress", progress, 0.0),
             ("max_evaluations", max_evaluations, 1),
             ("memory", memory, 0),
-            ("capacity", capacity, 1),
+            ("capacity", ROOM if capacity is None else capacity, 1),
         ):
             if not value >= least:  # true for NaN as well
                 message = f"{name} must be at least {least}, got {value}."
@@ -103,9 +105,10 @@ class Cuts(AbstractProjector):
             raise
 
     def _project_convex(self, view: View) -> Projection:
-        capacity = max(self._capacity, len(view.constraints) + SPARE)
         bundle, empty = project_convex(
-            view, capacity=capacity, max_evaluations=self._max_evaluations
+            view,
+            capacity=max(self._room(view), len(view.constraints) + SPARE),
+            max_evaluations=self._max_evaluations,
         )
         moved = difference(view.best_point, view.origin)
         apart = distance(moved, bundle.displacement(view.origin))
@@ -124,13 +127,17 @@ class Cuts(AbstractProjector):
             progress=self._progress,
             max_evaluations=self._max_evaluations,
             memory=self._memory,
-            capacity=max(self._capacity, 2 * len(view.constraints) + SPARE),
+            capacity=max(self._capacity or ROOM, 2 * len(view.constraints) + SPARE),
         )
         return _report(
             view,
             multipliers=models.multipliers(),
             kkt_residual=models.kkt_residual(),
         )
+
+    def _room(self, view: View) -> int:
+        size = sum(parameter.numel() for parameter in view.parameters)
+        return self._capacity or max(ROOM, min(AMPLE, FEW // size))
 
 
 def _report(

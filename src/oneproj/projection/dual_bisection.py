@@ -34,8 +34,13 @@ from oneproj.projection.trail import Trail, check_settings
 from oneproj.results import Projection
 from oneproj.terms import AbstractTerm
 
-DOUBLINGS = 60
-"""Of the multiplier, from one Newton step's: beyond 2^60 of it, the set is empty."""
+DOUBLINGS = 40
+"""Of the multiplier, from one Newton step's: beyond 2^40 of it, the set seems empty."""
+STALLED = 20
+"""Dual steps in which the gap did not halve, after which rounding is in the way."""
+WITHIN = 3.0
+"""The duality gap that ends the turns, in tolerances times multipliers: 2 for where the
+bisection may end, and room for what the dual steps leave."""
 
 
 class DualBisection(AbstractProjector):
@@ -57,7 +62,8 @@ class DualBisection(AbstractProjector):
         >>> import torch, oneproj
         >>> w = torch.tensor([2.0, 0.0], dtype=torch.float64, requires_grad=True)
         >>> square = oneproj.function(lambda: w.square().sum(), curvature="convex")
-        >>> done = oneproj.project(w, {"disc": square <= 1.0}, projector=DualBisection())
+        >>> disc = {"disc": square <= 1.0}
+        >>> done = oneproj.project(w, disc, projector=DualBisection())
         >>> done.residuals["disc"] <= 0, round(done.distance, 4)
         (True, 1.0)
         >>> round(done.multipliers["disc"], 4)
@@ -104,46 +110,117 @@ class DualBisection(AbstractProjector):
         trail = Trail(parameters, constraints, self._tolerance, strict=self._strict)
         if trail.accepted:
             return trail.report()
+        sides = [_Side(name, trail) for name in constraints]
         try:
-            sides = self._cycle(trail)
+            self._cycle(trail, sides)
         except BaseException:
             # NaN at a visited point, or Ctrl-C: leave the best point, not that one.
             assign(parameters, trail.best_point)
             raise
         moved = difference(trail.best_point, trail.view.origin)
-        pulled = combine([1.0] * len(sides), [side.pull for side in sides])
-        apart = distance(moved, combine([-1.0], [pulled]))
-        # Weak duality: any mu >= 0 and any mixtures below the c_j prove a bound.
-        heights = math.fsum(side.mu * side.dual.offset() for side in sides)
-        bound = 2.0 * heights - dot(pulled, pulled)
+        apart = norm(combine([1.0] * (1 + len(sides)), [moved, *_pulls(sides)]))
         return trail.report(
             multipliers={side.name: side.mu for side in sides},
             kkt_residual=apart / max(norm(moved), apart) if apart > 0 else 0.0,
-            lower_bound=math.sqrt(max(0.0, bound)),
+            lower_bound=math.sqrt(2.0 * max(0.0, _dual_value(sides))),
         )
 
-    def _cycle(self, trail: Trail) -> list[_Side]:
-        """Project onto one constraint after the other until all are accepted."""
-        sides = [_Side(name, trail) for name in trail.view.constraints]
-        at = combine([0.0], [trail.view.origin])
-        for _ in range(self._cycles):
+    def _cycle(self, trail: Trail, sides: list[_Side]) -> None:
+        """Project onto one constraint after the other until the gap is closed."""
+        origin = trail.view.origin
+        at = combine([0.0], [origin])
+        for _ in range(self._cycles if len(sides) > 1 else 1):
             for side in sides:
                 y = combine([1.0, 1.0], [at, side.pull])
-                at = self._project_onto(side, y)
-            if trail.view.look_is_accepted if False else trail.accepted:
-                break
-        return sides
+                found = self._project_onto(side, y)
+                if found is None:
+                    return
+                at = found
+            half = 0.5 * distance(trail.best_point, origin) ** 2
+            # At a solution half - dual value = -sum_j mu_j c_j, and c_j >= -2 tol.
+            allowed = WITHIN * self._tolerance * math.fsum(side.mu for side in sides)
+            if trail.accepted and half - _dual_value(sides) <= allowed:
+                return
 
-    def _project_onto(self, side: _Side, y: list[Tensor]) -> list[Tensor]:
-        """``argmin |d - y|`` with ``c_j(d) + shift <= 0``, by bisection of mu_j."""
-        value, steepness = side.look(y)
-        side.mu, side.pull = 0.0, combine([0.0], [y])
-        if value <= 0.0 or steepness == 0.0:
+    def _project_onto(self, side: _Side, y: list[Tensor]) -> list[Tensor] | None:
+        """``argmin |d - y|`` with ``c_j(d) + shift <= 0``; None if there is none."""
+        value, steepness = side.start(y)
+        if value <= 0.0:
             return y
-        low, high = 0.0, 0.0
-        for k in range(DOUBLINGS):
-            high = 2.0**k * value / steepness
-            if self._try(side, y, high) <= 0.0:
+        if steepness == 0.0:
+            return None  # a minimum of a convex constraint, and it is not feasible
+        low, high = 0.0, max(side.mu, value / steepness)
+        for _ in range(DOUBLINGS):
+            at, value = side.proximal_point(high, self._dual_steps, self._tolerance)
+            if value <= 0.0:
                 break
-            low = high
-        return y
+            low, high = high, 2.0 * high
+        else:
+            return None
+        for _ in range(self._bisection_steps):
+            if abs(value) <= self._tolerance:
+                return at
+            middle = 0.5 * (low + high)
+            at, value = side.proximal_point(middle, self._dual_steps, self._tolerance)
+            low, high = (low, middle) if value <= 0.0 else (middle, high)
+        return at
+
+
+class _Side:
+    """One constraint: its multiplier, and what it takes off the point."""
+
+    def __init__(self, name: str, trail: Trail) -> None:
+        """Start with a multiplier of 0."""
+        self.name, self.mu = name, 0.0
+        self._trail = trail
+        self._gap = trail.view.margins[name]
+        self.pull = combine([0.0], [trail.view.origin])
+        """``mu w``, with w a subgradient of c_j."""
+        self.dual = ExampleDual(self.pull)
+
+    def start(self, y: list[Tensor]) -> tuple[float, float]:
+        """Look at y; returns ``c_j + shift`` and the squared norm of its gradient."""
+        self.dual.recenter(y)
+        value, gradient = self._look(y)
+        if value <= 0.0:
+            self.mu, self.pull = 0.0, combine([0.0], [y])
+        return value, dot(gradient, gradient)
+
+    def proximal_point(
+        self, mu: float, steps: int, tolerance: float
+    ) -> tuple[list[Tensor], float]:
+        """``argmin_d (1/2)|d - y|^2 + mu c_j(d)``, and ``c_j + shift`` there."""
+        least, waited = math.inf, 0
+        self.mu = mu
+        for _ in range(steps):
+            at = self.dual.solve(mu)
+            self.pull = combine([mu], [self.dual.mixture])
+            value, _ = self._look(at)
+            gap = value - self._trail.shift - self.dual.model
+            waited = 0 if gap < 0.5 * least else waited + 1
+            least = min(least, gap)
+            if gap <= max(tolerance**2, self._gap) or waited >= STALLED:
+                break
+        return at, value
+
+    def _look(self, d: list[Tensor]) -> tuple[float, list[Tensor]]:
+        view = self._trail.view
+        assign(view.parameters, combine([1.0, 1.0], [view.origin, d]))
+        seen = self._trail.visit()
+        value, gradient = seen.values[self.name], seen.gradients[self.name]
+        self.dual.add(value, gradient, d)
+        return value + self._trail.shift, gradient
+
+
+def _pulls(sides: list[_Side]) -> list[list[Tensor]]:
+    return [side.pull for side in sides]
+
+
+def _dual_value(sides: list[_Side]) -> float:
+    """``sum_j mu_j b_j - (1/2)|sum_j mu_j w_j|^2``, at most half the distance squared.
+
+    Weak duality: true for every mu >= 0 and all mixtures ``b_j + <w_j, d> <= c_j``.
+    """
+    pulled = combine([1.0] * len(sides), _pulls(sides))
+    heights = math.fsum(side.mu * side.dual.height for side in sides)
+    return heights - 0.5 * dot(pulled, pulled)

@@ -42,7 +42,7 @@ CLOSE, FULL = 1e-9, 0.99
 share of the penalty say that the penalty holds them back."""
 ROUNDING = 1e-13
 """Changes of the merit below this share are rounding."""
-SLOW, HOPELESS = 2, 10
+SLOW, HOPELESS = 2, 4
 """Steps in a row without progress that end the search, and the way back inside."""
 TINY = 1e-300
 
@@ -128,14 +128,17 @@ class LocalModels:
         return 1.0 - self.place.merit(self._rho) / max(merit, TINY)
 
     def restore(self, extra: Array) -> None:
-        """Take the shortest step that the linearised constraints, tightened, allow."""
+        """Take the shortest step that the linearised constraints, tightened, allow.
+
+        It is shortened until it helps; the place stays if none does.
+        """
         self._make_room()
         place = self.place
         model = Model(place.J, place.J, np.zeros(len(place.d)))
         p, _, _ = model.feasible_step(0.0, place.c + extra)
         for k in range(SHORTENINGS):
             trial = self._try(place.d + SHORTER**k * p)
-            if trial is not None:
+            if trial is not None and trial.look.worst < place.look.worst:
                 self.place = trial
                 return
 

@@ -16,7 +16,10 @@ from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection
 from oneproj.terms import AbstractTerm
 
-ProjectorLike: TypeAlias = AbstractProjector | Literal["auto", "closed-form", "cuts"]
+ProjectorLike: TypeAlias = (
+    AbstractProjector
+    | Literal["auto", "closed-form", "cuts", "augmented-lagrangian", "dual-bisection"]
+)
 OnFailure: TypeAlias = Literal["raise", "return"]
 
 PROJECTORS: dict[str, type[AbstractProjector]] = {

@@ -51,8 +51,9 @@ class View:
         self._suspects = set(constraints if differentiate_all else ())
         self.first = self.look()
         eps = max(torch.finfo(p.dtype).eps for p in parameters)
+        self._share: float = eps**MARGIN_POWER
         self.margins = {
-            name: eps**MARGIN_POWER * _scale(constraints[name], value)
+            name: self._share * _scale(constraints[name], value)
             for name, value in self.first.values.items()
         }
         self.best, self.best_point = self.first, self.origin
@@ -82,10 +83,14 @@ class View:
         return seen
 
     def _is_better(self, seen: Look, point: Vector) -> bool:
-        """Feasible points are ranked by distance, others by their worst residual."""
+        """Feasible points are ranked by distance, others by their worst residual.
+
+        Of feasible points that a margin cannot tell apart, the later one saw more.
+        """
         if seen.worst > 0 or self.best.worst > 0:
             return seen.worst < self.best.worst
-        return distance(point, self.origin) < distance(self.best_point, self.origin)
+        nearest = distance(self.best_point, self.origin)
+        return distance(point, self.origin) <= nearest * (1.0 + self._share)
 
 
 def _scale(constraint: AbstractTerm, value: float) -> float:

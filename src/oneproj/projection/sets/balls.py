@@ -1,0 +1,62 @@
+"""The Euclidean ball."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from oneproj.errors import InvalidProblemError
+from oneproj.projection.sets.base import AbstractSet
+from oneproj.projection.sets.distance import check_radius
+
+
+class Ball(AbstractSet):
+    """``{x : |x - center| <= radius}`` in the Euclidean (Frobenius) norm.
+
+    Example:
+        >>> Ball(2.5).project(torch.tensor([3.0, 4.0])).tolist()
+        [1.5, 2.0]
+    """
+
+    convex = True
+
+    def __init__(self, radius: float, center: Tensor | None = None) -> None:
+        """Set radius and center; a center of None is the origin."""
+        if center is not None and not bool(torch.isfinite(center).all()):
+            message = "A ball needs a finite center, got one with NaN or inf."
+            raise InvalidProblemError(message)
+        self.radius = check_radius("A ball", radius)
+        self.center = None if center is None else center.detach().clone()
+
+    def check_shape(self, tensor: Tensor) -> None:
+        """The center must be shaped like the tensor."""
+        if self.center is not None and self.center.shape != tensor.shape:
+            message = (
+                f"The ball's center has shape {tuple(self.center.shape)}, the "
+                f"parameter {tuple(tensor.shape)}; they must agree."
+            )
+            raise InvalidProblemError(message)
+
+    def depth(self, x: Tensor) -> float:
+        """The center is deepest."""
+        del x
+        return self.radius
+
+    def residual(self, x: Tensor) -> Tensor:
+        """``|x - center| - radius``."""
+        distance: Tensor = torch.linalg.vector_norm(self._centered(x))
+        return distance - self.radius
+
+    @torch.no_grad()
+    def project(self, x: Tensor, *, margin: float = 0.0) -> Tensor:
+        """Shrink towards the center, and not beyond it, whatever the margin."""
+        offset = self._centered(x)
+        length = float(torch.linalg.vector_norm(offset, dtype=torch.float64))
+        target = max(self.radius - margin, 0.0)
+        if length <= target:
+            return x
+        inside = offset * (target / length)
+        return inside if self.center is None else inside + self.center.to(x)
+
+    def _centered(self, x: Tensor) -> Tensor:
+        return x if self.center is None else x - self.center.to(x)

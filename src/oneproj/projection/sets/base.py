@@ -1,0 +1,87 @@
+"""What a set is: a residual that is <= 0 on it, and the nearest point."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from oneproj.errors import InvalidProblemError
+from oneproj.terms import Constraint, function
+
+
+class AbstractSet(ABC):
+    """A closed set with a projection in closed form.
+
+    Example:
+        >>> import oneproj
+        >>> w = torch.tensor([3.0, 4.0], requires_grad=True)
+        >>> oneproj.sets.Ball(1.0).on(w).value()
+        4.0
+    """
+
+    convex: bool
+    """Whether the set, and with it the signed distance to it, is convex."""
+
+    def on(self, tensor: Tensor) -> SetConstraint:
+        """Require that ``tensor``, a parameter, lies in this set."""
+        if not tensor.is_leaf:
+            message = (
+                "A set constrains a parameter itself, but got the result of a "
+                "computation (a slice or a product, for example), which projecting "
+                "would not move. Pass the parameter, or constrain an oneproj.function "
+                "of it, such as the residual of this set."
+            )
+            raise InvalidProblemError(message)
+        self.check_shape(tensor)
+        return SetConstraint(self.rounded_to(tensor.dtype), tensor)
+
+    def rounded_to(self, dtype: torch.dtype) -> AbstractSet:
+        """This set as tensors of a dtype can meet it; most sets need no change."""
+        del dtype
+        return self
+
+    def depth(self, x: Tensor) -> float:
+        """How far inside the set a point near P(x) can lie: no margin can be larger."""
+        del x
+        return math.inf
+
+    @abstractmethod
+    def check_shape(self, tensor: Tensor) -> None:
+        """Refuse a tensor that this set is not a set of."""
+
+    @abstractmethod
+    def residual(self, x: Tensor) -> Tensor:
+        """The signed distance to the boundary, differentiable; <= 0 on the set."""
+
+    @abstractmethod
+    def project(self, x: Tensor, *, margin: float = 0.0) -> Tensor:
+        """The nearest point, aimed ``margin`` inside against the rounding that follows.
+
+        A set whose nearest point stays a member when it is rounded ignores the margin.
+        """
+
+
+class SetConstraint(Constraint):
+    """The constraint ``tensor in set``; made by ``AbstractSet.on``.
+
+    Example:
+        >>> import oneproj
+        >>> w = torch.tensor([3.0, 4.0], requires_grad=True)
+        >>> constraint = oneproj.sets.Ball(1.0).on(w)
+        >>> constraint.tensor is w, constraint.members.radius
+        (True, 1.0)
+    """
+
+    def __init__(self, members: AbstractSet, tensor: Tensor) -> None:
+        """Keep the set and the parameter."""
+        # In float64, so that <= 0 is decided beyond the rounding of the parameter.
+        residual = function(
+            lambda: members.residual(tensor.double()),
+            curvature="convex" if members.convex else None,
+        )
+        super().__init__(residual, 0.0, sense=1)
+        self.members = members
+        self.tensor = tensor

@@ -1,0 +1,157 @@
+"""Sets given by linear equations and inequalities: the halfspace, the affine set."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from oneproj.errors import InvalidProblemError
+from oneproj.projection.sets.base import AbstractSet
+from oneproj.projection.sets.distance import (
+    AbstractThinSet,
+    check_tolerance,
+    directed,
+    length,
+)
+
+DEPENDENT = 1e-12
+"""Equations are dependent, or contradict each other, up to this relative size."""
+
+
+class Halfspace(AbstractSet):
+    """``{x : <normal, x> <= offset}``.
+
+    Example:
+        >>> half = Halfspace(torch.tensor([2.0, 0.0]), offset=2.0)
+        >>> half.project(torch.tensor([4.0, 1.0])).tolist()
+        [1.0, 1.0]
+    """
+
+    convex = True
+
+    def __init__(self, normal: Tensor, offset: float) -> None:
+        """Set the outward normal (any length but 0) and the offset."""
+        length = float(torch.linalg.vector_norm(normal.detach().double()))
+        if not 0 < length < math.inf or not math.isfinite(offset):
+            message = (
+                "A halfspace needs a finite, nonzero normal and a finite offset; got a "
+                f"normal of length {length} and offset {offset}."
+            )
+            raise InvalidProblemError(message)
+        self.normal = normal.detach().double() / length
+        self.offset = float(offset) / length
+
+    def check_shape(self, tensor: Tensor) -> None:
+        """The normal must be shaped like the tensor."""
+        if self.normal.shape != tensor.shape:
+            message = (
+                f"The halfspace's normal has shape {tuple(self.normal.shape)}, the "
+                f"parameter {tuple(tensor.shape)}; they must agree."
+            )
+            raise InvalidProblemError(message)
+
+    def residual(self, x: Tensor) -> Tensor:
+        """``(<normal, x> - offset) / |normal|``."""
+        return (self.normal.to(x) * x).sum() - self.offset
+
+    @torch.no_grad()
+    def project(self, x: Tensor, *, margin: float = 0.0) -> Tensor:
+        """Move along the normal."""
+        excess = float(self.residual(x.double())) + margin
+        return x if excess <= 0 else x - excess * self.normal.to(x)
+
+
+class Affine(AbstractThinSet):
+    """``{x : A x = b}``, the solutions of linear equations, x flattened.
+
+    With the rows of A made orthonormal (a singular value decomposition, once, in the
+    constructor), the distance is ``|A x - b|`` and the nearest point is reached by
+    taking back what is too much: ``P(x) = x - A'(A x - b)``. Dependent rows are fine.
+
+    An affine set has no interior, so its members are the points whose distance to it is
+    at most ``tolerance |x|``. Projections aim at the exact set. Through the projector
+    ``"cuts"`` an answer lies in the band, and its lower bound is that of the exact set.
+
+    Args:
+        matrix: A, one row per equation and one column per entry of the tensor.
+        offset: b, one entry per equation.
+        tolerance: The relative thickness; None takes eps^0.75 of the tensor's dtype.
+
+    Example:
+        >>> plane = Affine(torch.tensor([[3.0, 4.0]]), torch.tensor([10.0]))
+        >>> plane.project(torch.tensor([5.0, 5.0]))
+        tensor([2., 1.])
+        >>> plane.residual(torch.tensor([5.0, 5.0]))
+        tensor(5.0000)
+    """
+
+    convex = True
+
+    def __init__(
+        self, matrix: Tensor, offset: Tensor, *, tolerance: float | None = None
+    ) -> None:
+        """Make the equations orthonormal; refuse those that contradict each other."""
+        A, b = matrix.detach().double(), offset.detach().double()
+        if A.dim() != 2 or b.shape != A.shape[:1] or not A.numel():  # noqa: PLR2004
+            message = (
+                "An affine set needs a matrix with one row per equation and an offset "
+                "with one entry per equation; got shapes "
+                f"{tuple(A.shape)} and {tuple(b.shape)}."
+            )
+            raise InvalidProblemError(message)
+        if not bool(torch.isfinite(A).all() and torch.isfinite(b).all()):
+            message = "An affine set needs finite equations, got NaN or inf."
+            raise InvalidProblemError(message)
+        U, s, Vh = torch.linalg.svd(A, full_matrices=False)
+        kept = s > DEPENDENT * s[0]
+        coefficients = U[:, kept].mT @ b
+        gap = float(length(b - U[:, kept] @ coefficients))
+        if gap > DEPENDENT * float(length(b)):
+            message = (
+                "The equations of an affine set contradict each other: no x comes "
+                f"nearer to A x = b than {gap:.3e}. Remove one of those that disagree, "
+                "or require A x <= b with halfspaces."
+            )
+            raise InvalidProblemError(message)
+        self.matrix, self.offset = Vh[kept], coefficients / s[kept]
+        self.tolerance = check_tolerance(tolerance)
+
+    def check_shape(self, tensor: Tensor) -> None:
+        """The matrix must have one column per entry of the tensor."""
+        if self.matrix.shape[1] != tensor.numel():
+            message = (
+                f"The affine set's matrix has {self.matrix.shape[1]} columns, the "
+                f"parameter of shape {tuple(tensor.shape)} has {tensor.numel()} "
+                "entries; they must agree."
+            )
+            raise InvalidProblemError(message)
+
+    def depth(self, x: Tensor) -> float:
+        """Half the thickness of the band."""
+        members = self._for(x)
+        return members._band * float(length(members._nearest(x.detach().double(), 0.0)))
+
+    def _excess(self, x: Tensor) -> Tensor:
+        """``A'(A x - b)``, the way from the nearest point to x."""
+        A, b = self.matrix.to(x.device), self.offset.to(x.device)
+        back: Tensor = A.mT @ (A @ x.flatten() - b)
+        return back.reshape(x.shape)
+
+    def _measure(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        # The tolerance grows with |x|, slowly: the gradient takes it as a constant.
+        distance, normal = directed(self._excess(x))
+        return distance - self._band * length(x), normal
+
+    def _nearest(self, x: Tensor, margin: float) -> Tensor:
+        del margin  # the band takes care of rounding
+        if self._measure(x)[0] <= 0:
+            return x
+        nearest = x - self._excess(x)
+        nearest = nearest - self._excess(nearest)  # what rounding left of it
+        if self._measure(nearest)[0] <= 0:
+            return nearest
+        # Nothing but rounding is left: the nearest point is the shortest solution.
+        shortest: Tensor = self.matrix.mT @ self.offset
+        return shortest.to(x.device).reshape(x.shape)

@@ -1,0 +1,419 @@
+"""Cuts on convex constraints: the nearest point, against an interior-point solver.
+
+Risk caps with linear scores z, ``mean_i loss(<z_i, w>) <= cap``: logistic, hinge, and
+both. The caps leave a known point strictly feasible; the start violates them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import oneproj
+from oneproj.errors import InfeasibleError
+from oneproj.parameters import combine, distance, norm, snapshot
+from oneproj.problem import named_constraints
+from oneproj.projection.cuts import Cuts
+from oneproj.results import Projection, Status
+from oneproj.terms import AbstractTerm, Constraint
+
+Array = NDArray[np.float64]
+LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
+    "logistic": lambda s: torch.nn.functional.softplus(-s),
+    "hinge": lambda s: torch.clamp(1.0 - s, min=0.0),
+}
+ATOMS: dict[str, Callable[[cp.Expression], cp.Expression]] = {
+    "logistic": lambda s: cp.logistic(-s),
+    "hinge": lambda s: cp.pos(1.0 - s),
+}
+SLACK = 0.02
+"""By how much the known point satisfies every cap."""
+
+
+@dataclass
+class Caps:
+    """A start and caps on the mean loss of some examples, label times features."""
+
+    start: Array
+    losses: list[str]
+    examples: list[Array]
+    caps: list[float]
+
+    def parameter(self, dtype: torch.dtype = torch.float64) -> Tensor:
+        return torch.tensor(self.start, dtype=dtype, requires_grad=True)
+
+    def constraints(self, w: Tensor) -> dict[str, AbstractTerm]:
+        stated = {}
+        for j, (kind, Z, cap) in enumerate(
+            zip(self.losses, self.examples, self.caps, strict=True)
+        ):
+            loss, data = LOSSES[kind], torch.tensor(Z, dtype=w.dtype)
+            risk = oneproj.mean(
+                lambda z, loss=loss: loss(z @ w), data=data, curvature="convex"
+            )
+            stated[f"cap {j}"] = risk <= cap
+        return named_constraints(stated)
+
+    def project(self, w: Tensor, **settings: float) -> Projection:
+        return Cuts(**settings).project([w], self.constraints(w))  # type: ignore[arg-type]
+
+    def reference(self) -> tuple[float, Array]:
+        """The distance and the multipliers, by clarabel at its last digits."""
+        v = cp.Variable(len(self.start))
+        capped = [
+            cp.sum(ATOMS[kind](Z @ v)) / len(Z) <= cap
+            for kind, Z, cap in zip(self.losses, self.examples, self.caps, strict=True)
+        ]
+        task = cp.Problem(cp.Minimize(cp.sum_squares(v - self.start) / 2), capped)
+        with warnings.catch_warnings():
+            # It is asked for more digits than it can always vouch for.
+            warnings.simplefilter("ignore", UserWarning)
+            task.solve(
+                cp.CLARABEL, tol_gap_abs=1e-13, tol_gap_rel=1e-13, tol_feas=1e-13
+            )
+        multipliers = np.array([float(c.dual_value) for c in capped])
+        return float(np.linalg.norm(v.value - self.start)), multipliers
+
+
+def draw(kind: str, dimension: int, count: int, seed: int = 0) -> Caps:
+    rng = np.random.default_rng([seed, dimension, count, len(kind)])
+    good = rng.normal(size=dimension)
+    good *= 2 / np.linalg.norm(good)
+    losses, examples, caps = [], [], []
+    for j in range(count):
+        X = rng.normal(size=(40, dimension))
+        Z = np.sign(X @ good + 0.5 * rng.normal(size=40))[:, None] * X
+        losses.append(("hinge", "logistic")[j % 2] if kind == "both" else kind)
+        risk = LOSSES[losses[j]](torch.tensor(Z @ good)).mean().item()
+        examples.append(Z)
+        caps.append(risk + SLACK)
+    aside = 0.5 * rng.normal(size=dimension) / np.sqrt(dimension)
+    return Caps(aside - rng.uniform(0.2, 1.0) * good, losses, examples, caps)
+
+
+# --- exactness ----------------------------------------------------------------
+
+PROBLEMS = [
+    (kind, dimension, count)
+    for kind in ("logistic", "hinge", "both")
+    for dimension, counts in {
+        2: (1, 2, 3, 5, 10),
+        5: (1, 2, 3, 5, 10),
+        20: (1, 2, 3, 5),
+        60: (1, 2, 4),
+        200: (1, 3),
+    }.items()
+    for count in counts
+] + [("hinge", 200, 10)]
+
+
+def test_there_are_enough_problems() -> None:
+    assert len(PROBLEMS) >= 50
+
+
+@pytest.mark.parametrize(("kind", "dimension", "count"), PROBLEMS)
+def test_it_is_the_answer_of_an_interior_point_solver(
+    kind: str, dimension: int, count: int
+) -> None:
+    caps = draw(kind, dimension, count)
+    w = caps.parameter()
+    done = caps.project(w)
+    expected, mu = caps.reference()
+    assert done.status is Status.FEASIBLE
+    assert done.residuals_before["cap 0"] > 0
+    assert max(done.residuals.values()) <= 0
+    proven = np.sqrt(2 * _dual_value(caps, list(done.multipliers.values())))
+    assert done.distance <= expected * (1 + 1e-8)
+    # Now and then clarabel stops at 1e-7; a nearer point needs a proof by its own dual.
+    assert done.distance >= min(expected, proven) * (1 - 1e-8)
+    assert done.lower_bound is not None
+    assert done.distance * (1 - 1e-7) <= done.lower_bound <= done.distance
+    assert done.lower_bound <= expected * (1 + 1e-9)
+    found = np.array(list(done.multipliers.values()))
+    assert (found >= 0).all()
+    if kind == "logistic" and count <= dimension:
+        # Smooth, with independent gradients: there is only one mu to find.
+        np.testing.assert_allclose(found, mu, atol=1e-6 * mu.max())
+        assert _imbalance(caps, w, done) <= 1e-5
+    assert proven == pytest.approx(done.distance, rel=1e-6), "strong duality"
+
+
+def _imbalance(caps: Caps, w: Tensor, done: Projection) -> float:
+    """``|x_hat - x + sum_j mu_j grad c_j(x_hat)| / |x_hat - x|``, by the gradients."""
+    constraints = caps.constraints(w).values()
+    pulls = [c.value_and_gradient([w])[1] for c in constraints]
+    moved = [w.detach() - torch.tensor(caps.start, dtype=w.dtype)]
+    left = combine([1.0, *done.multipliers.values()], [moved, *pulls])
+    return norm(left) / done.distance
+
+
+def _dual_value(caps: Caps, mu: list[float]) -> float:
+    """``min_v |v - x|^2 / 2 + sum_j mu_j c_j(v)``: the multipliers prove the answer.
+
+    By strong duality it is half the squared distance iff mu is optimal, unique or not.
+    """
+    v = cp.Variable(len(caps.start))
+    value = cp.sum_squares(v - caps.start) / 2
+    for kind, Z, cap, weight in zip(
+        caps.losses, caps.examples, caps.caps, mu, strict=True
+    ):
+        if weight > 0:
+            value += weight * (cp.sum(ATOMS[kind](Z @ v)) / len(Z) - cap)
+    task = cp.Problem(cp.Minimize(value))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        task.solve(cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
+    return float(task.value)
+
+
+def test_some_hinge_answers_lie_on_kinks_and_some_do_not() -> None:
+    on_kink = []
+    for dimension in (2, 5, 20):
+        caps = draw("hinge", dimension, 1)
+        w = caps.parameter()
+        caps.project(w)
+        scores = caps.examples[0] @ w.detach().numpy()
+        on_kink.append(bool((np.abs(scores - 1.0) < 1e-8).any()))
+    assert any(on_kink)
+    smooth = draw("logistic", 2, 1)
+    assert smooth.losses == ["logistic"]
+
+
+@pytest.mark.parametrize("kind", ["logistic", "hinge", "both"])
+@pytest.mark.parametrize(("dimension", "count"), [(2, 1), (5, 3), (20, 5), (60, 10)])
+def test_float32_is_feasible_and_near(kind: str, dimension: int, count: int) -> None:
+    caps = draw(kind, dimension, count)
+    w = caps.parameter(torch.float32)
+    done = caps.project(w)
+    exact = caps.project(caps.parameter())
+    assert done.status is Status.FEASIBLE
+    assert max(done.residuals.values()) <= 0
+    assert w.dtype == torch.float32
+    assert done.distance == pytest.approx(exact.distance, rel=1e-4)
+    again = caps.constraints(w.detach().double().requires_grad_())
+    assert max(c.value() for c in again.values()) <= 0, "feasible in float64 as well"
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize("chunk_size", [1, 7, 40])
+def test_the_answer_stays_feasible_in_other_batches(kind: str, chunk_size: int) -> None:
+    caps = draw(kind, 20, 1)
+    w = caps.parameter(torch.float32)
+    caps.project(w)
+    data, loss = torch.tensor(caps.examples[0], dtype=torch.float32), LOSSES[kind]
+    risk = oneproj.mean(lambda z: loss(z @ w), data=data, chunk_size=chunk_size)
+    assert (risk <= caps.caps[0]).value() <= 0
+
+
+# --- memory -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_two_more_vectors_than_constraints_suffice_for_smooth_ones(count: int) -> None:
+    caps = draw("logistic", 60, count)
+    done = caps.project(caps.parameter(), capacity=1)
+    exact = caps.project(caps.parameter())
+    assert done.distance == pytest.approx(exact.distance, rel=1e-8)
+    assert done.evaluations < 4 * exact.evaluations
+
+
+@pytest.mark.parametrize(("dimension", "count"), [(2, 1), (20, 3), (60, 10)])
+def test_little_memory_at_kinks_costs_accuracy_not_feasibility(
+    dimension: int, count: int
+) -> None:
+    caps = draw("hinge", dimension, count)
+    done = caps.project(caps.parameter(), capacity=1)
+    exact = caps.project(caps.parameter())
+    assert done.status is Status.FEASIBLE
+    assert max(done.residuals.values()) <= 0
+    assert done.lower_bound is not None
+    assert done.lower_bound <= exact.distance <= done.distance * (1 + 1e-10)
+    assert done.distance <= 1.05 * exact.distance
+
+
+@pytest.mark.parametrize("kind", ["logistic", "hinge"])
+def test_a_small_budget_costs_accuracy_not_feasibility(kind: str) -> None:
+    caps = draw(kind, 60, 3)
+    done = caps.project(caps.parameter(), max_evaluations=5)
+    exact = caps.project(caps.parameter())
+    assert done.status is Status.FEASIBLE
+    assert done.evaluations <= 10
+    assert done.lower_bound is not None
+    assert done.lower_bound <= exact.distance <= done.distance <= 1.2 * exact.distance
+
+
+# --- degenerate ---------------------------------------------------------------
+
+
+def point(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
+def convex(fn: Callable[[], Tensor], bound: float) -> Constraint:
+    return oneproj.function(fn, curvature="convex") <= bound
+
+
+def project(w: Tensor, constraints: Mapping[str, AbstractTerm]) -> Projection:
+    return oneproj.project(w, constraints, projector="cuts", on_failure="return")
+
+
+def test_duplicates_share_the_multiplier() -> None:
+    w = point(3.0, 4.0)
+    same = {f"copy {i}": convex(lambda: w.square().sum(), 1.0) for i in range(3)}
+    done = project(w, same)
+    assert w.tolist() == pytest.approx([0.6, 0.8], abs=1e-9)
+    # (3, 4) - (0.6, 0.8) = mu 2 (0.6, 0.8): mu = 2
+    assert sum(done.multipliers.values()) == pytest.approx(2.0, abs=1e-6)
+
+
+def test_duplicate_risk_caps_change_nothing() -> None:
+    for kind in ("logistic", "hinge"):
+        once = draw(kind, 5, 2)
+        twice = Caps(once.start, 2 * once.losses, 2 * once.examples, 2 * once.caps)
+        alone = once.project(once.parameter())
+        double = twice.project(twice.parameter())
+        assert double.distance == pytest.approx(alone.distance, rel=1e-9)
+        mu = list(double.multipliers.values())
+        found = [mu[0] + mu[2], mu[1] + mu[3]]
+        assert found == pytest.approx(list(alone.multipliers.values()), abs=1e-6)
+
+
+def test_an_active_constraint_without_a_multiplier() -> None:
+    # The answer (1, 0) of the first also lies on the second, which has no say.
+    w = point(2.0, 0.0)
+    ties = {"x": convex(lambda: w[0], 1.0), "y": convex(lambda: w[0] + w[1], 1.0)}
+    done = project(w, ties)
+    assert w.tolist() == pytest.approx([1.0, 0.0], abs=1e-9)
+    assert done.multipliers == pytest.approx({"x": 1.0, "y": 0.0}, abs=1e-9)
+    assert done.residuals["y"] == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("curvature", ["convex", None])
+@pytest.mark.parametrize("bound", [2.0, 1.5])
+def test_a_feasible_start_costs_one_look(
+    curvature: oneproj.terms.Curvature | None, bound: float
+) -> None:
+    w = point(1.5, 0.0)  # inside, and exactly on the boundary
+    size = oneproj.function(lambda: w[0] + w[1], curvature=curvature)
+    done = project(w, {"size": size <= bound})
+    assert w.tolist() == [1.5, 0.0]
+    assert (done.status, done.evaluations) == (Status.FEASIBLE, 1)
+    assert (done.distance, done.kkt_residual) == (0.0, 0.0)
+    assert done.multipliers == {"size": 0.0}
+
+
+@pytest.mark.parametrize("excess", [1e-15, 1e-12, 1e-9, 1e-3])
+def test_a_start_a_hair_outside_moves_a_hair(excess: float) -> None:
+    w = point(0.6, 0.8 + excess)
+    disc = convex(w.norm, 1.0)
+    outside = disc.value() > 0
+    done = project(w, {"disc": disc})
+    assert done.residuals["disc"] <= 0
+    assert done.distance <= excess + 1e-11
+    assert (done.distance > 0) == outside
+
+
+def test_tangent_discs_meet_in_one_point() -> None:
+    # Two unit discs that touch in the origin, and nowhere else: nothing is strictly
+    # feasible, and no multipliers exist, so only the point itself can be asked for.
+    w = point(0.3, 2.0)
+    touching = {
+        "left": convex(lambda: (w[0] + 1.0).square() + w[1].square(), 1.0),
+        "right": convex(lambda: (w[0] - 1.0).square() + w[1].square(), 1.0),
+    }
+    done = project(w, touching)
+    assert done.status is not Status.EMPTY, "the origin is in both"
+    assert max(done.residuals.values()) <= 1e-9
+    assert w.tolist() == pytest.approx([0.0, 0.0], abs=1e-4)
+
+
+def test_opposite_halfspaces_leave_a_plane() -> None:
+    w = point(1.0, 2.0)
+    plane = {"up": convex(lambda: w[0], 0.0), "down": convex(lambda: -w[0], 0.0)}
+    done = project(w, plane)
+    assert done.status is Status.FEASIBLE
+    assert w.tolist() == [0.0, 2.0]
+
+
+def test_a_tangent_halfspace_is_no_obstacle() -> None:
+    # x_1 <= 1 touches the unit disc in (1, 0), which is the answer.
+    w = point(3.0, 0.0)
+    both = {
+        "disc": convex(lambda: w.square().sum(), 1.0),
+        "side": convex(lambda: w[0], 1.0),
+    }
+    done = project(w, both)
+    assert w.tolist() == pytest.approx([1.0, 0.0], abs=1e-8)
+    mu = done.multipliers
+    assert 2 * mu["disc"] + mu["side"] == pytest.approx(2.0, abs=1e-6)
+
+
+def test_of_a_hundred_constraints_three_are_differentiated() -> None:
+    generator = torch.Generator().manual_seed(0)
+    directions = torch.eye(100, dtype=torch.float64)
+    start = torch.zeros(100, dtype=torch.float64)
+    start[:3] = 2.0
+    w = start.clone().requires_grad_()
+    order = torch.randperm(100, generator=generator).tolist()
+    caps = {f"cap {j}": convex(lambda j=j: directions[j] @ w, 1.0) for j in order}
+    differentiated: list[str] = []
+    for name, cap in caps.items():
+        original = cap.value_and_gradient
+
+        def counted(
+            parameters: list[Tensor],
+            name: str = name,
+            original: Callable[..., tuple[float, list[Tensor]]] = original,
+        ) -> tuple[float, list[Tensor]]:
+            differentiated.append(name)
+            return original(parameters)
+
+        cap.value_and_gradient = counted  # type: ignore[method-assign,assignment]
+    done = Cuts().project([w], named_constraints(caps))
+    assert set(differentiated) == {"cap 0", "cap 1", "cap 2"}
+    assert w.detach()[:3].tolist() == pytest.approx([1.0, 1.0, 1.0], abs=1e-9)
+    assert done.distance == pytest.approx(3**0.5, rel=1e-9)
+    assert sum(mu > 0 for mu in done.multipliers.values()) == 3
+
+
+# --- the empty set ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["logistic", "hinge"])
+def test_a_risk_below_minus_one_is_impossible(kind: str) -> None:
+    caps = draw(kind, 5, 2)
+    caps.caps[1] = -1.0
+    w = caps.parameter()
+    before = {name: c.value() for name, c in caps.constraints(w).items()}
+    match = r"'cap 1' could not be met: its best residual is 1\.\d+e\+00 > 0"
+    with pytest.raises(InfeasibleError, match=match):
+        oneproj.project(w, caps.constraints(w))
+    after = {name: c.value() for name, c in caps.constraints(w).items()}
+    assert max(after.values()) <= max(before.values()), "not worse than it was"
+
+
+def test_a_contradiction_is_proven() -> None:
+    w = point(0.3, 0.1)
+    start = snapshot([w])
+    apart = {"up": convex(lambda: w[0], -1.0), "down": convex(lambda: -w[0], -1.0)}
+    done = project(w, apart)
+    assert done.status is Status.EMPTY
+    assert done.lower_bound is None
+    assert max(done.residuals.values()) <= max(done.residuals_before.values())
+    assert done.distance == distance([w], start)
+
+
+def test_a_minimum_above_the_cap_is_empty_not_endless() -> None:
+    w = point(3.0, 4.0)
+    done = project(w, {"bowl": convex(lambda: w.square().sum() + 1.0, 0.5)})
+    assert not done.status.ok
+    assert done.residuals["bowl"] <= done.residuals_before["bowl"]
+    assert done.evaluations <= 400
