@@ -21,6 +21,8 @@ Vector: TypeAlias = Sequence[Tensor]
 
 ROW = 1024
 """Squares added up in a tensor's own precision before float64 takes over."""
+SMALL = 2**16
+"""Tensors up to this size are converted to float64 as a whole: they fit the cache."""
 
 
 def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
@@ -123,26 +125,30 @@ def dot(a: Vector, b: Vector) -> float:
 def norm(a: Vector) -> float:
     """Euclidean norm over all tensors, for one read of memory.
 
-    Squares are added in the tensor's own precision (float32 at least), but only
-    ``ROW`` of them to a sum; the sums are added in float64. The error is a few
+    In a large tensor squares are added in its own precision (float32 at least), but
+    only ``ROW`` of them to a sum; all else is added in float64. The error is a few
     rounding units, whatever the size of the model.
 
     Example:
         >>> norm([torch.tensor([3.0]), torch.tensor([4.0])])
         5.0
     """
-    return math.hypot(*(_tensor_norm(tensor.detach()) for tensor in a))
+    pieces = [piece for tensor in a for piece in _row_norms(tensor.detach())]
+    if not pieces:
+        return 0.0
+    norms = torch._foreach_norm(pieces, 2, dtype=torch.float64)
+    return math.hypot(*torch.stack(list(norms)).tolist())
 
 
-def _tensor_norm(tensor: Tensor) -> float:
+def _row_norms(tensor: Tensor) -> list[Tensor]:
+    """Short tensors that together have the same norm, from one parallel read."""
+    if tensor.numel() <= SMALL:
+        return [tensor] if tensor.numel() else []
     flat = tensor.reshape(-1)
-    if flat.numel() < ROW:
-        return float(torch.linalg.vector_norm(flat, dtype=torch.float64))
-    wide = torch.promote_types(flat.dtype, torch.float32)
     whole = flat.numel() - flat.numel() % ROW
+    wide = torch.promote_types(flat.dtype, torch.float32)
     rows = torch.linalg.vector_norm(flat[:whole].view(-1, ROW), dim=1, dtype=wide)
-    rest = torch.linalg.vector_norm(flat[whole:], dtype=torch.float64)
-    return math.hypot(float(torch.linalg.vector_norm(rows.double())), float(rest))
+    return [rows] if whole == flat.numel() else [rows, flat[whole:]]
 
 
 @torch.no_grad()

@@ -152,7 +152,13 @@ class OneProjection(Optimizer):
         self._run = _Run(t=0, s=1, J=drawn)
         for p in self._z:  # line 8
             self.state[p] = {"x": p.detach().clone(), "average": p.detach().clone()}
+        self._bind()
         self._keep_if_selected()
+
+    def _bind(self) -> None:
+        # Lists of the state's tensors, so that a step looks nothing up.
+        self._average = [self.state[p]["average"] for p in self._z]
+        self._x = [[self.state[p]["x"] for p in g["params"]] for g in self.param_groups]
 
     @torch.no_grad()
     def step(  # type: ignore[override]  # one signature says what torch's overloads do
@@ -171,12 +177,11 @@ class OneProjection(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         s, z = run.s, self._z
-        torch._foreach_lerp_(self._kept("average"), z, 1.0 / s)  # line 14
-        for group in self.param_groups:
+        torch._foreach_lerp_(self._average, z, 1.0 / s)  # line 14
+        for group, x in zip(self.param_groups, self._x, strict=True):
             if self._m is not None:
                 group["lr"] = 2.0 / (self._m * (s + 1))  # line 10
-            if group["params"]:  # line 11: the pull, beta (z - x)
-                x = [self.state[p]["x"] for p in group["params"]]
+            if x:  # line 11: the pull, beta (z - x)
                 torch._foreach_lerp_(group["params"], x, group["lr"] * self._beta)
         self.base.step()  # lines 11-12
         if not math.isfinite(project_ball_(z, self._radius, self._center)):  # line 12
@@ -188,8 +193,8 @@ class OneProjection(Optimizer):
         return loss
 
     def _close_outer_iteration(self) -> None:
-        assign(self._kept("x"), self._kept("average"))  # line 3
-        assign(self._z, self._kept("average"))  # line 8
+        assign([t for x in self._x for t in x], self._average)  # line 3
+        assign(self._z, self._average)  # line 8
         self._run.t, self._run.s = self._run.t + 1, 1
         self._keep_if_selected()
 
@@ -242,9 +247,6 @@ class OneProjection(Optimizer):
             p.copy_(kept)
             kept.copy_(held)
 
-    def _kept(self, key: str) -> list[Tensor]:
-        return [self.state[p][key] for p in self._z]
-
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refuse groups after the start: x_0 and the ball are fixed by then."""
         if self._base is not None:
@@ -282,6 +284,7 @@ class OneProjection(Optimizer):
         self._run = _Run(**own["run"])
         self.base.load_state_dict(own["base"])
         self.base.param_groups = self.param_groups
+        self._bind()
 
     def _settings(self) -> dict[str, Any]:
         select = "last" if self._run.J is None else "random"
