@@ -14,6 +14,7 @@ from torch import Tensor
 import oneproj
 from oneproj.methods import METHODS
 from oneproj.projection.base import AbstractProjector
+from oneproj.projection.project import choose_projector
 from oneproj.results import Projection, Status, Update
 from oneproj.theory import ConvexConstants, convex_schedule
 
@@ -171,7 +172,7 @@ def test_ctrl_c_inside_a_projected_update_still_ends_feasible() -> None:
             self.calls += 1
             if self.calls == 3:
                 raise KeyboardInterrupt
-            inner = oneproj.projection.project.choose_projector("auto", constraints)
+            inner = choose_projector("auto", constraints)
             return inner.project(parameters, constraints)
 
     problem, _ = nearest_in_ball()

@@ -39,7 +39,7 @@ def solve(
     oracle: str = "auto",
     batch_size: int = 64,
     progress: bool | None = None,
-    callbacks: Iterable[Callback] = (),
+    callbacks: Iterable[Callback] | Callback = (),
     on_failure: OnFailure = "raise",
     **options: Any,  # noqa: ANN401 - each method declares and checks its own
 ) -> Solution:
@@ -56,8 +56,8 @@ def solve(
             ``"minibatch"`` on a sample; ``"auto"`` is exact for small data.
         batch_size: Examples per minibatch, of the objective and each constraint.
         progress: Show a bar; None shows it when a terminal is watching.
-        callbacks: Each is called with an ``Update`` after every update and may return
-            True to stop.
+        callbacks: One or more, each called with an ``Update`` after every update; one
+            that returns True stops the run.
         on_failure: ``"raise"`` when the projection fails, or ``"return"`` the solution
             with its status.
         **options: Of the method: lr, prox_weight, inner_steps, strength, ...
@@ -87,8 +87,6 @@ def solve(
         [0.6, 0.8]
     """
     check_on_failure(on_failure)
-    if callable(callbacks):
-        callbacks = (callbacks,)
     setting = prepare(
         problem,
         steps=steps,
@@ -102,12 +100,7 @@ def solve(
     read = read_options(chosen, options, schedule)
     watch, history = Stopwatch(), History(problem.constraints, setting.steps)
     running = chosen(setting, read)
-    try:
-        stopped = _iterate(running, history, callbacks, progress=progress)
-    except InfeasibleError:  # a method that projects as it goes could not
-        if on_failure == "raise":
-            raise
-        stopped = True
+    stopped = _iterate(running, history, callbacks, on_failure, progress=progress)
     watch.lap("train")
     projection = _verified(running.finish(), problem)
     watch.lap("project")
@@ -135,23 +128,29 @@ def solve(
 def _iterate(
     method: AbstractMethod,
     history: History,
-    callbacks: Iterable[Callback],
+    callbacks: Iterable[Callback] | Callback,
+    on_failure: OnFailure,
     *,
     progress: bool | None,
 ) -> bool:
-    """Make the updates; True if a callback or Ctrl-C ended them early."""
-    steps, k, callbacks = history.steps, 0, tuple(callbacks)
+    """Make the updates; True if a callback, Ctrl-C or a failure ended them early."""
+    steps, k = history.steps, 0
+    calls = (callbacks,) if callable(callbacks) else tuple(callbacks)
     try:
         with progress_bar("training", steps, enabled=progress) as advance_to:
             for k in range(1, steps + 1):
                 sight = method.update()
                 update = history.add(k, sight.objective, sight.residuals)
                 advance_to(k)
-                wishes = [callback(update) for callback in callbacks]
+                wishes = [callback(update) for callback in calls]
                 if any(wishes):
                     return k < steps
     except NonFiniteError as error:
         raise NonFiniteError(error.quantity, step=k) from error
+    except InfeasibleError:  # a method that projects as it goes could not
+        if on_failure == "raise":
+            raise
+        return True
     except KeyboardInterrupt:
         return True
     finally:

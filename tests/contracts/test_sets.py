@@ -141,7 +141,7 @@ def contract(names: list[str]) -> Callable[..., Callable[..., None]]:
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         drawn = given(seed=st.integers(0, 2**31))(test)
-        test = settings(derandomize=True, deadline=None, max_examples=25)(drawn)
+        test = settings(derandomize=True, deadline=None, max_examples=15)(drawn)
         test = pytest.mark.parametrize("name", names)(test)
         return pytest.mark.parametrize("dtype", DTYPES, ids=str)(test)
 
@@ -251,7 +251,9 @@ def test_the_residual_is_the_distance_with_a_unit_gradient(
         return
     band = 10 * case.scale * float(torch.finfo(dtype).eps) ** 0.75
     assert gradient.norm().item() == pytest.approx(1.0, abs=10 * torch.finfo(dtype).eps)
-    moved = w.detach() - case.members.project(w)
+    p = case.members.project(w)
+    assert (p.dtype, p.device, p.requires_grad) == (dtype, w.device, False)
+    moved = w.detach() - p
     assert moved.norm().item() == pytest.approx(value, abs=band)
     torch.testing.assert_close(moved, value * gradient, atol=2 * band, rtol=0)
 
@@ -265,7 +267,7 @@ def test_no_member_lies_deeper_than_the_depth(
         w.copy_(case.member())
     constraint = case.members.on(w)
     depth = constraint.members.depth(w)
-    assert depth >= -constraint.value() * (1 - 1e-9) - 1e-16
+    assert depth >= -constraint.value() - 1e-15 * case.scale
     if isinstance(case.members, sets.Affine | sets.Simplex | sets.Rank):
         assert depth < 1e-4 * case.scale
         assert depth == case.members.depth(w), "the same before it was bound to a dtype"

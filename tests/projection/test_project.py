@@ -101,7 +101,7 @@ def test_auto_takes_the_closed_form_where_there_is_one() -> None:
 
 def test_a_function_is_projected_onto_without_being_asked_twice() -> None:
     w = torch.tensor([3.0, 4.0], dtype=torch.float64, requires_grad=True)
-    done = project(w, {"size": function(lambda: w.norm()) <= 1.0})
+    done = project(w, {"size": function(w.norm) <= 1.0})
     assert done.residuals["size"] <= 0
     assert w.tolist() == pytest.approx([0.6, 0.8], abs=1e-10)
 

@@ -20,9 +20,9 @@ details (abstention, "Optimization and timing details"). It leaves open, and we 
    segment from x_0 to the nearest feasible point, for its crossing of the boundary.
 5. *Boundary-refinement tolerance*: the bisection ends when the worst residual of the
    feasible point is that close to the boundary.
-6. *Multipliers*: the ones that balance the move best at the answer, among constraints
-   at the boundary. The last mu of the rounds belongs to the last iterate, and at a
-   penalty of 3125 the last jitter of Adam is all over it.
+6. *Multipliers*: the last mu says which constraints hold the answer (along with those
+   at the boundary), not how strongly: at a penalty of 3125 the last jitter of Adam is
+   all over it. The ones reported balance the move best at the answer.
 7. *Feasible* is ``c_j <= 0`` where the paper has ``<= 1e-5``: see ``strict``.
 """
 
@@ -125,22 +125,23 @@ class AugmentedLagrangian(AbstractProjector):
         if trail.accepted:
             return trail.report()
         try:
-            self._run_rounds(trail)
+            mu = self._run_rounds(trail)
             self._refine(trail)
         except BaseException:
             # NaN at a visited point, or Ctrl-C: leave the best point, not that one.
             assign(parameters, trail.best_point)
             raise
         active = trail.slack - self._tolerance - self._boundary_tolerance
-        mu = _balancing(trail, active)
+        values = trail.best.values
+        mu = _balancing(trail, [k for k in values if mu[k] > 0 or values[k] >= active])
         moved = difference(trail.best_point, trail.view.origin)
         forces = _lagrangian_gradient(trail, trail.best, trail.best_point, mu)
         return trail.report(
             multipliers=mu, kkt_residual=norm(forces) / max(norm(moved), TINY)
         )
 
-    def _run_rounds(self, trail: Trail) -> None:
-        """Adam on the augmented Lagrangian, with multiplier updates in between."""
+    def _run_rounds(self, trail: Trail) -> dict[str, float]:
+        """Adam on the augmented Lagrangian; returns the last multipliers."""
         x, rho = list(trail.view.parameters), self._penalty
         mu = dict.fromkeys(trail.view.constraints, 0.0)
         seen = trail.view.first
@@ -156,6 +157,7 @@ class AugmentedLagrangian(AbstractProjector):
                     seen = trail.visit()
             mu = _updated(mu, rho, seen, trail.shift)
             rho = min(self._growth * rho, self._max_penalty)
+        return mu
 
     def _refine(self, trail: Trail) -> None:
         """Reach feasibility if the rounds did not; then step back to the boundary."""
@@ -199,11 +201,9 @@ def _lagrangian_gradient(
     return combine([1.0, *used.values()], [moved, *pulls])
 
 
-def _balancing(trail: Trail, active: float) -> dict[str, float]:
-    """``argmin |x - x_0 + sum_j mu_j grad c_j(x)|``, mu >= 0, over c_j(x) >= active."""
-    seen = trail.best
-    names = [name for name, value in seen.values.items() if value >= active]
-    pulls = [seen.gradients[name] for name in names]
+def _balancing(trail: Trail, names: list[str]) -> dict[str, float]:
+    """``argmin |x - x_0 + sum_j mu_j grad c_j(x)|`` over mu >= 0 of these names."""
+    pulls = [trail.best.gradients[name] for name in names]
     moved, n = difference(trail.best_point, trail.view.origin), len(names)
     P, w, alone = np.zeros((n + 1, n + 1)), np.zeros(n + 1), np.arange(n + 1) == n
     P[:n, :n] = [[dot(a, b) for b in pulls] for a in pulls] if n else 0.0

@@ -63,11 +63,12 @@ class ClosedForm(AbstractProjector):
         start = snapshot(parameters)
         before = {name: c.value() for name, c in constraints.items()}
         multipliers = dict.fromkeys(constraints, 0.0)
-        pulls = []  # mu_j grad c_j(x_hat), which balance x - x_hat
+        pulls = []  # mu_j times a normal at x_hat, which balance x - x_hat
         for name, constraint in constraints.items():
             if before[name] > 0 and isinstance(constraint, SetConstraint):
-                multipliers[name] = _project_tensor(constraint)
+                # From outside: at a corner only this one of the normals balances.
                 _, gradient = constraint.value_and_gradient(parameters)
+                multipliers[name] = _project_tensor(constraint)
                 pulls.append(combine([multipliers[name]], [gradient]))
         moved = difference(parameters, start)
         imbalance = norm(combine([1.0] * (1 + len(pulls)), [moved, *pulls]))

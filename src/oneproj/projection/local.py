@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import combine, difference, norm
+from oneproj.parameters import Vector, combine, difference, norm
 from oneproj.projection.curvature import Curvature
 from oneproj.projection.frame import Array, Frame, pad
 from oneproj.projection.view import Look, View
@@ -44,6 +44,8 @@ ROUNDING = 1e-13
 """Changes of the merit below this share are rounding."""
 SLOW, HOPELESS = 2, 4
 """Steps in a row without progress that end the search, and the way back inside."""
+ROUNDS, FARTHER = 3, 1.01
+"""If the way back inside led this much farther away, the search resumes from there."""
 TINY = 1e-300
 
 
@@ -142,10 +144,21 @@ class LocalModels:
                 self.place = trial
                 return
 
+    def resume(self) -> None:
+        """Go to the best point seen, which may be that of a step not taken."""
+        moved = difference(self._view.best_point, self._view.origin)
+        self._start_frame(moved, self._view.best)
+        self.mu, self._rho = np.zeros(len(self._names)), 0.0
+
     @property
     def feasible(self) -> bool:
         """Whether every residual is <= 0 here."""
         return self.place.look.worst <= 0
+
+    @property
+    def length(self) -> float:
+        """How far away from the start this is."""
+        return float(np.linalg.norm(self.place.d))
 
     def kkt_residual(self) -> float:
         """``|d + sum_j mu_j grad c_j|`` relative to ``|d|``, at the best point.
@@ -216,14 +229,16 @@ class LocalModels:
         if move @ move > ROUNDING**2 * (end.d @ end.d):
             self._curvature.add(move, change)
 
+    def _start_frame(self, moved: Vector, look: Look) -> None:
+        self._frame, self._curvature = Frame(), Curvature(self._memory)
+        for name in self._names:
+            self._frame.coordinates(look.gradients[name])
+        self.place = self._place(self._frame.coordinates(moved), look)
+
     def _make_room(self) -> None:
         """Bring the place to the frame's size; start a new frame when it is full."""
         if self._frame.size + len(self._names) > self._capacity:
-            d = self._frame.vector(self.place.d)
-            self._frame, self._curvature = Frame(), Curvature(self._memory)
-            for name in self._names:
-                self._frame.coordinates(self.place.look.gradients[name])
-            self.place = self._place(self._frame.coordinates(d), self.place.look)
+            self._start_frame(self._frame.vector(self.place.d), self.place.look)
         n, place = self._frame.size, self.place
         J = np.array([pad(row, n) for row in place.J])
         self.place = Place(pad(place.d, n), place.c, J, place.look)
@@ -244,12 +259,16 @@ def project_local(
     after two steps in a row that gained less than the share ``progress`` of the merit.
     """
     models = LocalModels(view, memory=memory, capacity=capacity)
-    slow = 0
-    while view.evaluations < max_evaluations and slow < SLOW:
-        slow = slow + 1 if models.advance() <= progress else 0
-        if models.feasible and models.kkt_residual() <= tolerance:
+    for k in range(ROUNDS):
+        slow, budget = 0, max_evaluations if k == 0 else 2 * max_evaluations
+        while view.evaluations < budget and slow < SLOW:
+            slow = slow + 1 if models.advance() <= progress else 0
+            if models.feasible and models.kkt_residual() <= tolerance:
+                break
+        before = models.length
+        _step_inside(models, view, 2 * max_evaluations)
+        if not models.feasible or models.length <= FARTHER * before:
             break
-    _step_inside(models, view, 2 * max_evaluations)
     return models
 
 
@@ -261,8 +280,10 @@ def _step_inside(models: LocalModels, view: View, max_evaluations: int) -> None:
     extra, waited = np.zeros(len(models.mu)), 0
     while not models.feasible and waited < HOPELESS:
         if view.evaluations >= max_evaluations:
-            return
-        least, left = view.best.worst, np.maximum(models.place.c, 0.0)
+            break
+        least, left = models.place.look.worst, np.maximum(models.place.c, 0.0)
         extra = 2.0 * extra + left if waited else left
         models.restore(extra)
-        waited = 0 if view.best.worst < 0.9 * least else waited + 1
+        waited = 0 if models.place.look.worst < 0.9 * least else waited + 1
+    if view.best.worst <= 0 < models.place.look.worst:
+        models.resume()

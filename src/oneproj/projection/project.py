@@ -10,9 +10,11 @@ from torch import Tensor
 from oneproj.errors import InfeasibleError, InvalidProblemError
 from oneproj.parameters import trainable
 from oneproj.problem import check_connected, named_constraints
+from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.projection.cuts import Cuts
+from oneproj.projection.dual_bisection import DualBisection
 from oneproj.results import Projection
 from oneproj.terms import AbstractTerm
 
@@ -23,7 +25,8 @@ ProjectorLike: TypeAlias = (
 OnFailure: TypeAlias = Literal["raise", "return"]
 
 PROJECTORS: dict[str, type[AbstractProjector]] = {
-    projector.name: projector for projector in (ClosedForm, Cuts)
+    projector.name: projector
+    for projector in (ClosedForm, Cuts, AugmentedLagrangian, DualBisection)
 }
 """Every projector by name, in the order in which ``"auto"`` tries them."""
 

@@ -9,11 +9,15 @@ import torch
 from torch import Tensor
 
 from oneproj.parameters import Vector, assign, combine, distance, snapshot
+from oneproj.projection.sets import SetConstraint
 from oneproj.terms import AbstractTerm, Constraint
 
 MARGIN_POWER = 0.75
 """The margin is eps^0.75 of a constraint's scale: far above the rounding of its value,
 which another batch size or thread count may change, and far below what matters."""
+
+DEEPEST = 0.25
+"""The share of a set's depth that a margin may take."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class View:
         eps = max(torch.finfo(p.dtype).eps for p in parameters)
         self._share: float = eps**MARGIN_POWER
         self.margins = {
-            name: self._share * _scale(constraints[name], value)
+            name: _reachable(constraints[name], self._share, value)
             for name, value in self.first.values.items()
         }
         self.best, self.best_point = self.first, self.origin
@@ -93,6 +97,10 @@ class View:
         return distance(point, self.origin) <= nearest * (1.0 + self._share)
 
 
-def _scale(constraint: AbstractTerm, value: float) -> float:
+def _reachable(constraint: AbstractTerm, share: float, value: float) -> float:
+    """The margin: a share of the constraint's scale, and no more than it has room."""
     bound = abs(constraint.bound) if isinstance(constraint, Constraint) else 0.0
-    return bound + abs(value)
+    margin = share * (bound + abs(value))
+    if isinstance(constraint, SetConstraint):
+        margin = min(margin, DEEPEST * constraint.members.depth(constraint.tensor))
+    return margin

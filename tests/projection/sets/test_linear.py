@@ -66,6 +66,17 @@ def test_a_projection_is_a_member_at_every_scale(
         assert excess <= unit, "on the set up to rounding, not at the edge of the band"
 
 
+def test_a_far_start_does_not_fall_back_to_the_shortest_solution() -> None:
+    g = torch.Generator().manual_seed(0)
+    a = torch.randn(50, generator=g, dtype=torch.float64)
+    along = torch.randn(50, generator=g, dtype=torch.float64)
+    along -= (a @ along) / (a @ a) * a
+    affine = Affine(a[None], torch.zeros(1))
+    p = affine.project(1e8 * a + along)
+    torch.testing.assert_close(p, along, atol=1e-6, rtol=0)
+    assert affine.residual(p) <= 0
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_single_point_is_an_affine_set(dtype: torch.dtype) -> None:
     for target in ([0.0, 0.0], [0.1, -7.0]):

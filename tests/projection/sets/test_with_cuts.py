@@ -37,6 +37,7 @@ SETS: dict[str, tuple[sets.AbstractSet, Limits]] = {
     ),
 }
 MATRICES = (sets.NuclearBall, sets.SpectralBall)
+THIN = (sets.Affine, sets.Simplex)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -56,6 +57,7 @@ def test_the_nearest_common_point_is_found(name: str, seed: int) -> None:
     )
     assert max(done.residuals.values()) <= 0
     distance = float(np.linalg.norm(v.value - x))
+    # A set without interior leaves no room for margins: the cuts creep up to it.
     assert done.distance == pytest.approx(distance, rel=1e-6)
     assert done.lower_bound is not None
     assert done.lower_bound <= distance * (1 + 1e-7)

@@ -32,7 +32,7 @@ class AbstractDistanceSet(AbstractSet):
             return (x * math.nan).sum()
         members = self._for(x)
         with torch.no_grad():
-            value, normal = members._measure(x.detach().double())
+            value, normal = members._measure(x.detach().double())  # noqa: SLF001
         # x - x.detach() is 0: the value stays what it is and gets its gradient.
         return value.to(x) + (normal.to(x) * (x - x.detach())).sum()
 
@@ -44,7 +44,7 @@ class AbstractDistanceSet(AbstractSet):
         """
         x = x.detach()
         wide = x.double()
-        nearest = self._for(x)._nearest(wide, margin)
+        nearest = self._for(x)._nearest(wide, margin)  # noqa: SLF001
         return x if nearest is wide else nearest.to(x)
 
     def rounded_to(self, dtype: torch.dtype) -> Self:
@@ -84,6 +84,15 @@ class AbstractThinSet(AbstractDistanceSet):
         thick = copy.copy(self)
         thick.tolerance = torch.finfo(dtype).eps ** BAND_POWER
         return thick
+
+    @torch.no_grad()
+    def depth(self, x: Tensor) -> float:
+        """Half the thickness of the band, near P(x)."""
+        return self._for(x)._half_thickness(x.detach().double())  # noqa: SLF001
+
+    @abstractmethod
+    def _half_thickness(self, x: Tensor) -> float:
+        """How far from the exact set members near P(x) may lie."""
 
     @property
     def _band(self) -> float:

@@ -72,7 +72,9 @@ class Affine(AbstractThinSet):
 
     An affine set has no interior, so its members are the points whose distance to it is
     at most ``tolerance |x|``. Projections aim at the exact set. Through the projector
-    ``"cuts"`` an answer lies in the band, and its lower bound is that of the exact set.
+    ``"cuts"`` an answer lies in the band, and its ``lower_bound`` says how much nearer
+    a point of the exact set could be. The KKT certificate uses one normal where the set
+    has one per equation, so it is an upper bound.
 
     Args:
         matrix: A, one row per equation and one column per entry of the tensor.
@@ -128,10 +130,8 @@ class Affine(AbstractThinSet):
             )
             raise InvalidProblemError(message)
 
-    def depth(self, x: Tensor) -> float:
-        """Half the thickness of the band."""
-        members = self._for(x)
-        return members._band * float(length(members._nearest(x.detach().double(), 0.0)))
+    def _half_thickness(self, x: Tensor) -> float:
+        return self._band * float(length(self._nearest(x, 0.0)))
 
     def _excess(self, x: Tensor) -> Tensor:
         """``A'(A x - b)``, the way from the nearest point to x."""

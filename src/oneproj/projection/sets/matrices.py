@@ -155,6 +155,7 @@ class Rank(AbstractThinSet):
 
     Not being convex, it has no global guarantee where it is combined with other
     constraints: the projector ``"cuts"`` then finds a point that is nearest locally.
+    The KKT certificate uses one normal where the set has many: it is an upper bound.
 
     Args:
         rank: The largest rank allowed, >= 1 and below both sides of the matrix.
@@ -179,10 +180,8 @@ class Rank(AbstractThinSet):
         self.rank: int = int(rank)
         self.tolerance = check_tolerance(tolerance)
 
-    def depth(self, x: Tensor) -> float:
-        """Half the thickness of the band."""
-        members = self._for(x)
-        return members._band * float(length(members._nearest(x.detach().double(), 0.0)))
+    def _half_thickness(self, x: Tensor) -> float:
+        return self._band * float(length(self._nearest(x, 0.0)))
 
     def check_shape(self, tensor: Tensor) -> None:
         """Refuse what is not a matrix, and a rank that every such matrix has."""

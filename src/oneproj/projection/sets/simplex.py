@@ -46,7 +46,7 @@ class Simplex(AbstractThinSet):
 
     It has corners. The KKT certificate uses one normal per constraint and a corner has
     many, so there it is an upper bound. Through the projector ``"cuts"`` an answer lies
-    in the slab, and is nearest there.
+    in the slab, and its ``lower_bound`` says how much nearer another could be.
 
     Args:
         total: What the entries of the tensor sum to, > 0.
@@ -70,10 +70,9 @@ class Simplex(AbstractThinSet):
         self.total = float(total)
         self.tolerance = check_tolerance(tolerance)
 
-    def depth(self, x: Tensor) -> float:
-        """Half the thickness of the slab, or less where even entries are smaller."""
-        n = x.numel()
-        return self.total * min(self._for(x)._band / math.sqrt(n), 1 / n)
+    def _half_thickness(self, x: Tensor) -> float:
+        # In a thick slab the middle is not deeper than its entries are large.
+        return self.total * min(self._band / math.sqrt(x.numel()), 1 / x.numel())
 
     def check_shape(self, tensor: Tensor) -> None:
         """Every tensor with entries will do; they are summed over all dimensions."""

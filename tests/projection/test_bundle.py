@@ -1,0 +1,194 @@
+"""The bundle: the nearest point of some halfspaces, whatever is forgotten of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+
+from oneproj.projection.bundle import Bundle
+
+Array = NDArray[np.float64]
+
+
+def halfspaces(count: int, size: int, seed: int) -> tuple[Array, Array]:
+    """``G d + v <= 0``, satisfied strictly by some d and violated by 0."""
+    rng = np.random.default_rng(seed)
+    inside = rng.normal(size=size)
+    G = rng.normal(size=(count, size)) * rng.uniform(0.1, 10.0, size=(count, 1))
+    return G, -G @ inside - rng.uniform(0.0, 0.5, size=count)
+
+
+def filled(G: Array, v: Array, capacity: int = 100, at: Array | None = None) -> Bundle:
+    bundle = Bundle(capacity)
+    point = np.zeros(G.shape[1]) if at is None else at
+    for i, (g, value) in enumerate(zip(G, v, strict=True)):
+        bundle.add(f"c{i}", float(value + g @ point), tensor(g), tensor(point))
+    return bundle
+
+
+def tensor(array: Array) -> list[Tensor]:
+    """Two tensors, as of a model with two parameters."""
+    whole = torch.tensor(array)
+    return [whole[:1], whole[1:]]
+
+
+def flat(vector: list[Tensor]) -> Array:
+    return np.concatenate([t.numpy() for t in vector])
+
+
+def no_margins(count: int) -> dict[str, float]:
+    return {f"c{i}": 0.0 for i in range(count)}
+
+
+def nearest(G: Array, v: Array) -> Array:
+    found = minimize(
+        lambda d: 0.5 * d @ d,
+        np.zeros(G.shape[1]),
+        jac=lambda d: d,
+        constraints={
+            "type": "ineq",
+            "fun": lambda d: -(G @ d + v),
+            "jac": lambda _: -G,
+        },
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )
+    return np.asarray(found.x)
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(("count", "size"), [(1, 2), (3, 2), (4, 6), (10, 5)])
+def test_it_finds_the_nearest_point_and_its_multipliers(
+    count: int, size: int, seed: int
+) -> None:
+    G, v = halfspaces(count, size, seed)
+    bundle = filled(G, v)
+    assert bundle.solve(no_margins(count))
+    d = flat(bundle.displacement(tensor(np.zeros(size))))
+    mu = np.array([bundle.multipliers()[f"c{i}"] for i in range(count)])
+    # The KKT conditions, which for halfspaces are the whole truth.
+    assert (G @ d + v <= 1e-10 * (1 + np.abs(v))).all()
+    assert (mu >= 0).all()
+    np.testing.assert_allclose(d, -mu @ G, atol=1e-10)
+    np.testing.assert_allclose(mu * (G @ d + v), 0.0, atol=1e-9)
+    np.testing.assert_allclose(d, nearest(G, v), atol=1e-5)
+    assert bundle.lower_bound() == pytest.approx(np.linalg.norm(d), rel=1e-10)
+
+
+def test_a_cut_may_be_taken_anywhere() -> None:
+    G, v = halfspaces(4, 3, 0)
+    here, there = filled(G, v), filled(G, v, at=np.array([3.0, -2.0, 5.0]))
+    for bundle in (here, there):
+        bundle.solve(no_margins(4))
+    like = tensor(np.zeros(3))
+    np.testing.assert_allclose(
+        flat(here.displacement(like)), flat(there.displacement(like)), atol=1e-12
+    )
+
+
+def test_the_gram_matrix_is_that_of_the_unit_normals_after_every_change() -> None:
+    G, v = halfspaces(12, 4, 1)
+    for capacity in (3, 5, 100):
+        bundle = Bundle(capacity)
+        for i, (g, value) in enumerate(zip(G, v, strict=True)):
+            bundle.add(f"c{i}", float(value), tensor(g), tensor(np.zeros(4)))
+            bundle.solve(no_margins(12))
+            N = np.array([flat(cut.normal) for cut in bundle._cuts])
+            assert len(N) <= capacity
+            np.testing.assert_allclose(bundle._gram, N @ N.T, atol=1e-12)
+            np.testing.assert_allclose(np.diag(bundle._gram), 1.0, atol=1e-12)
+
+
+def test_a_margin_is_measured_in_the_constraints_own_units() -> None:
+    bundle = Bundle(10)
+    zero = [torch.zeros(1, dtype=torch.float64)]
+    bundle.add("a", 2.0, [torch.tensor([4.0], dtype=torch.float64)], zero)
+    assert bundle.solve({"a": 1.0})  # 2 + 4 d <= -1
+    assert bundle.displacement(zero)[0].item() == pytest.approx(-0.75)
+    # Without the margin -0.5 would do; the dual value at this z proves a little less.
+    assert 0.4 < bundle.lower_bound() <= 0.5
+
+
+def test_two_cuts_of_one_constraint_add_up_in_its_multiplier() -> None:
+    bundle = Bundle(10)
+    zero = tensor(np.zeros(2))
+    bundle.add("kink", 1.0, tensor(np.array([2.0, 0.0])), zero)
+    bundle.add("kink", 3.0, tensor(np.array([0.0, 4.0])), zero)
+    bundle.solve({"kink": 0.0})
+    # d = (-1/2, -3/4) = -(1/4) (2, 0) - (3/16) (0, 4)
+    assert bundle.multipliers() == pytest.approx({"kink": 1 / 4 + 3 / 16})
+
+
+def test_forgetting_the_idle_changes_nothing() -> None:
+    G, v = halfspaces(10, 3, 2)
+    bundle = filled(G, v)
+    bundle.solve(no_margins(10))
+    like = tensor(np.zeros(3))
+    before, held = flat(bundle.displacement(like)), len(bundle._cuts)
+    idle = sum(cut.idle > 0 for cut in bundle._cuts)
+    assert 0 < idle < held
+    bundle.reserve(100 - held + idle)
+    assert len(bundle._cuts) == held - idle
+    bundle.solve(no_margins(10))
+    np.testing.assert_allclose(flat(bundle.displacement(like)), before, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_mixing_keeps_the_solution_the_multipliers_and_the_bound(seed: int) -> None:
+    G, v = halfspaces(6, 8, seed)
+    bundle = filled(G, v)
+    margins = {f"c{i}": 0.01 * i for i in range(6)}
+    bundle.solve(margins)
+    like = tensor(np.zeros(8))
+    d, mu, bound = (
+        flat(bundle.displacement(like)),
+        bundle.multipliers(),
+        bundle.lower_bound(),
+    )
+    bundle.reserve(99)  # leaves one cut, which means what all of them meant together
+    assert len(bundle._cuts) == 1
+    assert bundle.solve(margins)
+    np.testing.assert_allclose(flat(bundle.displacement(like)), d, atol=1e-10)
+    assert bundle.lower_bound() == pytest.approx(bound, rel=1e-10)
+    found = bundle.multipliers()
+    assert found == pytest.approx({n: mu[n] for n in found}, abs=1e-10)
+    assert sum(mu[n] for n in mu if n not in found) == 0.0
+
+
+def test_mixed_cuts_are_still_satisfied_by_every_feasible_point() -> None:
+    rng = np.random.default_rng(0)
+    G, v = halfspaces(3, 3, 4)
+    bundle = filled(G, v)
+    bundle.solve(no_margins(3))
+    bundle.reserve(99)
+    D = 5 * rng.normal(size=(20_000, 3))
+    feasible = D[(D @ G.T + v <= 0).all(axis=1)]
+    assert len(feasible) > 10
+    for cut in bundle._cuts:
+        assert (feasible @ flat(cut.normal) <= cut.offset + 1e-12).all()
+
+
+def test_a_flat_linearisation_is_no_cut() -> None:
+    bundle = Bundle(3)
+    zero = tensor(np.zeros(2))
+    bundle.add("flat", 1.0, zero, zero)
+    assert bundle.solve({"flat": 0.0})
+    assert bundle.multipliers() == {}
+    assert flat(bundle.displacement(zero)).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(("gap", "proof"), [(1.0, True), (1e-3, True), (1e-12, False)])
+def test_a_contradiction_is_a_proof_only_beyond_rounding(
+    gap: float,
+    proof: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    bundle = Bundle(3)
+    zero, up = tensor(np.zeros(2)), np.array([1.0, 1.0])
+    bundle.add("above", 1.0 + gap, tensor(-up), zero)  # sum(d) >= 1 + gap
+    bundle.add("below", -1.0, tensor(up), zero)  # sum(d) <= 1
+    assert not bundle.solve({"above": 0.0, "below": 0.0})
+    assert bundle.contradicts is proof

@@ -1,0 +1,99 @@
+"""The view: one point at a time, counted, and the best one remembered."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import oneproj
+from oneproj.problem import named_constraints
+from oneproj.projection.view import MARGIN_POWER, View
+
+
+def setting(*start: float, every: bool = False) -> tuple[Tensor, View]:
+    w = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+    stated = {
+        "size": oneproj.function(lambda: w.square().sum()) <= 4.0,
+        "side": oneproj.function(lambda: w[0]) <= 100.0,
+    }
+    return w, View([w], named_constraints(stated), differentiate_all=every)
+
+
+def vector(*values: float) -> list[Tensor]:
+    return [torch.tensor(values, dtype=torch.float64)]
+
+
+def test_the_first_look_is_at_the_start() -> None:
+    w, view = setting(3.0, 0.0)
+    assert view.first.values == {"size": 5.0, "side": -97.0}
+    assert view.first.worst == 5.0
+    assert view.evaluations == 1
+    assert view.origin[0].tolist() == w.tolist()
+    assert view.best is view.first
+
+
+def test_only_what_was_violated_is_differentiated() -> None:
+    _, view = setting(3.0, 0.0)
+    assert set(view.first.gradients) == {"size"}
+    assert set(view.move(vector(200.0, 0.0)).gradients) == {"size", "side"}
+    # Once suspected, always differentiated: it may bind at the answer.
+    assert set(view.move(vector(-3.0, 0.0)).gradients) == {"size", "side"}
+    assert view.first.gradients["size"][0].tolist() == [6.0, 0.0]
+    _, everything = setting(3.0, 0.0, every=True)
+    assert set(everything.first.gradients) == {"size", "side"}
+
+
+def test_moves_start_from_the_origin_and_are_counted() -> None:
+    w, view = setting(3.0, 0.0)
+    for k in range(3):
+        seen = view.move(vector(-1.0, float(k)))
+        assert w.tolist() == [2.0, float(k)]
+        assert seen.values["size"] == float(k * k)
+        assert view.evaluations == k + 2
+    assert view.origin[0].tolist() == [3.0, 0.0]
+
+
+def test_the_best_point_is_the_nearest_feasible_one_else_the_least_infeasible() -> None:
+    _, view = setting(3.0, 0.0)
+    for displacement, best in (
+        ((1.0, 0.0), 3.0),  # worse than the start
+        ((-0.5, 0.0), 2.5),  # less infeasible
+        ((-0.2, 0.0), 2.5),
+        ((-3.0, 0.0), 0.0),  # feasible
+        ((-0.9, 0.0), 0.0),  # nearer, but not feasible
+        ((-1.5, 0.0), 1.5),  # feasible and nearer
+        ((-2.0, 0.0), 1.5),
+    ):
+        view.move(vector(*displacement))
+        assert view.best_point[0][0].item() == pytest.approx(best)
+    assert view.best.values["size"] == pytest.approx(1.5**2 - 4.0)
+
+
+def test_the_best_point_is_a_copy() -> None:
+    w, view = setting(3.0, 0.0)
+    view.move(vector(-3.0, 0.0))
+    with torch.no_grad():
+        w.fill_(50.0)
+    assert view.best_point[0].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_margins_scale_with_the_bound_the_start_and_the_rounding(
+    dtype: torch.dtype,
+) -> None:
+    w = torch.tensor([3.0], dtype=dtype, requires_grad=True)
+    stated = {
+        "at": oneproj.function(w.sum) <= 3.0,
+        "above": oneproj.function(w.sum) >= 10.0,
+        "set": oneproj.sets.Ball(1.0).on(w),
+    }
+    view = View([w], named_constraints(stated), differentiate_all=False)
+    share = torch.finfo(dtype).eps ** MARGIN_POWER
+    expected = {"at": 3.0 * share, "above": 17.0 * share, "set": 2.0 * share}
+    assert view.margins == pytest.approx(expected)
+
+
+def test_no_constraints_are_satisfied() -> None:
+    w = torch.ones(1, requires_grad=True)
+    assert View([w], {}, differentiate_all=False).first.worst == -torch.inf
