@@ -51,6 +51,7 @@ def test_the_status_says_whether_the_point_is_feasible() -> None:
         "FEASIBLE": True,
         "INTERRUPTED": True,
         "INFEASIBLE": False,
+        "EMPTY": False,
     }
     assert all(isinstance(status.value, str) for status in Status)
 

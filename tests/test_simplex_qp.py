@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oneproj.simplex_qp import refine_on_support, solve_simplex_qp
+from oneproj.simplex_qp import _solve_bordered, refine_on_support, solve_simplex_qp
 
 FEW = settings(max_examples=40, derandomize=True, deadline=None, database=None)
 
@@ -132,3 +132,9 @@ def test_refinement_recovers_what_the_squares_hide() -> None:
     for _ in range(3):
         z = refine_on_support(P, first, z, A @ (A.T @ z))
     assert np.abs(A.T @ z).max() <= 1e-15
+
+
+def test_nothing_free_is_a_system_without_unknowns() -> None:
+    none = np.zeros(0)
+    found = _solve_bordered(np.zeros((0, 0)), none.astype(bool), none, 0.0)
+    assert found.shape == (0,)

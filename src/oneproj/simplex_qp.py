@@ -196,6 +196,8 @@ def _reach(z: Array, d: Array) -> tuple[float, int]:
 def _solve_bordered(P: Array, simplex: Mask, right: Array, total: float) -> Array:
     """Solve ``P u + tau e = right`` with ``e.u = total``, e = 1 on the simplex."""
     n = len(right)
+    if n == 0:
+        return right
     # The multiplier is measured in units of P, which keeps the system in scale.
     unit = float(np.abs(P).max()) or 1.0
     system = np.zeros((n + 1, n + 1))
