@@ -16,7 +16,7 @@ from oneproj.methods import METHODS
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.project import choose_projector
 from oneproj.results import Projection, Status, Update
-from oneproj.theory import ConvexConstants, convex_schedule
+from oneproj.theory import ConvexConstants, Schedule, convex_schedule
 
 Build = Callable[..., tuple[oneproj.Problem, Tensor]]
 
@@ -50,6 +50,18 @@ def regression(rows: int = 200) -> tuple[oneproj.Problem, Tensor]:
         radius=5.0,
     )
     return problem, w
+
+
+def short_schedule() -> Schedule:
+    """A schedule for the unit ball that ends soon; its constants claim very little."""
+    constants = ConvexConstants(
+        weak_convexity=1e-3,
+        gradient_bound=1e-2,
+        constraint_gradient_bound=1.0,
+        boundary_slope=1.0,
+        initial_gap=1e-3,
+    )
+    return convex_schedule(constants, epsilon=1.0)
 
 
 OPTIONS = {
@@ -212,14 +224,7 @@ def test_a_failed_projection_raises_or_is_returned(method: str) -> None:
 
 def test_a_schedule_is_executed_to_the_letter() -> None:
     problem, w = nearest_in_ball(radius=1.0)
-    constants = ConvexConstants(
-        weak_convexity=1e-3,
-        gradient_bound=1e-2,
-        constraint_gradient_bound=1.0,
-        boundary_slope=1.0,
-        initial_gap=1e-3,
-    )
-    schedule = convex_schedule(constants, epsilon=1.0)
+    schedule = short_schedule()
     x0 = w.detach().clone()
     solution = oneproj.solve(problem, schedule=schedule, seed=5)
     assert solution.counts.objective_gradients == schedule.gradient_calls
@@ -228,13 +233,7 @@ def test_a_schedule_is_executed_to_the_letter() -> None:
 
 
 def test_a_schedule_refuses_what_would_change_it() -> None:
-    constants = ConvexConstants(
-        weak_convexity=1e-3,
-        gradient_bound=1e-2,
-        constraint_gradient_bound=1.0,
-        boundary_slope=1.0,
-    )
-    schedule = convex_schedule(constants, epsilon=1.0)
+    schedule = short_schedule()
     cases = (
         ({"steps": 10}, 1.0, "steps=10 or a schedule, not both"),
         ({"lr": 0.1}, 1.0, "no option may be given"),
@@ -324,13 +323,7 @@ def test_the_oracle_follows_the_size_of_the_data() -> None:
 
 
 def test_a_schedule_needs_the_theorems_assumptions() -> None:
-    constants = ConvexConstants(
-        weak_convexity=1e-3,
-        gradient_bound=1e-2,
-        constraint_gradient_bound=1.0,
-        boundary_slope=1.0,
-    )
-    schedule = convex_schedule(constants, epsilon=1.0)
+    schedule = short_schedule()
     w = torch.tensor([0.9, 0.0], requires_grad=True)
     ball = oneproj.sets.Ball(0.5).on(w)
     problem = oneproj.Problem(w, oneproj.function(w.sum), {"size": ball}, radius=1.0)
@@ -344,14 +337,7 @@ def test_a_schedule_needs_the_theorems_assumptions() -> None:
 
 def test_a_stopped_run_carries_no_guarantee() -> None:
     problem, _ = nearest_in_ball(radius=1.0)
-    constants = ConvexConstants(
-        weak_convexity=1e-3,
-        gradient_bound=1e-2,
-        constraint_gradient_bound=1.0,
-        boundary_slope=1.0,
-        initial_gap=1e-3,
-    )
-    schedule = convex_schedule(constants, epsilon=1.0)
+    schedule = short_schedule()
     whole = oneproj.solve(problem, schedule=schedule)
     assert whole.certificate["Moreau residual"].bound == 1.0
     problem, _ = nearest_in_ball(radius=1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 
 from oneproj.errors import InvalidScheduleError
@@ -56,12 +56,9 @@ class Plan:
         full = self.problem.schedule
         if self.factor == 1:
             return full
-        K = max(2, full.inner_steps // self.factor)
-        return replace(
-            full,
+        return full.with_steps(
             outer_steps=max(2, full.outer_steps // self.factor),
-            inner_steps=K,
-            smoothing=None if full.smoothing is None else 1.0 / K,
+            inner_steps=max(2, full.inner_steps // self.factor),
         )
 
     @property
