@@ -120,6 +120,22 @@ def test_norm_neither_overflows_nor_underflows_in_float32(scale: float) -> None:
     assert norm(u) == pytest.approx(scale, rel=1e-6)
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e-14, 1.0, 1e30])
+@pytest.mark.parametrize("size", [2**16, 2**16 + 1, 2**20 + 7])
+def test_the_norm_of_a_large_float32_tensor_keeps_its_scale(
+    size: int, scale: float
+) -> None:
+    generator = torch.Generator().manual_seed(size)
+    z = scale * torch.randn(size, generator=generator)
+    assert norm([z]) == pytest.approx(float(np.linalg.norm(flat([z]))), rel=1e-6)
+
+
+def test_a_norm_of_float64_squares_that_overflow_is_finite_and_inf_stays() -> None:
+    z = torch.tensor([3e200, 4e200], dtype=torch.float64)
+    assert norm([z, torch.zeros(0)]) == pytest.approx(5e200, rel=1e-14)
+    assert norm([z, torch.tensor([math.inf])]) == math.inf
+
+
 def test_different_lengths_are_an_error_not_a_truncation() -> None:
     with pytest.raises(ValueError, match="zip"):
         dot([torch.ones(1)], [torch.ones(1), torch.ones(1)])
@@ -192,6 +208,31 @@ def test_a_point_in_the_ball_keeps_its_bits(radius: float) -> None:
     z = torch.tensor([3.0, 4.0])
     assert project_ball_([z], radius, None) == 0.0
     assert z.tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [5, 2**16 + 1, 2**20 + 7])
+@pytest.mark.parametrize("inside", [0.9, 1.0 + 1e-9, 1.001, 1.1])
+def test_the_cheap_look_never_misses_a_point_outside(
+    dtype: torch.dtype, size: int, inside: float
+) -> None:
+    generator = torch.Generator().manual_seed(size)
+    z = torch.rand(size, generator=generator, dtype=torch.float64).to(dtype)
+    length = norm([z])
+    center = torch.full_like(z, 0.5)
+    outside = project_ball_([z], length / inside, None)
+    assert outside == pytest.approx(max(0.0, length - length / inside), rel=1e-6)
+    assert norm([z]) <= length / inside * (1 + 4 * torch.finfo(dtype).eps)
+    apart = distance([z], [center])
+    outside = project_ball_([z], apart / inside, [center])
+    assert outside == pytest.approx(max(0.0, apart - apart / inside), rel=1e-6)
+
+
+def test_a_finite_point_whose_squares_overflow_is_brought_back() -> None:
+    z = torch.full((2**16 + 1,), 1e30)
+    outside = project_ball_([z], 1.0, None)
+    assert outside == pytest.approx(1e30 * math.sqrt(2**16 + 1), rel=1e-6)
+    assert norm([z]) == pytest.approx(1.0, rel=1e-6)
 
 
 def test_nan_is_reported_not_hidden_in_the_ball() -> None:

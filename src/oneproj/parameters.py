@@ -23,6 +23,10 @@ ROW = 1024
 """Squares added up in a tensor's own precision before float64 takes over."""
 SMALL = 2**16
 """Tensors up to this size are converted to float64 as a whole: they fit the cache."""
+BLOCK = 2**20
+"""Squares added up in a tensor's own precision where a bound is enough."""
+TINY = 1e-12
+"""Below it, squares that float32 cannot hold may matter in a norm."""
 
 
 def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
@@ -137,7 +141,22 @@ def norm(a: Vector) -> float:
     if not pieces:
         return 0.0
     norms = torch._foreach_norm(pieces, 2, dtype=torch.float64)
-    return math.hypot(*torch.stack(list(norms)).tolist())
+    length = math.hypot(*torch.stack(list(norms)).tolist())
+    return length if TINY < length < math.inf else _rescaled_norm(a)
+
+
+def _rescaled_norm(a: Vector) -> float:
+    """The norm of a vector whose squares overflow or underflow, tensor by tensor."""
+    lengths = []
+    for tensor in a:
+        wide = tensor.detach().flatten().double()
+        largest = float(wide.abs().max()) if wide.numel() else 0.0
+        if not math.isfinite(largest):
+            return largest
+        if largest > 0:
+            relative = float(torch.linalg.vector_norm(wide / largest))
+            lengths.append(largest * relative)
+    return math.hypot(*lengths)
 
 
 def _row_norms(tensor: Tensor) -> list[Tensor]:
@@ -149,6 +168,27 @@ def _row_norms(tensor: Tensor) -> list[Tensor]:
     wide = torch.promote_types(flat.dtype, torch.float32)
     rows = torch.linalg.vector_norm(flat[:whole].view(-1, ROW), dim=1, dtype=wide)
     return [rows] if whole == flat.numel() else [rows, flat[whole:]]
+
+
+def _length_bound(point: Vector) -> float:
+    """An upper bound of the norm, at most 7 percent above it, at the least cost.
+
+    A sum of n squares in float32, in any order, errs by less than ``n 2^-24`` of it:
+    by 1/16 for n = ``BLOCK``. NaN or inf where an entry is or its square overflows.
+    """
+    large: list[Tensor] = []
+    small: list[Tensor] = []
+    for tensor in point:
+        if tensor.dtype not in (torch.float32, torch.float64):
+            return math.inf  # no such bound is known: take the norm itself
+        if tensor.numel() > SMALL:
+            large += torch.split(tensor.detach().reshape(-1), BLOCK)
+        elif tensor.numel():
+            small.append(tensor.detach())
+    lengths = [torch.dot(part, part).sqrt() for part in large]
+    lengths += torch._foreach_norm(small, 2) if small else ()
+    seen = math.hypot(*(float(length) for length in lengths))
+    return TINY + seen / math.sqrt(1.0 - 1 / 16)
 
 
 @torch.no_grad()
@@ -202,7 +242,10 @@ def project_ball_(point: Vector, radius: float, center: Vector | None) -> float:
     if math.isinf(radius):
         return 0.0
     tensors = list(point)
-    length = norm(tensors) if center is None else distance(tensors, center)
+    offset = tensors if center is None else difference(tensors, center)
+    if _length_bound(offset) <= radius:
+        return 0.0  # the rule: the ball is a safeguard
+    length = norm(offset)
     if math.isnan(length):
         return length
     if length <= radius:

@@ -50,12 +50,10 @@ def _cells(row: Mapping[str, Any]) -> list[Text]:
         Text(f"{MILLISECONDS * row['step']['median']:.3g}"),
         Text(f"{MILLISECONDS * row['reference']['median']:.3g}"),
         Text(spread),
-        _verdict("" if row["bar"] is None else f"{row['bar']:.2f}", met=row["met"]),
+        _verdict(f"{row['bar']:.2f}", met=row["met"]),
         _verdict(allowed, met=row["copies_met"]),
     ]
 
 
-def _verdict(text: str, *, met: bool | None) -> Text:
-    if met is None:
-        return Text("none", "dim")
+def _verdict(text: str, *, met: bool) -> Text:
     return Text(f"{text} met", "green") if met else Text(f"{text} MISSED", "bold red")
