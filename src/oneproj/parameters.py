@@ -25,6 +25,8 @@ SMALL = 2**16
 """Tensors up to this size are converted to float64 as a whole: they fit the cache."""
 BLOCK = 2**20
 """Squares added up in a tensor's own precision where a bound is enough."""
+PLAIN = (torch.float32, torch.float64)
+"""Precisions whose sums are made as IEEE has it, operation by operation."""
 TINY = 1e-12
 """Below it, squares that float32 cannot hold may matter in a norm."""
 
@@ -170,24 +172,25 @@ def _row_norms(tensor: Tensor) -> list[Tensor]:
     return [rows] if whole == flat.numel() else [rows, flat[whole:]]
 
 
+@torch.no_grad()
 def _length_bound(point: Vector) -> float:
     """An upper bound of the norm, at most 7 percent above it, at the least cost.
 
     A sum of n squares in float32, in any order, errs by less than ``n 2^-24`` of it:
     by 1/16 for n = ``BLOCK``. NaN or inf where an entry is or its square overflows.
     """
-    large: list[Tensor] = []
-    small: list[Tensor] = []
-    for tensor in point:
-        if tensor.dtype not in (torch.float32, torch.float64):
-            return math.inf  # no such bound is known: take the norm itself
-        if tensor.numel() > SMALL:
-            large += torch.split(tensor.detach().reshape(-1), BLOCK)
-        elif tensor.numel():
-            small.append(tensor.detach())
+    if any(tensor.dtype not in PLAIN for tensor in point):
+        return math.inf  # no such bound is known: take the norm itself
+    large = [
+        part
+        for tensor in point
+        if tensor.numel() > SMALL
+        for part in torch.split(tensor.reshape(-1), BLOCK)
+    ]
+    small = [tensor for tensor in point if 0 < tensor.numel() <= SMALL]
     lengths = [torch.dot(part, part).sqrt() for part in large]
     lengths += torch._foreach_norm(small, 2) if small else ()
-    seen = math.hypot(*(float(length) for length in lengths))
+    seen = math.hypot(*torch.stack(lengths).tolist()) if lengths else 0.0
     return TINY + seen / math.sqrt(1.0 - 1 / 16)
 
 
