@@ -1,0 +1,19 @@
+"""Optional packages are asked for by the name of their extra."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from oneproj.data.extras import require
+from oneproj.errors import OneprojError
+
+
+def test_a_package_that_is_not_installed_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.delitem(sys.modules, "sklearn.preprocessing", raising=False)
+    with pytest.raises(OneprojError, match=r"pip install oneproj\[experiments\]"):
+        require("sklearn.preprocessing")

@@ -1,0 +1,69 @@
+"""Where files are looked for, and what is said when they are nowhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oneproj.data import find as module
+from oneproj.data.errors import DataNotFoundError
+from oneproj.data.find import cache_folder, find
+
+NAME = "credit/table.csv"
+
+
+def put(folder: Path) -> Path:
+    path = folder / NAME
+    path.parent.mkdir(parents=True)
+    path.touch()
+    return path
+
+
+def test_the_users_folder_comes_before_the_cache(folder: Path) -> None:
+    put(module.cache_folder())
+    own = put(folder)
+    assert find(NAME) == own
+
+
+def test_the_cache_is_second(folder: Path) -> None:
+    del folder  # it is empty
+    cached = put(module.cache_folder())
+    assert find(NAME) == cached
+
+
+def test_the_cache_serves_without_the_variable(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(folder)  # not named any more
+    monkeypatch.delenv(module.VARIABLE)
+    cached = put(module.cache_folder())
+    assert find(NAME) == cached
+
+
+def test_a_missing_file_is_named_with_both_places(folder: Path) -> None:
+    with pytest.raises(DataNotFoundError) as caught:
+        find(NAME)
+    message = str(caught.value)
+    for part in (NAME, str(folder), str(module.cache_folder()), "Set ONEPROJ_DATA"):
+        assert part in message
+    assert "is not set" not in message
+
+
+def test_the_message_says_when_the_variable_is_not_set(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del folder
+    monkeypatch.delenv(module.VARIABLE)
+    with pytest.raises(DataNotFoundError, match="ONEPROJ_DATA is not set"):
+        find(NAME)
+
+
+def test_a_folder_of_that_name_is_not_a_file(folder: Path) -> None:
+    (folder / NAME).mkdir(parents=True)
+    with pytest.raises(FileNotFoundError):
+        find(NAME)
+
+
+def test_the_cache_belongs_to_this_project() -> None:
+    assert "oneproj" in cache_folder().parts

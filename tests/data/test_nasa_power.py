@@ -1,0 +1,98 @@
+"""NASA POWER: on a small file in the same format, and on the real one."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from oneproj.data import nasa_abstention as load
+from oneproj.data.errors import DataNotFoundError, InvalidDataError
+from oneproj.data.nasa_power import COLUMNS, FILE, LABEL
+from oneproj.data.samples import Sample, Splits
+from oneproj.data.splits import stratified_split
+
+ROWS = 200
+LABELS = (np.arange(ROWS) % 10 == 0).astype(float)
+WEATHER = np.random.default_rng(0).normal(50.0, 5.0, size=(ROWS, len(COLUMNS)))
+
+
+def write(folder: Path, x: np.ndarray, y: np.ndarray) -> None:
+    path = folder / FILE
+    path.parent.mkdir(exist_ok=True)
+    header = ",".join([*COLUMNS, LABEL])
+    rows = np.column_stack([x, y])
+    np.savetxt(path, rows, delimiter=",", header=header, comments="", fmt="%.17g")
+
+
+@pytest.fixture
+def small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("oneproj.data.nasa_power.COUNTS", (180, 20))
+    write(folder, WEATHER, LABELS)
+    return folder
+
+
+def samples(splits: Splits) -> tuple[Sample, Sample, Sample]:
+    return splits.train, splits.validation, splits.test
+
+
+@pytest.mark.usefixtures("small")
+def test_features_are_all_products_of_degree_one_and_two_standardised() -> None:
+    pairs = combinations_with_replacement(range(6), 2)
+    products = [WEATHER[:, a] * WEATHER[:, b] for a, b in pairs]
+    features = np.column_stack([WEATHER, *products])
+    y = torch.tensor(LABELS).long()
+    parts = stratified_split(y, torch.Generator().manual_seed(4))
+    train = features[parts.train.numpy()]
+    features = (features - train.mean(0)) / train.std(0)
+    splits = load(seed=4, dtype=torch.float64)
+    assert len(splits.names) == features.shape[1] == 27
+    assert splits.names[5:8] == ("ALLSKY_SFC_SW_DWN", "T2M^2", "T2M WS10M")
+    for sample, part in zip(samples(splits), parts, strict=True):
+        np.testing.assert_allclose(sample.x, features[part.numpy()], rtol=1e-9)
+        assert torch.equal(sample.y, y[part])
+
+
+def test_test_rows_do_not_touch_training_features(small: Path) -> None:
+    before = load(seed=2)
+    y = torch.tensor(LABELS).long()
+    rows = stratified_split(y, torch.Generator().manual_seed(2)).test.numpy()
+    changed = WEATHER.copy()
+    changed[rows] *= 2.0
+    write(small, changed, LABELS)
+    after = load(seed=2)
+    assert torch.equal(before.train.x, after.train.x)
+    assert torch.equal(before.validation.x, after.validation.x)
+    assert not torch.equal(before.test.x, after.test.x)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_seed_fixes_every_bit() -> None:
+    first, again, other = (load(seed=s).train.x for s in (5, 5, 6))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_a_truncated_file_is_refused(small: Path) -> None:
+    write(small, WEATHER[:-1], LABELS[:-1])
+    with pytest.raises(InvalidDataError, match="holds 199 rows"):
+        load()
+
+
+def test_a_missing_file_is_named(folder: Path) -> None:
+    with pytest.raises(DataNotFoundError, match=str(folder)):
+        load()
+
+
+@pytest.mark.usefixtures("real_data")
+def test_the_real_counts_are_those_of_the_paper() -> None:
+    splits = load(seed=0)
+    parts = samples(splits)
+    assert [len(part) for part in parts] == [29_581, 9_860, 9_861]
+    counts = [part.counts for part in parts]
+    assert tuple(map(sum, zip(*counts, strict=True))) == (47_073, 2_229)
+    x = splits.train.x.double()
+    torch.testing.assert_close(x.std(0), torch.ones(27).double(), atol=1e-3, rtol=0)

@@ -1,0 +1,43 @@
+"""Reading columns, and refusing the wrong file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oneproj.data.errors import InvalidDataError
+from oneproj.data.tables import check_counts, read_columns
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "table.csv"
+    path.write_text(',"y",a b,c\n1,0,2.5,NA\n2,1,-3e2,\n')
+    return path
+
+
+def test_columns_come_by_name_and_missing_values_as_nan(table: Path) -> None:
+    found = read_columns(table, ["c", "y", "a b"])
+    expected = [[np.nan, 0.0, 2.5], [np.nan, 1.0, -300.0]]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_an_absent_column_is_named_with_those_that_are_there(table: Path) -> None:
+    with pytest.raises(InvalidDataError, match=r"no column z, w\..*y, a b, c"):
+        read_columns(table, ["y", "z", "w"])
+
+
+def test_text_is_not_silently_a_missing_number(table: Path) -> None:
+    table.write_text(table.read_text() + "3,1,many,1\n")
+    with pytest.raises(InvalidDataError, match="could not be read as numbers"):
+        read_columns(table, ["a b"])
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [0, 0, 0], [0, 0, 1, 2]])
+def test_other_counts_are_refused_with_what_was_found(labels: list[int]) -> None:
+    message = re.escape(f"table.csv holds {len(labels)} rows")
+    with pytest.raises(InvalidDataError, match=message):
+        check_counts(Path("table.csv"), np.array(labels, dtype=float), (2, 1))
