@@ -1,10 +1,12 @@
-"""The pipeline: iterate, select, project once, certify - for every method."""
+"""The pipeline: iterate, select, project once, certify.
+
+What every method owes is in ``tests/contracts/test_methods.py``.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-import signal
 from collections.abc import Callable
 
 import pytest
@@ -12,10 +14,9 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.methods import METHODS
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.project import choose_projector
-from oneproj.results import Projection, Status, Update
+from oneproj.results import Projection, Status
 from oneproj.theory import ConvexConstants, Schedule, convex_schedule
 
 Build = Callable[..., tuple[oneproj.Problem, Tensor]]
@@ -64,58 +65,12 @@ def short_schedule() -> Schedule:
     return convex_schedule(constants, epsilon=1.0)
 
 
-OPTIONS = {
-    "one-projection": {"lr": 0.01, "strength": 20.0},
-    "projected-sgd": {"lr": 0.05},
-}
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_reaches_the_known_solution(method: str) -> None:
-    problem, w = nearest_in_ball()
-    solution = oneproj.solve(problem, method=method, steps=500, **OPTIONS[method])
-    assert solution.status is Status.FEASIBLE
-    assert solution.feasible
-    assert solution.residuals["size"] <= 0
-    torch.testing.assert_close(w.detach(), torch.tensor([0.6, 0.8]), rtol=0, atol=5e-3)
-    assert solution.objective == pytest.approx(16.0, rel=1e-2)
-
-
 def test_the_certificate_of_the_known_solution_has_its_multiplier() -> None:
     # Projected SGD ends on the boundary, where the gradient 2 (w - target) is 8 long.
     problem, _ = nearest_in_ball()
     solution = oneproj.solve(problem, method="projected-sgd", steps=500)
     assert solution.certificate.multipliers["size"] == pytest.approx(8.0, rel=1e-3)
     assert solution.certificate["KKT residual"].value < 1e-3
-
-
-def test_one_projection_uses_one_projection_and_the_rival_one_per_update() -> None:
-    counts = {}
-    for method in METHODS:
-        problem, _ = regression()
-        counts[method] = oneproj.solve(problem, method=method, steps=100).counts
-    assert counts["one-projection"].projections == 1
-    assert counts["projected-sgd"].projections == 100
-    assert all(c.objective_gradients == 100 for c in counts.values())
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_same_seed_same_bits_other_seed_other_bits(method: str) -> None:
-    answers = []
-    for seed in (0, 0, 1):
-        problem, w = regression()
-        oneproj.solve(problem, method=method, steps=50, seed=seed, batch_size=4)
-        answers.append(w.detach().clone())
-    assert torch.equal(answers[0], answers[1])
-    assert not torch.equal(answers[0], answers[2])
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_the_global_random_state_is_neither_used_nor_changed(method: str) -> None:
-    before = torch.get_rng_state()
-    problem, _ = regression()
-    oneproj.solve(problem, method=method, steps=50)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_history_and_settings_tell_what_happened() -> None:
@@ -141,35 +96,6 @@ def test_long_runs_keep_a_short_history() -> None:
     updates = solution.history["update"]
     assert len(updates) <= 1000
     assert updates[-1] == 2500
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_callback_sees_every_update_and_can_stop(method: str) -> None:
-    seen: list[Update] = []
-
-    def watch(update: Update) -> bool:
-        seen.append(update)
-        return update.update == 60
-
-    problem, _ = regression()
-    solution = oneproj.solve(problem, method=method, steps=100, callbacks=[watch])
-    assert [u.update for u in seen] == list(range(1, 61))
-    assert solution.status is Status.INTERRUPTED
-    assert solution.status.ok
-    assert solution.feasible
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_ctrl_c_returns_what_there_is(method: str) -> None:
-    def press(update: Update) -> None:
-        if update.update == 60:
-            signal.raise_signal(signal.SIGINT)
-
-    problem, _ = regression()
-    solution = oneproj.solve(problem, method=method, steps=10_000, callbacks=[press])
-    assert solution.status is Status.INTERRUPTED
-    assert solution.feasible
-    assert solution.counts.objective_gradients == 60
 
 
 def test_ctrl_c_inside_a_projected_update_still_ends_feasible() -> None:
@@ -206,20 +132,6 @@ class GivesUp(AbstractProjector):
     def project(self, parameters: object, constraints: object) -> Projection:
         del parameters, constraints
         return Projection(Status.INFEASIBLE, 0.0, {"size": 0.25}, {}, 7)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_failed_projection_raises_or_is_returned(method: str) -> None:
-    arguments = {"method": method, "projector": GivesUp(), "steps": 50}
-    # Either way the point that it gives up on lies far outside the ball.
-    arguments |= {"strength": 0.1} if method == "one-projection" else {"lr": 0.4}
-    problem, _ = nearest_in_ball()
-    with pytest.raises(oneproj.InfeasibleError, match=r"'size'.*best residual"):
-        oneproj.solve(problem, **arguments)
-    problem, _ = nearest_in_ball()
-    solution = oneproj.solve(problem, **arguments, on_failure="return")
-    assert solution.status is Status.INFEASIBLE
-    assert not solution.status.ok
 
 
 def test_a_schedule_is_executed_to_the_letter() -> None:
@@ -345,20 +257,6 @@ def test_a_stopped_run_carries_no_guarantee() -> None:
     assert solution.status is Status.INTERRUPTED
     assert "Moreau residual" not in solution.certificate
     assert solution.history["update"] == [1], "the last update is on record"
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_an_answer_outside_the_ball_is_said_and_not_certified(method: str) -> None:
-    w = torch.zeros(2, requires_grad=True)
-    half = oneproj.sets.Halfspace(torch.tensor([-1.0, 0.0]), offset=-5.0)  # x_1 >= 5
-    problem = oneproj.Problem(
-        w, oneproj.function(lambda: w.square().sum()), {"far": half.on(w)}, radius=1.0
-    )
-    with pytest.warns(oneproj.OneprojWarning, match="outside the safeguard ball"):
-        solution = oneproj.solve(problem, method=method, steps=50)
-    assert solution.feasible
-    assert not solution.certificate.holds
-    assert solution.certificate["safeguard ball"].value == pytest.approx(4.0, rel=1e-3)
 
 
 def test_a_projector_is_not_taken_at_its_word() -> None:

@@ -57,7 +57,7 @@ class Mean(AbstractExpression):
     def value(self) -> float:
         spans = self._source.spans(self._chunk_size)
         value = self._average([float(self._span_sum(*span)) for span in spans])
-        self._finite(value)
+        self.check_finite(value)
         return value
 
     @torch.enable_grad()
@@ -70,7 +70,7 @@ class Mean(AbstractExpression):
             accumulate(total, chunk / self._source.size, parameters)
         gradient = [t.to(p.dtype) for t, p in zip(total, parameters, strict=True)]
         value = self._average(sums)
-        self._finite(value, gradient)
+        self.check_finite(value, gradient)
         return value, gradient
 
     def _average(self, sums: list[float]) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -94,6 +94,28 @@ class Hinge(AbstractPenalty):
 
     def _slope(self, u: Tensor) -> Tensor:
         return self.strength * (u > 0).to(u.dtype)
+
+
+@dataclass(frozen=True)
+class Hinges(AbstractPenalty):
+    """One hinge per constraint: ``p(c) = sum_j strengths[j] * max(c_j, 0)``.
+
+    It is exact where each strength exceeds its constraint's multiplier; see
+    ``methods.strength`` for strengths that are found, not given.
+
+    Example:
+        >>> Hinges((5.0, 2.0)).weights(torch.tensor([-1.0, 3.0])).tolist()
+        [0.0, 2.0]
+    """
+
+    strengths: tuple[float, ...]
+    combine: ClassVar[Combine] = "sum"
+
+    def _value(self, u: Tensor) -> Tensor:
+        return u.new_tensor(self.strengths) * u.clamp(min=0)
+
+    def _slope(self, u: Tensor) -> Tensor:
+        return u.new_tensor(self.strengths) * (u > 0).to(u.dtype)
 
 
 @dataclass(frozen=True)

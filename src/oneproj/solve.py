@@ -38,6 +38,7 @@ def solve(
     projector: ProjectorLike = "auto",
     oracle: str = "auto",
     batch_size: int = 64,
+    anchor_size: int | None = None,
     progress: bool | None = None,
     callbacks: Iterable[Callback] | Callback = (),
     on_failure: OnFailure = "raise",
@@ -47,14 +48,21 @@ def solve(
 
     Args:
         problem: What to minimise, under which constraints.
-        method: ``"one-projection"`` or ``"projected-sgd"``.
+        method: ``"one-projection"``; its rivals ``"projected-sgd"``, ``"penalty-sgd"``,
+            ``"lagrangian"`` and ``"switching-subgradient"``; ``"slsqp"`` for few
+            parameters; or ``"auto"``, which takes SLSQP where the problem is small
+            enough for it, and says why in the solution's settings.
         steps: Stochastic gradients to use, 500 unless a schedule says T * K.
         seed: Determines every random number of the run.
         schedule: From ``oneproj.theory``; executed to the letter.
         projector: ``"auto"``, a name, or an ``AbstractProjector`` of your own.
         oracle: ``"exact"`` sees the constraints on all data at every update,
-            ``"minibatch"`` on a sample; ``"auto"`` is exact for small data.
+            ``"minibatch"`` on a sample, ``"anchored"`` on a sample corrected by all
+            data at the proximal centre; ``"auto"`` is exact for small data, else
+            anchored, and the solution's settings say which.
         batch_size: Examples per minibatch, of the objective and each constraint.
+        anchor_size: Examples that an anchor looks at; None for all, or for as many as
+            take no longer than the updates between two anchors.
         progress: Show a bar; None shows it when a terminal is watching.
         callbacks: One or more, each called with an ``Update`` after every update; one
             that returns True stops the run.
@@ -95,6 +103,7 @@ def solve(
         projector=projector,
         oracle=oracle,
         batch_size=batch_size,
+        anchor_size=anchor_size,
     )
     chosen = choose_method(method)
     read = read_options(chosen, options, schedule)
@@ -121,7 +130,8 @@ def solve(
         history=history.columns,
         seconds=watch.laps,
         settings={"method": method, "seed": seed, "options": _options(read, schedule)}
-        | setting.describe(),
+        | setting.describe()
+        | running.describe(),
     )
 
 
@@ -144,7 +154,9 @@ def _iterate(
                 advance_to(k)
                 wishes = [callback(update) for callback in calls]
                 if any(wishes):
-                    return k < steps
+                    return k < steps and not method.done
+                if method.done:
+                    return False
     except NonFiniteError as error:
         raise NonFiniteError(error.quantity, step=k) from error
     except InfeasibleError:  # a method that projects as it goes could not

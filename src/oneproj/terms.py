@@ -62,7 +62,8 @@ class AbstractTerm(ABC):
     def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
         """The value on all data and its gradient, from one pass."""
 
-    def _finite(self, value: float, gradient: Vector = ()) -> None:
+    def check_finite(self, value: float, gradient: Vector = ()) -> None:
+        """Raise if the value or the gradient is NaN or inf, with this term's name."""
         if not math.isfinite(value):
             quantity = f"the value of {self.name!r}"
             raise NonFiniteError(quantity)
@@ -108,7 +109,7 @@ class Function(AbstractExpression):
     @torch.no_grad()
     def value(self) -> float:
         value = float(self.batch_value(None).double())
-        self._finite(value)
+        self.check_finite(value)
         return value
 
     @torch.enable_grad()
@@ -116,7 +117,7 @@ class Function(AbstractExpression):
         value = self.batch_value(None)
         gradient = [torch.zeros_like(p) for p in parameters]
         accumulate(gradient, value, parameters)
-        self._finite(float(value.detach()), gradient)
+        self.check_finite(float(value.detach()), gradient)
         return float(value.detach().double()), gradient
 
 

@@ -1,12 +1,26 @@
 """The methods: one file each, all behind the interface of ``base.py``."""
 
 from oneproj.errors import InvalidProblemError
+from oneproj.methods.auto import Auto
 from oneproj.methods.base import AbstractMethod
+from oneproj.methods.lagrangian import Lagrangian
 from oneproj.methods.penalized import Penalized
+from oneproj.methods.penalty_sgd import PenaltySGD
 from oneproj.methods.projected_sgd import ProjectedSGD
+from oneproj.methods.slsqp import SLSQP
+from oneproj.methods.switching_subgradient import SwitchingSubgradient
 
 METHODS: dict[str, type[AbstractMethod]] = {
-    method.name: method for method in (Penalized, ProjectedSGD)
+    method.name: method
+    for method in (
+        Penalized,
+        ProjectedSGD,
+        PenaltySGD,
+        Lagrangian,
+        SwitchingSubgradient,
+        SLSQP,
+        Auto,
+    )
 }
 """Every method by name."""
 

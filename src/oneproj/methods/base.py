@@ -26,6 +26,8 @@ class AbstractMethod(ABC):
     """A frozen dataclass: what ``solve(..., **options)`` may set, with defaults."""
     follows_schedules: ClassVar[bool] = False
     """Whether it can execute a schedule: the theorems are about Algorithm 1."""
+    WITHOUT_OPTIONS: ClassVar[str] = "It has none."
+    """What to tell who gives an option to a method that has none."""
 
     @abstractmethod
     def __init__(self, setting: Setting, options: Any) -> None:  # noqa: ANN401 - each method has its own
@@ -38,6 +40,15 @@ class AbstractMethod(ABC):
     @abstractmethod
     def finish(self) -> Projection:
         """Make the parameters hold the answer; say how it became feasible."""
+
+    @property
+    def done(self) -> bool:
+        """Whether further updates would do nothing; most methods never know."""
+        return False
+
+    def describe(self) -> dict[str, Any]:
+        """What the method settled itself; takes precedence in ``Solution.settings``."""
+        return {}
 
 
 def read_options(
@@ -53,11 +64,8 @@ def read_options(
     known = [f.name for f in dataclasses.fields(method.Options)]
     for name in options:
         if name not in known:
-            message = (
-                f"The method {method.name!r} has no option {name!r}. It has: "
-                + ", ".join(known)
-                + "."
-            )
+            has = f"It has: {', '.join(known)}." if known else method.WITHOUT_OPTIONS
+            message = f"The method {method.name!r} has no option {name!r}. {has}"
             raise InvalidProblemError(message)
     if schedule is not None and not method.follows_schedules:
         message = (

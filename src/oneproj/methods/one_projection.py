@@ -42,9 +42,6 @@ Deviations from the paper, all of them:
    scale (``theory.schedules``). A start outside B is projected onto it, with a warning.
 9. ``inner_steps=1`` and ``prox_weight=0`` are allowed; no theorem covers them.
 10. Frozen parameters are constants: they are not part of x, z or B.
-
-Reference: Deng, Kalan, Neugut, Mahdavi. Constrained Nonconvex Stochastic Optimization
-with One Projection.
 """
 
 from __future__ import annotations
@@ -210,6 +207,11 @@ class OneProjection(Optimizer):
             message = "the base optimiser is not built yet"
             raise AttributeError(message)
         return self._base
+
+    @property
+    def at_center(self) -> bool:
+        """Whether the next update is the first of an outer iteration: z_1 = x_t."""
+        return self._run.s == 1
 
     @property
     def selected_index(self) -> int:

@@ -4,35 +4,50 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Literal
+
+from torch.nn.utils import clip_grad_norm_
+from torch.optim.lr_scheduler import LRScheduler
 
 from oneproj.errors import InvalidProblemError, OneprojWarning
 from oneproj.methods.base import AbstractMethod
+from oneproj.methods.base_steps import BaseLike, DecayLike, choose_base, schedule_lr
 from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.setting import Setting
 from oneproj.methods.start import Select, is_count
-from oneproj.oracles import Sight
+from oneproj.methods.strength import AutoStrength
+from oneproj.oracles import Anchor, Sight
+from oneproj.parameters import gradients
 from oneproj.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.problem import Problem
 from oneproj.results import Projection
 from oneproj.theory import Schedule
 
+INNER_STEPS = 10
+"""K, unless the user says otherwise."""
+
 
 @dataclass(frozen=True)
 class PenalizedOptions:
-    """Settings of the method where no schedule gives them.
+    """Settings of the method where no schedule gives them."""
 
-    The values of ``strength``, ``prox_weight`` and ``inner_steps`` are those of the
-    contract's example; a theorem's schedule replaces all of them.
+    lr: float = 0.1
+    decay: DecayLike = "linear"
+    """How lr changes: to zero over the planned steps, or not, or as a scheduler has it.
     """
-
-    lr: float = 0.05
-    prox_weight: float = 0.2
-    inner_steps: int = 25
-    strength: float = 5.0
+    base: BaseLike = "adam"
+    prox_weight: float = 0.02
+    inner_steps: int | None = None
+    """None for about 10, as near to a divisor of the steps as there is."""
+    strength: float | Literal["auto"] = "auto"
     smoothing: float | None = None
     """None for the hinge, a number for softplus."""
     combine: Combine = "max"
+    """Of a strength that is given; automatic strengths are one per constraint."""
     select: Select = "last"
+    clip: float | None = None
+    """Largest norm of an objective gradient. The penalty's is never clipped: a push
+    back that is weaker than the multipliers would not be exact."""
 
 
 class Penalized(AbstractMethod):
@@ -45,24 +60,50 @@ class Penalized(AbstractMethod):
     def __init__(self, setting: Setting, options: PenalizedOptions) -> None:
         """Build penalty, oracle and optimiser, from the schedule where there is one."""
         self._setting = setting
-        if setting.schedule is None:
-            penalty = _penalty(options.strength, options.smoothing, options.combine)
-            self.optimizer = _with_options(setting, options)
-        else:
+        self._strength: AutoStrength | None = None
+        self._clip: float | None = None
+        self._scheduler: LRScheduler | None = None
+        penalty: AbstractPenalty | None = None
+        if setting.schedule is not None:
             penalty = _penalty(setting.schedule.strength, setting.schedule.smoothing)
             self.optimizer = _with_schedule(setting, setting.schedule)
+        else:
+            self.optimizer = _with_options(setting, options)
+            self._clip = options.clip
+            self._scheduler = schedule_lr(options.decay, self.optimizer, setting.steps)
+            if options.strength == "auto":
+                self._strength = AutoStrength()
+            else:
+                penalty = _penalty(options.strength, options.smoothing, options.combine)
         self._oracle = setting.look(penalty)
 
     def update(self) -> Sight:
-        """One inner update."""
-        sight = self._oracle.backward()
+        """One inner update; at the centre the anchor and the strengths are renewed."""
+        oracle, parameters = self._oracle, self._setting.problem.parameters
+        anchor = self._anchor()
+        objective = oracle.see_objective()
+        if self._clip is not None:
+            clip_grad_norm_(parameters, self._clip)
+        if self._strength is not None:
+            self._strength.watch(gradients(parameters))
+            if anchor is not None:
+                oracle.penalize(self._strength.adapt(anchor))
+        residuals = oracle.add_penalty()
         self.optimizer.step()
-        return sight
+        if self._scheduler is not None:
+            self._scheduler.step()
+        return Sight(objective, residuals)
 
     def finish(self) -> Projection:
         """Select an outer iterate, then make the one projection."""
         self.optimizer.eval()
         return self._setting.project()
+
+    def _anchor(self) -> Anchor | None:
+        wanted = self._strength is not None or self._setting.oracle == "anchored"
+        if not (wanted and self.optimizer.at_center):
+            return None
+        return self._oracle.anchor()
 
 
 def _penalty(
@@ -74,23 +115,8 @@ def _penalty(
 
 
 def _with_options(setting: Setting, options: PenalizedOptions) -> OneProjection:
-    K, steps = options.inner_steps, setting.steps
-    if not is_count(K):
-        message = f"inner_steps must be a whole number >= 1, got {K}."
-        raise InvalidProblemError(message)
-    if steps < K:
-        message = (
-            f"steps={steps} is less than inner_steps={K}: no outer iteration would "
-            "complete and the start would be returned. Give more steps, or fewer "
-            "inner_steps."
-        )
-        raise InvalidProblemError(message)
-    if steps % K:
-        message = (
-            f"steps={steps} is not a multiple of inner_steps={K}: the last {steps % K} "
-            "updates end inside an outer iteration and do not reach the answer."
-        )
-        warnings.warn(message, OneprojWarning, stacklevel=5)
+    steps = setting.steps
+    K = choose_inner_steps(options.inner_steps, steps)
     return OneProjection(
         setting.problem.parameters,
         options.lr,
@@ -98,10 +124,41 @@ def _with_options(setting: Setting, options: PenalizedOptions) -> OneProjection:
         inner_steps=K,
         radius=setting.problem.radius,
         center=setting.problem.center,
+        base=choose_base(options.base),
         select=options.select,
         outer_steps=steps // K,
         generator=setting.selection,
     )
+
+
+def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
+    """K as asked for, or about 10 so that hardly an update is left over.
+
+    Example:
+        >>> choose_inner_steps(None, 500), choose_inner_steps(None, 484)
+        (10, 11)
+    """
+    if inner_steps is None:
+        middle = min(INNER_STEPS, max(1, steps // 2))
+        near = range(max(1, middle // 2), middle + middle // 2 + 1)
+        return min(near, key=lambda K: (steps % K, abs(K - middle)))
+    if not is_count(inner_steps):
+        message = f"inner_steps must be a whole number >= 1, got {inner_steps}."
+        raise InvalidProblemError(message)
+    if steps < inner_steps:
+        message = (
+            f"steps={steps} is less than inner_steps={inner_steps}: no outer iteration "
+            "would complete and the start would be returned. Give more steps, or fewer "
+            "inner_steps."
+        )
+        raise InvalidProblemError(message)
+    if left := steps % inner_steps:
+        message = (
+            f"steps={steps} is not a multiple of inner_steps={inner_steps}: the last "
+            f"{left} updates end inside an outer iteration and do not reach the answer."
+        )
+        warnings.warn(message, OneprojWarning, stacklevel=6)
+    return inner_steps
 
 
 def _with_schedule(setting: Setting, schedule: Schedule) -> OneProjection:

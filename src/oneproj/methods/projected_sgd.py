@@ -9,7 +9,7 @@ which are what was seen of each.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -38,7 +38,8 @@ class ProjectedSGD(AbstractMethod):
 
     def __init__(self, setting: Setting, options: ProjectedSGDOptions) -> None:
         """Build the oracle without a penalty, and torch's own SGD."""
-        self._setting = setting
+        # Neighbouring points: each projection begins with what the last one learned.
+        self._setting = replace(setting, projector=setting.projector.warm())
         problem = setting.problem
         if not 0 <= options.lr < math.inf:
             message = f"lr is out of range: got {options.lr}."

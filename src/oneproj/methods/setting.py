@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -10,18 +11,28 @@ import numpy as np
 import torch
 
 from oneproj.errors import InvalidProblemError
+from oneproj.methods.safeguard import safeguard
 from oneproj.methods.start import is_count
 from oneproj.oracles import ORACLES, AbstractOracle
+from oneproj.parameters import assign, snapshot
 from oneproj.penalties import AbstractPenalty
 from oneproj.problem import Problem
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.project import ProjectorLike, choose_projector
 from oneproj.results import Counts, Projection
+from oneproj.terms import AbstractTerm
 from oneproj.theory import Schedule
 
 DEFAULT_STEPS = 500
-EXACT_LIMIT = 8192
-"""``oracle="auto"`` sees constraints exactly up to this many examples in all."""
+FEW_BATCHES = 4
+"""``oracle="auto"`` sees all data at every update if that is as many minibatches."""
+AFFORDABLE = 10**8
+"""Parameters times examples: an anchor on all data costs little up to here."""
+SHARE = 0.5
+"""Of the examples that the updates between two anchors see: what a costly anchor may
+see."""
+BETWEEN_ANCHORS = 10
+"""Updates, for methods without a proximal centre."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +44,8 @@ class Setting:
     projector: AbstractProjector
     oracle: str
     batch_size: int
+    anchor_size: int | None
+    """Examples of a constraint that an anchor looks at; None for all."""
     counts: Counts
     sampling: torch.Generator
     """Draws the minibatches."""
@@ -48,14 +61,31 @@ class Setting:
             batch_size=self.batch_size,
             generator=self.sampling,
             counts=self.counts,
+            anchor_size=self.anchor_size,
+            renew_every=BETWEEN_ANCHORS,
         )
 
     def project(self) -> Projection:
-        """Project the parameters onto the feasible set, and count it."""
+        """Project the parameters onto the feasible set, and count it.
+
+        At the edge of the safeguard ball, onto its part of the feasible set. If that
+        has no points, onto the feasible set: the constraints come first.
+        """
         problem = self.problem
-        projection = self.projector.project(problem.parameters, problem.constraints)
+        within = problem.constraints | safeguard(problem)
+        if len(within) > len(problem.constraints):
+            start = snapshot(problem.parameters)
+            if self.projector.accepts(within) is None:
+                projection = self._project(within)
+                if projection.status.ok:
+                    return projection
+                assign(problem.parameters, start)
+        return self._project(problem.constraints)
+
+    def _project(self, constraints: Mapping[str, AbstractTerm]) -> Projection:
+        projection = self.projector.project(self.problem.parameters, constraints)
         self.counts.projections += 1
-        seen = projection.evaluations * len(problem.constraints)
+        seen = projection.evaluations * len(self.problem.constraints)
         self.counts.constraint_gradients += seen
         self.counts.constraint_passes += seen
         return projection
@@ -67,6 +97,7 @@ class Setting:
             "oracle": self.oracle,
             "projector": self.projector.name,
             "batch_size": self.batch_size,
+            "anchor_size": self.anchor_size,
             "schedule": self.schedule,
         }
 
@@ -80,6 +111,7 @@ def prepare(
     projector: ProjectorLike,
     oracle: str,
     batch_size: int,
+    anchor_size: int | None,
 ) -> Setting:
     """Check the arguments of ``solve`` and turn names into objects.
 
@@ -95,8 +127,9 @@ def prepare(
         problem=problem,
         steps=_at_least_one("steps", _choose_steps(steps, schedule)),
         projector=choose_projector(projector, problem.constraints),
-        oracle=_choose_oracle(oracle, problem, schedule),
+        oracle=_choose_oracle(oracle, problem, schedule, batch_size),
         batch_size=_at_least_one("batch_size", batch_size),
+        anchor_size=_choose_anchor_size(anchor_size, problem, batch_size),
         counts=Counts(),
         sampling=torch.Generator().manual_seed(int(sampling >> 1)),
         selection=torch.Generator().manual_seed(int(selection >> 1)),
@@ -123,13 +156,28 @@ def _at_least_one(name: str, value: int) -> int:
     raise InvalidProblemError(message)
 
 
-def _choose_oracle(oracle: str, problem: Problem, schedule: Schedule | None) -> str:
+def _choose_oracle(
+    oracle: str, problem: Problem, schedule: Schedule | None, batch_size: int
+) -> str:
     if oracle in ORACLES:
         return oracle
     if oracle != "auto":
         known = ", ".join(("auto", *ORACLES))
         message = f"There is no oracle {oracle!r}. Known: {known}."
         raise InvalidProblemError(message)
-    examples = sum(c.size or 0 for c in problem.constraints.values())
-    exact = schedule is not None or examples <= EXACT_LIMIT
-    return "exact" if exact else "minibatch"
+    sizes = [constraint.size or 0 for constraint in problem.constraints.values()]
+    few = max(sizes, default=0) <= FEW_BATCHES * batch_size
+    return "exact" if schedule is not None or few else "anchored"
+
+
+def _choose_anchor_size(
+    anchor_size: int | None, problem: Problem, batch_size: int
+) -> int | None:
+    """As asked for, or as much data as a pass at every anchor may cost."""
+    if anchor_size is not None:
+        return _at_least_one("anchor_size", anchor_size)
+    width = sum(parameter.numel() for parameter in problem.parameters)
+    between = int(SHARE * BETWEEN_ANCHORS * batch_size)
+    size = max(AFFORDABLE // width, between)
+    largest = max((c.size or 0 for c in problem.constraints.values()), default=0)
+    return None if largest <= size else size

@@ -1,15 +1,4 @@
-"""Oracles: how a method sees the objective, the constraints and their gradients.
-
-Each ``backward()`` leaves a stochastic gradient of ``f + p(c)`` in ``.grad``. The
-penalty's gradient is ``sum_j w_j grad c_j`` with weights from the values seen, so one
-backward pass of ``f + sum_j w_j c_j`` does it.
-
-- ``exact``: c on all of its data at every update. What the theorems assume.
-- ``minibatch``: c on a fresh minibatch. What the paper's experiments do; inside a
-  hinge the estimate is biased upwards, ``E [c_batch]_+ >= [c]_+``.
-
-The objective is seen on a minibatch by both.
-"""
+"""What an oracle is: a gradient in ``.grad`` and an account of what was seen."""
 
 from __future__ import annotations
 
@@ -21,7 +10,8 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import is_finite
+from oneproj.oracles.anchor import Anchor, take_anchor
+from oneproj.parameters import Vector, is_finite
 from oneproj.penalties import AbstractPenalty
 from oneproj.problem import Problem
 from oneproj.results import Counts
@@ -37,7 +27,18 @@ class Sight:
 
 
 class AbstractOracle(ABC):
-    """Looks at a problem with a penalty and fills ``.grad``; None penalises nothing."""
+    """Looks at a problem with a penalty and fills ``.grad``; None penalises nothing.
+
+    Args:
+        problem: What to look at.
+        penalty: Of the constraint values; ``penalize`` exchanges it.
+        batch_size: Examples per minibatch, of the objective and each constraint.
+        generator: Draws the minibatches.
+        counts: Where every look is counted.
+        anchor_size: Examples of a constraint's larger data that an anchor samples;
+            None for all of it.
+        renew_every: Updates after which an anchor is renewed, where one is used.
+    """
 
     def __init__(
         self,
@@ -47,6 +48,8 @@ class AbstractOracle(ABC):
         batch_size: int,
         generator: torch.Generator,
         counts: Counts,
+        anchor_size: int | None = None,
+        renew_every: int = 25,
     ) -> None:
         """Keep what to look at and where to count."""
         self._problem = problem
@@ -54,35 +57,53 @@ class AbstractOracle(ABC):
         self._batch_size = batch_size
         self._generator = generator
         self._counts = counts
+        self._anchor_size, self._renew_every = anchor_size, renew_every
         self._drawn: dict[str, Tensor | None] = {}
 
-    @torch.enable_grad()
+    def penalize(self, penalty: AbstractPenalty) -> None:
+        """Look with another penalty from now on."""
+        self._penalty = penalty
+
+    def anchor(self) -> Anchor:
+        """All constraints and their gradients, on all data or ``anchor_size`` of it."""
+        return take_anchor(
+            self._problem,
+            size=self._anchor_size,
+            generator=self._generator,
+            counts=self._counts,
+        )
+
     def backward(self) -> Sight:
         """Put a stochastic gradient of ``f + p(c)`` into ``.grad``; say what was seen.
 
         Raises:
             NonFiniteError: A value or the gradient is NaN or inf; it names the term.
         """
+        return Sight(self.see_objective(), self.add_penalty())
+
+    @torch.enable_grad()
+    def see_objective(self) -> float:
+        """Put a stochastic gradient of f into ``.grad``; returns the value seen."""
         parameters = self._problem.parameters
         for p in parameters:
             p.grad = None
         f = self._sample(self._problem.objective)
         self._counts.objective_gradients += 1
-        seen = {} if self._penalty is None else self._see_constraints()
-        weighted = self._weigh(seen)
-        loss = f
-        for constraint, w in weighted:
-            carrier = seen[constraint.name][1]
-            if carrier is not None:
-                loss = loss + w * carrier
         # Into the problem's parameters only: other leaves of the graph are not ours.
-        loss.backward(inputs=parameters)  # type: ignore[no-untyped-call]
-        for constraint, w in weighted:
-            if seen[constraint.name][1] is None:
-                self._add_full_gradient(constraint, w)
+        f.backward(inputs=parameters)  # type: ignore[no-untyped-call]
+        self._check_gradient([self._problem.objective])
+        return float(f.detach())
+
+    @torch.enable_grad()
+    def add_penalty(self) -> dict[str, float]:
+        """Add a stochastic gradient of p(c) to ``.grad``; returns the values seen."""
+        if self._penalty is None:
+            return {}
+        seen = self._see_constraints()
+        weighted = self._weigh(seen, self._penalty)
+        self._add_gradients(weighted, seen)
         self._check_gradient([constraint for constraint, _ in weighted])
-        residuals = {name: value for name, (value, _) in seen.items()}
-        return Sight(float(f.detach()), residuals)
+        return {name: value for name, (value, _) in seen.items()}
 
     @abstractmethod
     def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
@@ -93,72 +114,69 @@ class AbstractOracle(ABC):
         return {name: self._see(constraint) for name, constraint in constraints.items()}
 
     def _weigh(
-        self, seen: Mapping[str, tuple[float, Tensor | None]]
+        self,
+        seen: Mapping[str, tuple[float, Tensor | None]],
+        penalty: AbstractPenalty,
     ) -> list[tuple[AbstractTerm, float]]:
         """The constraints that the penalty pushes on, each with its weight."""
-        if self._penalty is None:
-            return []
         values = torch.tensor([v for v, _ in seen.values()], dtype=torch.float64)
-        weights = self._penalty.weights(values).tolist()
+        weights = penalty.weights(values).tolist()
         pairs = zip(self._problem.constraints.values(), weights, strict=True)
         pushed = [(constraint, w) for constraint, w in pairs if w != 0]
         self._counts.constraint_gradients += len(pushed)
         return pushed
 
-    def _sample(self, term: AbstractTerm) -> Tensor:
-        indices = term.draw(self._batch_size, self._generator)
-        self._drawn[term.name] = indices
-        value = term.batch_value(indices)
+    def _add_gradients(
+        self,
+        weighted: Sequence[tuple[AbstractTerm, float]],
+        seen: Mapping[str, tuple[float, Tensor | None]],
+    ) -> None:
+        """Add ``sum_j w_j grad c_j``, from one backward pass where there are graphs."""
+        parameters = self._problem.parameters
+        carried = [(seen[constraint.name][1], w) for constraint, w in weighted]
+        loss = sum(w * carrier for carrier, w in carried if carrier is not None)
+        if isinstance(loss, Tensor):
+            loss.backward(inputs=parameters)  # type: ignore[no-untyped-call]
+        for (carrier, w), (constraint, _) in zip(carried, weighted, strict=True):
+            if carrier is None:
+                _, gradient = constraint.value_and_gradient(parameters)
+                self._counts.constraint_passes += 1
+                self._add(gradient, w)
+
+    def _add(self, gradient: Vector, weight: float) -> None:
+        for p, part in zip(self._problem.parameters, gradient, strict=True):
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+            p.grad.add_(part, alpha=weight)
+
+    def _draw(self, term: AbstractTerm) -> None:
+        self._drawn[term.name] = term.draw(self._batch_size, self._generator)
+
+    def _on_batch(self, term: AbstractTerm) -> Tensor:
+        """The value on the minibatch that was drawn last."""
+        value = term.batch_value(self._drawn[term.name])
         if not bool(torch.isfinite(value.detach())):
             quantity = f"the value of {term.name!r}"
             raise NonFiniteError(quantity)
         return value
 
-    def _add_full_gradient(self, constraint: AbstractTerm, weight: float) -> None:
-        parameters = self._problem.parameters
-        _, gradient = constraint.value_and_gradient(parameters)
-        self._counts.constraint_passes += 1
-        for p, part in zip(parameters, gradient, strict=True):
-            if p.grad is None:
-                p.grad = torch.zeros_like(p)
-            p.grad.add_(part, alpha=weight)
+    def _sample(self, term: AbstractTerm) -> Tensor:
+        self._draw(term)
+        return self._on_batch(term)
 
-    def _check_gradient(self, pushed: Sequence[AbstractTerm]) -> None:
+    def _check_gradient(self, added: Sequence[AbstractTerm]) -> None:
+        """Raise if ``.grad`` is not finite, and name the term of those just added."""
         parameters = self._problem.parameters
         if is_finite([p.grad for p in parameters if p.grad is not None]):
             return
         # The sum does not tell which term it was, so look at each of them again.
         # Full gradients are not among them: they were checked when they were made.
-        seen = (self._problem.objective, *pushed)
-        for term in (term for term in seen if term.name in self._drawn):
+        for term in (term for term in added if term.name in self._drawn):
             value = term.batch_value(self._drawn[term.name])
             parts = torch.autograd.grad(value, parameters, allow_unused=True)
             if not is_finite([part for part in parts if part is not None]):
                 quantity = f"the gradient of {term.name!r}"
                 raise NonFiniteError(quantity)
-        names = ", ".join(repr(term.name) for term in pushed) or "nothing"
+        names = ", ".join(repr(term.name) for term in added) or "nothing"
         quantity = f"the gradient of 'objective' plus the penalty on {names}"
         raise NonFiniteError(quantity)
-
-
-class Exact(AbstractOracle):
-    """Every constraint on all of its data, at every update."""
-
-    def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
-        if constraint.size is None:
-            value = self._sample(constraint)
-            return float(value.detach().double()), value
-        self._counts.constraint_passes += 1
-        return constraint.value(), None
-
-
-class Minibatch(AbstractOracle):
-    """Every constraint on a fresh minibatch of its own."""
-
-    def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
-        value = self._sample(constraint)
-        return float(value.detach().double()), value
-
-
-ORACLES: dict[str, type[AbstractOracle]] = {"exact": Exact, "minibatch": Minibatch}
-"""Every oracle by name."""

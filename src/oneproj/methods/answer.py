@@ -1,0 +1,68 @@
+"""Which of its iterates a method returns: the last, their average, or a random one."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+
+from oneproj.errors import InvalidProblemError
+from oneproj.parameters import Vector, assign, snapshot
+
+Rule = Literal["last", "average", "random"]
+
+
+class Answer:
+    """One copy of the parameters, kept up to date as iterates are offered.
+
+    - ``"last"``: the last one offered.
+    - ``"average"``: ``sum_k a_k x_k / sum_k a_k`` with the weights a_k of the offers.
+    - ``"random"``: x_k with probability ``a_k / sum_i a_i``. How many offers will come
+      need not be known: the k-th replaces what is kept with probability
+      ``a_k / (a_1 + ... + a_k)`` (reservoir sampling).
+
+    Args:
+        parameters: Hold the iterate whenever one is offered.
+        rule: Which to keep.
+        generator: Draws, for ``"random"``.
+
+    Example:
+        >>> w = torch.tensor([1.0])
+        >>> answer = Answer([w], "average", torch.Generator())
+        >>> answer.offer(1.0); _ = w.fill_(4.0); answer.offer(2.0); _ = w.zero_()
+        >>> answer.show(); w.item()                     # (1 * 1 + 2 * 4) / 3
+        3.0
+    """
+
+    def __init__(
+        self, parameters: Vector, rule: Rule, generator: torch.Generator
+    ) -> None:
+        """Nothing is kept before the first offer."""
+        if rule not in get_args(Rule):
+            known = ", ".join(repr(word) for word in get_args(Rule))
+            message = f"select must be one of {known}, got {rule!r}."
+            raise InvalidProblemError(message)
+        self._parameters, self._rule, self._generator = parameters, rule, generator
+        self._kept: list[torch.Tensor] = []
+        self._total = 0.0
+
+    @torch.no_grad()
+    def offer(self, weight: float = 1.0) -> None:
+        """Offer the iterate that the parameters hold now."""
+        self._total += weight
+        if not self._kept:
+            self._kept = snapshot(self._parameters)
+            return
+        share = weight / self._total if self._total > 0 else 0.0
+        if self._rule == "average":
+            torch._foreach_lerp_(self._kept, list(self._parameters), share)
+        elif self._rule == "last" or self._draw() < share:
+            assign(self._kept, self._parameters)
+
+    def show(self) -> None:
+        """Make the parameters hold the answer; they stay if nothing was offered."""
+        if self._kept:
+            assign(self._parameters, self._kept)
+
+    def _draw(self) -> float:
+        return float(torch.rand((), generator=self._generator, dtype=torch.float64))

@@ -1,0 +1,93 @@
+"""``"auto"``: SLSQP where it is the better tool, Algorithm 1 everywhere else.
+
+On few parameters and little data a full pass costs no more than a minibatch does, and
+second-order steps on exact gradients need a few dozen of them where a stochastic method
+needs hundreds and ends less accurate. ``Solution.settings`` says which method was used
+(``"method"``) and why (``"why"``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from oneproj.methods.base import AbstractMethod
+from oneproj.methods.penalized import Penalized
+from oneproj.methods.setting import Setting
+from oneproj.methods.slsqp import SLSQP
+from oneproj.oracles import Sight
+from oneproj.problem import Problem
+from oneproj.results import Projection
+
+FEW_PARAMETERS = 200
+FEW_EXAMPLES = 20_000
+"""Up to here SLSQP was both faster and more accurate than 500 updates of Algorithm 1,
+on logistic regression with a cap on the risk over a second data set (20 to 400
+parameters, 2,000 to 100,000 examples in both terms, float32 and float64)."""
+
+
+@dataclass(frozen=True)
+class AutoOptions:
+    """There are none: a method that is not yet known has no options."""
+
+
+class Auto(AbstractMethod):
+    """Chooses a method by the size of the problem, and is that method from then on."""
+
+    name = "auto"
+    Options = AutoOptions
+    follows_schedules = True
+    WITHOUT_OPTIONS = "Name the method whose option it is: method='one-projection'."
+
+    def __init__(self, setting: Setting, options: AutoOptions) -> None:
+        """Choose, and build what was chosen with its defaults."""
+        del options
+        chosen, self._why = recommend(setting)
+        self._options = chosen.Options()
+        self._method = chosen(setting, self._options)
+        self._follows = setting.schedule is not None
+
+    def update(self) -> Sight:
+        """One update of the chosen method."""
+        return self._method.update()
+
+    def finish(self) -> Projection:
+        """The end of the chosen method."""
+        return self._method.finish()
+
+    @property
+    def done(self) -> bool:
+        """Whether the chosen method is done."""
+        return self._method.done
+
+    def describe(self) -> dict[str, Any]:
+        """What was chosen, why, and with which options."""
+        options = None if self._follows else asdict(self._options)
+        own = {"method": self._method.name, "why": self._why, "options": options}
+        return own | self._method.describe()
+
+
+def recommend(setting: Setting) -> tuple[type[AbstractMethod], str]:
+    """The method for a problem, and the reason.
+
+    A problem that is small enough for SLSQP is evaluated twice: terms that give two
+    values at one point (dropout, for example) have no exact gradient.
+    """
+    problem = setting.problem
+    n = sum(p.numel() for p in problem.parameters)
+    terms = (problem.objective, *problem.constraints.values())
+    examples = sum(term.size or 0 for term in terms)
+    size = f"{n} parameters and {examples} examples"
+    if setting.schedule is not None:
+        return Penalized, "a schedule is executed by Algorithm 1 only"
+    if n > FEW_PARAMETERS or examples > FEW_EXAMPLES:
+        limits = f"{FEW_PARAMETERS} and {FEW_EXAMPLES}"
+        return Penalized, f"{size} are more than {limits}: SLSQP would cost more"
+    setting.counts.constraint_passes += 2 * len(problem.constraints)
+    if _values(problem) != _values(problem):
+        return Penalized, "a term gave two values at one point: SLSQP needs exact ones"
+    return SLSQP, f"{size} are few: exact second-order steps cost less than SGD"
+
+
+def _values(problem: Problem) -> list[float]:
+    return [problem.objective.value(), *problem.residuals().values()]

@@ -1,0 +1,73 @@
+"""The step that the rivals share: ``x <- P_B(x - eta_k v)``, the gradient in ``.grad``.
+
+With ``base="sgd"`` it is the stochastic subgradient step that their theorems are about;
+momentum and Adam are offered as they are to Algorithm 1, so that a comparison need not
+be one of base steps. With eta_k falling linearly to zero the last iterate of a convex
+problem is as good as an average, O(1 / sqrt(N)) without a logarithm (Zamani and
+Glineur, Exact convergence rate of the last iterate in subgradient methods; Defazio,
+Cutkosky, Mehta and Mishchenko, Optimal linear decay learning rate schedules and further
+refinements, for stochastic gradients).
+"""
+
+from __future__ import annotations
+
+import math
+
+from oneproj.errors import InvalidProblemError
+from oneproj.methods.base_steps import BaseLike, DecayLike, choose_base, schedule_lr
+from oneproj.methods.setting import Setting
+from oneproj.methods.start import move_start_into_ball
+from oneproj.parameters import project_ball_
+
+
+class BallStep:
+    """Steps of ``torch.optim``, back into the ball, with sizes that may decay.
+
+    Args:
+        setting: Of the run; a start outside the ball is moved into it.
+        lr: The first step size.
+        base: What makes the step.
+        decay: How the size falls over the planned steps.
+
+    Raises:
+        InvalidProblemError: A setting has no meaning; the message names it.
+    """
+
+    def __init__(
+        self, setting: Setting, lr: float, base: BaseLike, decay: DecayLike
+    ) -> None:
+        """Build torch's own optimiser and scheduler."""
+        check_rate("lr", lr)
+        problem = self._problem = setting.problem
+        move_start_into_ball(problem.parameters, problem.radius, problem.center)
+        self._lr = lr
+        self._optimizer = choose_base(base)([{"params": problem.parameters, "lr": lr}])
+        self._scheduler = schedule_lr(decay, self._optimizer, setting.steps)
+
+    @property
+    def size(self) -> float:
+        """The size eta_k of the step that comes next."""
+        return float(self._optimizer.param_groups[0]["lr"])
+
+    @property
+    def factor(self) -> float:
+        """How far the size has decayed: ``eta_k / lr``."""
+        return self.size / self._lr if self._lr > 0 else 1.0
+
+    def take(self) -> None:
+        """``x <- P_B(x - eta_k v)``; the next step has the next size."""
+        self._optimizer.step()
+        problem = self._problem
+        project_ball_(problem.parameters, problem.radius, problem.center)
+        self._scheduler.step()
+
+
+def check_rate(name: str, rate: float) -> None:
+    """Refuse a rate that is negative, infinite or NaN.
+
+    Example:
+        >>> check_rate("lr", 0.1)
+    """
+    if not 0 <= rate < math.inf:
+        message = f"{name} is out of range: got {rate}. It must be finite and >= 0."
+        raise InvalidProblemError(message)

@@ -1,0 +1,116 @@
+"""``"lagrangian"``: stochastic gradient descent-ascent, one projection at the end.
+
+On ``L(x, mu) = f(x) + sum_j mu_j c_j(x)``, both players move at once, on one look at
+``x_k``::
+
+    x_{k+1}  = P_B(x_k - eta_k (v_k + sum_j mu_j grad c_j(x_k)))
+    mu_{k+1} = [mu_k + sigma_k c(x_k)]_+
+
+with v_k a stochastic gradient of f and B the safeguard ball; ``lr`` and ``dual_lr`` are
+the first eta and sigma, and both decay alike. The weights do not depend on the values
+seen, so minibatch estimates are unbiased here, unlike inside a hinge.
+
+Guarantee: for convex terms and bounded multipliers the averages of the iterates come
+within O(1 / sqrt(N)) of a saddle point with constant steps of that order
+(``select="average"``, ``decay="constant"``; Nedic and Ozdaglar, Subgradient methods for
+saddle-point problems, 2009; with noise Nemirovski, Juditsky, Lan and Shapiro, Robust
+stochastic approximation approach to stochastic programming, 2009, section 3). The
+method is that of Arrow, Hurwicz and Uzawa (1958). The last iterate with a decaying
+step, the default, is what deep learning uses: it has no such theorem, but on a network
+an average of weights may be no model at all. Nothing here makes an iterate feasible;
+the projection does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from oneproj.methods.answer import Answer
+from oneproj.methods.ball_step import BallStep, check_rate
+from oneproj.methods.base import AbstractMethod
+from oneproj.methods.base_steps import BaseLike, DecayLike
+from oneproj.methods.setting import Setting
+from oneproj.oracles import Sight
+from oneproj.penalties import AbstractPenalty, Combine
+from oneproj.results import Projection
+
+
+@dataclass(frozen=True)
+class LagrangianOptions:
+    """Settings of gradient descent-ascent.
+
+    ``dual_lr`` is twice ``lr``: multipliers start at zero and have far to go, yet with
+    ten times ``lr`` both players circled saddle points of small problems.
+    """
+
+    lr: float = 0.05
+    dual_lr: float = 0.1
+    base: BaseLike = "sgd"
+    """Of the player x; the multipliers always take plain steps."""
+    decay: DecayLike = "linear"
+    select: Literal["last", "average"] = "last"
+
+
+class Multipliers(AbstractPenalty):
+    """The linear penalty ``mu . c``: its weights are the multipliers themselves.
+
+    Example:
+        >>> penalty = Multipliers(2)
+        >>> penalty.ascend(torch.tensor([0.5, -1.0], dtype=torch.float64))
+        >>> penalty.weights(torch.zeros(2, dtype=torch.float64)).tolist()
+        [0.5, 0.0]
+    """
+
+    combine: Combine = "sum"
+
+    def __init__(self, size: int) -> None:
+        """Start from mu = 0."""
+        self.mu = torch.zeros(size, dtype=torch.float64)
+
+    def ascend(self, step: Tensor) -> None:
+        """``mu <- [mu + step]_+``."""
+        self.mu = (self.mu + step).clamp(min=0.0)
+
+    def _value(self, u: Tensor) -> Tensor:
+        return self.mu.to(u) * u
+
+    def _slope(self, u: Tensor) -> Tensor:
+        return self.mu.to(u)
+
+
+class Lagrangian(AbstractMethod):
+    """Descent in x, ascent in mu, and one projection."""
+
+    name = "lagrangian"
+    Options = LagrangianOptions
+
+    def __init__(self, setting: Setting, options: LagrangianOptions) -> None:
+        """Build the step, and the oracle that weighs by the multipliers."""
+        check_rate("dual_lr", options.dual_lr)
+        self._setting, self._dual_lr = setting, options.dual_lr
+        parameters = setting.problem.parameters
+        self._answer = Answer(parameters, options.select, setting.selection)
+        self._averages = options.select == "average"
+        self._step = BallStep(setting, options.lr, options.base, options.decay)
+        self._multipliers = Multipliers(len(setting.problem.constraints))
+        self._oracle = setting.look(self._multipliers)
+
+    def update(self) -> Sight:
+        """One look, one step of each player."""
+        sight = self._oracle.backward()
+        sigma = self._dual_lr * self._step.factor
+        if self._averages:  # the last iterate needs no copy
+            self._answer.offer(self._step.size)
+        self._step.take()
+        c = torch.tensor(list(sight.residuals.values()), dtype=torch.float64)
+        self._multipliers.ascend(sigma * c)
+        return sight
+
+    def finish(self) -> Projection:
+        """Project the last iterate, or the average."""
+        self._answer.show()
+        return self._setting.project()

@@ -1,0 +1,66 @@
+"""``"penalty-sgd"``: plain SGD on the penalized objective, one projection at the end.
+
+``x_{k+1} = P_B(x_k - eta_k (v_k + sum_j w_j grad c_j(x_k)))``
+
+with v_k a stochastic gradient of f, w the weights of the hinge ``p(c)``, B the
+safeguard ball. It is what Algorithm 1 becomes without proximal centres and averages.
+
+Guarantee: the hinge is exact. Where ``strength`` exceeds the multipliers (each of them
+if the hinges are added, their sum if the worst is taken), the minimisers of
+``f + p(c)`` and of the constrained problem agree (Zangwill, Non-linear programming via
+penalty functions, 1967; Bertsekas, Necessary and sufficient conditions for a penalty
+method to be exact, 1975). For convex terms the last iterate reaches that minimum at
+rate 1 / sqrt(N) with the step decaying linearly (see ``ball_step``), if the constraints
+are seen exactly: a minibatch inside a hinge is biased. Nonconvex problems have no
+guarantee here but the feasibility that the projection gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oneproj.methods.ball_step import BallStep
+from oneproj.methods.base import AbstractMethod
+from oneproj.methods.base_steps import BaseLike, DecayLike
+from oneproj.methods.setting import Setting
+from oneproj.oracles import Sight
+from oneproj.penalties import Combine, Hinge
+from oneproj.results import Projection
+
+
+@dataclass(frozen=True)
+class PenaltySGDOptions:
+    """Settings of penalty SGD.
+
+    The strength is that of the contract's example. The hinges are added, so that each
+    constraint needs to outweigh its own multiplier only.
+    """
+
+    lr: float = 0.05
+    strength: float = 5.0
+    combine: Combine = "sum"
+    base: BaseLike = "sgd"
+    decay: DecayLike = "linear"
+
+
+class PenaltySGD(AbstractMethod):
+    """SGD on ``f + p(c)``, and nothing else, until the projection."""
+
+    name = "penalty-sgd"
+    Options = PenaltySGDOptions
+
+    def __init__(self, setting: Setting, options: PenaltySGDOptions) -> None:
+        """Build the step, and the oracle with the hinge."""
+        self._setting = setting
+        self._step = BallStep(setting, options.lr, options.base, options.decay)
+        self._oracle = setting.look(Hinge(options.strength, options.combine))
+
+    def update(self) -> Sight:
+        """One look, one step."""
+        sight = self._oracle.backward()
+        self._step.take()
+        return sight
+
+    def finish(self) -> Projection:
+        """Project the last iterate."""
+        return self._setting.project()

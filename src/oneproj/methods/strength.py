@@ -1,0 +1,113 @@
+"""``strength="auto"``: penalties that find their own strengths.
+
+A hinge ``lam_j [c_j]_+`` is exact where ``lam_j`` exceeds the multiplier of ``c_j``,
+and the stronger it is beyond that, the more it slows the objective down. At a solution
+
+    ``grad f + sum_j mu_j grad c_j = 0``,  ``mu >= 0``,
+
+so at every anchor the multipliers are estimated by nonnegative least squares from what
+is at hand: the mean of the objective gradients since the last anchor, and the gradients
+of the constraints at this one. A penalty that is too weak balances the objective where
+the constraint is violated; the estimate there is the strength itself, which therefore
+grows by ``SAFETY`` from anchor to anchor until it is enough.
+
+The estimates scale as the objective and the constraints do, so no unit is built in.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oneproj.oracles import Anchor
+from oneproj.parameters import Vector, combine, distance, dot, norm
+from oneproj.penalties import Hinges
+from oneproj.simplex_qp import Array, solve_simplex_qp
+
+SAFETY = 2.0
+"""The ratio of a strength to the multiplier that it has to exceed."""
+KEPT = 0.4
+"""The share of a strength that is kept from one anchor to the next, at least."""
+FLOOR = 0.01
+"""Of the strength that would balance the objective alone: the least, near a bound."""
+
+
+class AutoStrength:
+    """Estimates multipliers and keeps a hinge per constraint safely above them.
+
+    Example:
+        >>> strength = AutoStrength()
+        >>> strength.watch([torch.tensor([-6.0])])       # f falls at rate 6
+        >>> anchor = Anchor([], {"cap": 0.1}, {"cap": [torch.tensor([2.0])]})
+        >>> strength.adapt(anchor).strengths
+        (6.0,)
+    """
+
+    def __init__(self) -> None:
+        """Nothing was seen yet."""
+        self._sum: list[Tensor] | None = None
+        self._count = 0
+        self._last: Anchor | None = None
+        self._strengths: dict[str, float] = {}
+
+    @torch.no_grad()
+    def watch(self, gradient: Vector) -> None:
+        """Add an objective gradient to the mean."""
+        self._count += 1
+        if self._sum is None:
+            self._sum = [part.detach().clone() for part in gradient]
+        else:
+            torch._foreach_add_(self._sum, list(gradient))
+
+    def adapt(self, anchor: Anchor) -> Hinges:
+        """The penalty until the next anchor; the mean starts anew."""
+        if self._sum is None:
+            message = "adapt() was called before any objective gradient was seen."
+            raise ValueError(message)
+        mean = combine([1.0 / self._count], [self._sum])
+        near = [name for name in anchor.values if self._within_reach(name, anchor)]
+        found = multipliers(mean, [anchor.jacobian[name] for name in near])
+        estimate = dict(zip(near, found.tolist(), strict=True))
+        pull, first = norm(mean), not self._strengths
+        for name, row in anchor.jacobian.items():
+            steepness = norm(row)
+            # The strength with which it would balance the whole objective alone.
+            alone = pull / steepness if steepness > 0 else 0.0
+            least = alone if first else FLOOR * alone if name in estimate else 0.0
+            kept = KEPT * self._strengths.get(name, 0.0)
+            found_now = SAFETY * estimate.get(name, 0.0)
+            self._strengths[name] = max(found_now, kept, least)
+        self._sum, self._count, self._last = None, 0, anchor
+        return Hinges(tuple(self._strengths[name] for name in anchor.values))
+
+    def _within_reach(self, name: str, anchor: Anchor) -> bool:
+        """Whether c_j is violated, or would be after another move of the last length.
+
+        A constraint that is not says nothing of its multiplier: the flatter it is, the
+        more of it would be needed.
+        """
+        value = anchor.values[name]
+        if value > 0 or self._last is None:
+            return value > 0
+        moved = distance(anchor.point, self._last.point)
+        return value + moved * norm(anchor.jacobian[name]) > 0
+
+
+def multipliers(objective: Vector, constraints: list[Vector]) -> Array:
+    """``argmin_{mu >= 0} |objective + sum_j mu_j constraints[j]|``.
+
+    Example:
+        >>> f, c = [torch.tensor([-3.0, 1.0])], [torch.tensor([1.0, 0.0])]
+        >>> multipliers(f, [c]).tolist()
+        [3.0]
+    """
+    m = len(constraints)
+    P, w = np.zeros((m + 1, m + 1)), np.zeros(m + 1)
+    for i, row in enumerate(constraints):
+        w[i] = dot(row, objective)
+        for j in range(i + 1):
+            P[i, j] = P[j, i] = dot(row, constraints[j])
+    # The solver has a simplex; an entry of its own, without cost, fulfils it.
+    z: Array = solve_simplex_qp(P, w, np.arange(m + 1) == m).z[:m]
+    return z

@@ -1,0 +1,120 @@
+"""``"switching-subgradient"``: step on the objective, or on what is violated.
+
+With ``h(x) = max_j c_j(x)``, as the oracle sees it, and a ``tolerance``::
+
+    if h(x_k) <= tolerance:  v = stochastic gradient of f at x_k;  put k into I
+    else:                    v = gradient of a worst constraint at x_k
+    x_{k+1} = P_B(x_k - eta_k v)
+    answer: the last x_k, k in I; or their average, or a random one; projected
+
+There is no multiplier and no strength to choose, and a step on a constraint costs no
+gradient of the objective. The history then repeats the objective that was seen last,
+NaN before the first.
+
+Guarantee: Polyak (A general method for solving extremum problems, 1967). For convex
+terms and noise Lan and Zhou (Algorithms for stochastic optimization with function or
+expectation constraints, 2020): with eta_k and the tolerance of order 1 / sqrt(N) the
+average over k in I, k > N/2, with weights eta_k, is optimal and feasible to that order
+(``select="average"``, ``decay="constant"``). For weakly convex terms Huang and Lin
+(Oracle complexity of single-loop switching subgradient methods for non-smooth weakly
+convex functional constrained optimization, 2023): an x_k drawn from those with those
+weights is nearly stationary (``select="random"``).
+
+Deviations: by default the step decays to zero and the last x_k of I is the answer. No
+theorem speaks of it, but an average keeps the oscillation of all its steps. The
+tolerance is 0 unless it is set, so that what is kept was seen to be feasible; the
+projection makes up for either choice. Where I is empty the last iterate is projected.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from oneproj.errors import InvalidProblemError
+from oneproj.methods.answer import Answer, Rule
+from oneproj.methods.ball_step import BallStep
+from oneproj.methods.base import AbstractMethod
+from oneproj.methods.base_steps import BaseLike, DecayLike
+from oneproj.methods.setting import Setting
+from oneproj.oracles import Sight
+from oneproj.penalties import AbstractPenalty, Combine
+from oneproj.results import Projection
+
+
+@dataclass(frozen=True)
+class SwitchingSubgradientOptions:
+    """Settings of the switching subgradient method.
+
+    The same ``lr`` serves both kinds of step, as in Lan and Zhou.
+    """
+
+    lr: float = 0.05
+    tolerance: float = 0.0
+    base: BaseLike = "sgd"
+    decay: DecayLike = "linear"
+    select: Rule = "last"
+
+
+class Excess(AbstractPenalty):
+    """``[max_j c_j - tolerance]_+``: its subgradient is that of a worst constraint.
+
+    Example:
+        >>> import torch
+        >>> Excess(0.1).weights(torch.tensor([0.05, 0.3, 0.2])).tolist()
+        [0.0, 1.0, 0.0]
+    """
+
+    combine: Combine = "max"
+
+    def __init__(self, tolerance: float) -> None:
+        """Keep the tolerance."""
+        self._tolerance = tolerance
+
+    def _value(self, u: Tensor) -> Tensor:
+        return (u - self._tolerance).clamp(min=0)
+
+    def _slope(self, u: Tensor) -> Tensor:
+        return (u > self._tolerance).to(u.dtype)
+
+
+class SwitchingSubgradient(AbstractMethod):
+    """Descends on the objective where the constraints allow it, else on the worst."""
+
+    name = "switching-subgradient"
+    Options = SwitchingSubgradientOptions
+
+    def __init__(self, setting: Setting, options: SwitchingSubgradientOptions) -> None:
+        """Build the step, and the oracle that pushes on the worst constraint."""
+        if not 0 <= options.tolerance < math.inf:
+            message = (
+                f"tolerance must be a finite number >= 0, got {options.tolerance}: "
+                "below 0 no step on the objective need ever come."
+            )
+            raise InvalidProblemError(message)
+        self._setting, self._tolerance = setting, options.tolerance
+        parameters = setting.problem.parameters
+        self._answer = Answer(parameters, options.select, setting.selection)
+        self._step = BallStep(setting, options.lr, options.base, options.decay)
+        self._oracle = setting.look(Excess(options.tolerance))
+        self._k, self._objective = 0, math.nan
+
+    def update(self) -> Sight:
+        """Look at the constraints; step on the worst, or else on the objective."""
+        self._k += 1
+        for p in self._setting.problem.parameters:
+            p.grad = None
+        residuals = self._oracle.add_penalty()
+        if max(residuals.values(), default=-math.inf) <= self._tolerance:
+            self._objective = self._oracle.see_objective()
+            if 2 * self._k > self._setting.steps:
+                self._answer.offer(self._step.size)
+        self._step.take()
+        return Sight(self._objective, residuals)
+
+    def finish(self) -> Projection:
+        """Project what was selected."""
+        self._answer.show()
+        return self._setting.project()

@@ -1,0 +1,19 @@
+"""``"exact"``: every constraint on all of its data, at every update."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from oneproj.oracles.base import AbstractOracle
+from oneproj.terms import AbstractTerm
+
+
+class Exact(AbstractOracle):
+    """Every constraint on all of its data, at every update."""
+
+    def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
+        if constraint.size is None:
+            value = self._sample(constraint)
+            return float(value.detach().double()), value
+        self._counts.constraint_passes += 1
+        return constraint.value(), None

@@ -1,0 +1,16 @@
+"""``"minibatch"``: every constraint on a fresh minibatch of its own."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from oneproj.oracles.base import AbstractOracle
+from oneproj.terms import AbstractTerm
+
+
+class Minibatch(AbstractOracle):
+    """Every constraint on a fresh minibatch of its own."""
+
+    def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
+        value = self._sample(constraint)
+        return float(value.detach().double()), value

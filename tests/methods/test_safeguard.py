@@ -1,0 +1,63 @@
+"""The safeguard ball as a constraint of the projection."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import oneproj
+from oneproj.certificates.feasibility import ball_excess
+from oneproj.errors import OneprojWarning
+from oneproj.methods.safeguard import NAME, safeguard
+
+
+def pulled_out(radius: float, *, bound: float, center: list[float]) -> oneproj.Problem:
+    """Minimise the distance to (3, 0) where x_1 >= bound: the ball is in the way."""
+    w = torch.tensor([0.1, 0.0], dtype=torch.float64, requires_grad=True)
+    goal = torch.tensor([3.0, 0.0], dtype=torch.float64)
+    return oneproj.Problem(
+        w,
+        objective=oneproj.function(lambda: (w - goal).square().sum()),
+        constraints={"up": oneproj.function(lambda: w[1], curvature="linear") >= bound},
+        radius=radius,
+        center=torch.tensor(center),
+    )
+
+
+@pytest.mark.parametrize("center", [[0.0, 0.0], [0.5, -0.5]])
+@pytest.mark.parametrize("method", ["one-projection", "projected-sgd"])
+def test_the_answer_is_the_solution_inside_the_ball(
+    method: str, center: list[float]
+) -> None:
+    problem = pulled_out(1.0, bound=0.3, center=center)
+    solution = oneproj.solve(problem, method=method, steps=300, progress=False)
+    # On the sphere, as high as the constraint asks for and no higher.
+    rise = 0.3 - center[1]
+    exact = torch.tensor([center[0] + (1.0 - rise**2) ** 0.5, 0.3])
+    (w,) = problem.parameters
+    assert solution.feasible
+    assert ball_excess(problem) == 0.0
+    torch.testing.assert_close(w.detach().float(), exact, atol=0.02, rtol=0)
+
+
+def test_the_constraints_come_first_where_the_ball_has_no_feasible_point() -> None:
+    problem = pulled_out(1.0, bound=2.0, center=[0.0, 0.0])
+    with pytest.warns(OneprojWarning, match="outside the safeguard ball"):
+        solution = oneproj.solve(problem, steps=50, progress=False)
+    assert solution.feasible
+    assert solution.counts.projections == 2
+
+
+def test_far_from_its_edge_the_ball_is_no_constraint() -> None:
+    assert safeguard(pulled_out(1.0, bound=0.0, center=[0.0, 0.0])) == {}
+    assert list(safeguard(pulled_out(0.1, bound=0.0, center=[0.0, 0.0]))) == [NAME]
+
+
+def test_the_ball_has_the_gradient_of_the_distance() -> None:
+    problem = pulled_out(0.1, bound=0.0, center=[-3.0, -4.0])
+    with torch.no_grad():
+        problem.parameters[0].zero_()
+    ball = safeguard(problem)[NAME]
+    value, (gradient,) = ball.value_and_gradient(problem.parameters)
+    assert value == pytest.approx(4.9)
+    assert gradient.tolist() == pytest.approx([0.6, 0.8])
