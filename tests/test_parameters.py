@@ -20,6 +20,7 @@ from oneproj.parameters import (
     difference,
     distance,
     dot,
+    gradients,
     is_finite,
     norm,
     project_ball_,
@@ -114,6 +115,19 @@ def test_dot_forms_products_in_float64() -> None:
     assert dot([torch.tensor([4097.0])], [torch.tensor([4097.0])]) == 4097.0**2
 
 
+@pytest.mark.parametrize("size", [2**16, 2**16 + 1, 2**18 + 7])
+def test_dot_of_large_float32_tensors_is_that_of_their_float64_copies(
+    size: int,
+) -> None:
+    generator = torch.Generator().manual_seed(size)
+    u, v = (torch.randn(size, generator=generator) for _ in range(2))
+    expected = float(u.double() @ v.double())
+    assert dot([u], [v]) == pytest.approx(expected, rel=1e-13)
+    assert dot([u[::2]], [v[::2]]) == pytest.approx(
+        float(u[::2].double() @ v[::2].double()), rel=1e-13
+    )
+
+
 @pytest.mark.parametrize("scale", [2e38, 1e-30])
 def test_norm_neither_overflows_nor_underflows_in_float32(scale: float) -> None:
     u = [torch.full((3,), scale / 2), torch.tensor([scale / 2])]
@@ -168,6 +182,23 @@ def test_snapshot_shares_no_storage_and_assign_restores_in_place() -> None:
     assert w.data_ptr() == address != copy[0].data_ptr()
     assert w.is_leaf
     assert w.requires_grad
+
+
+def test_gradients_are_those_there_are_and_zeros_elsewhere() -> None:
+    a, b = torch.ones(2, requires_grad=True), torch.ones(1, 3, requires_grad=True)
+    (3 * a).sum().backward()
+    found = gradients([a, b])
+    assert found[0] is a.grad, "no copy"
+    assert found[0].tolist() == [3.0, 3.0]
+    assert torch.equal(found[1], torch.zeros(1, 3))
+    assert b.grad is None, "looking leaves nothing behind"
+
+
+def test_zeros_for_gradients_keep_dtype_and_need_none_themselves() -> None:
+    w = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    (zeros,) = gradients([w])
+    assert zeros.dtype == torch.float64
+    assert not zeros.requires_grad
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

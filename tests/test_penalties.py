@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from oneproj.errors import InvalidProblemError
-from oneproj.penalties import AbstractPenalty, Combine, Hinge, Softplus
+from oneproj.penalties import AbstractPenalty, Combine, Hinge, Hinges, Softplus
 
 examples = settings(derandomize=True, deadline=None, max_examples=100)
 STRENGTH = st.floats(1e-3, 1e3)
@@ -120,6 +120,48 @@ def test_max_pushes_on_the_worst_alone_and_sum_on_each() -> None:
 
 def test_of_equals_the_first_gets_the_weight() -> None:
     assert Hinge(2.0).weights(real([1.0, 3.0, 3.0])).tolist() == [0.0, 2.0, 0.0]
+
+
+# --- a hinge for each constraint ----------------------------------------------
+
+PAIRS = st.lists(st.tuples(NUMBERS, st.floats(0.0, 1e3)), min_size=1, max_size=6)
+
+
+@examples
+@given(pairs=PAIRS)
+def test_hinges_are_the_sum_of_the_single_ones(
+    pairs: list[tuple[float, float]],
+) -> None:
+    values, strengths = zip(*pairs, strict=True)
+    penalty, c = Hinges(strengths), real(values)
+    expected = sum(hinge(u, lam) for u, lam in pairs)
+    assert penalty.value(c).item() == pytest.approx(expected, rel=1e-12)
+    weights = [lam if u > 0 else 0.0 for u, lam in pairs]
+    assert penalty.weights(c).tolist() == weights
+    point = c.requires_grad_()
+    (gradient,) = torch.autograd.grad(penalty(point), point)
+    assert gradient.tolist() == weights
+
+
+def test_equal_hinges_are_a_hinge_with_sum() -> None:
+    c = real([1.0, -2.0, 0.5])
+    for kind in ("value", "weights"):
+        one, each = Hinge(3.0, "sum"), Hinges((3.0, 3.0, 3.0))
+        assert torch.equal(getattr(one, kind)(c), getattr(each, kind)(c))
+
+
+def test_hinges_at_zero_and_without_constraints() -> None:
+    penalty = Hinges((5.0, 0.0, 2.0))
+    assert penalty.weights(real([0.0, 1.0, 5e-324])).tolist() == [0.0, 0.0, 2.0]
+    assert Hinges(()).value(real([])).item() == 0.0
+    assert Hinges(()).weights(real([])).shape == (0,)
+
+
+def test_hinges_keep_the_dtype() -> None:
+    for dtype in (torch.float32, torch.float64):
+        c = torch.tensor([1.0, -1.0], dtype=dtype)
+        assert Hinges((0.1, 0.2)).weights(c).dtype == dtype
+        assert Hinges((0.1, 0.2)).value(c).dtype == dtype
 
 
 # --- the differentiable call --------------------------------------------------

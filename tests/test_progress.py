@@ -9,7 +9,7 @@ from contextlib import redirect_stderr
 import pytest
 
 from oneproj.errors import InvalidProblemError
-from oneproj.progress import progress_bar
+from oneproj.progress import progress_bar, progress_line
 
 
 class Terminal(io.StringIO):
@@ -75,3 +75,45 @@ def test_an_error_in_the_block_comes_through(*, enabled: bool) -> None:
         progress_bar("training", 10, enabled=enabled),
     ):
         raise KeyboardInterrupt(message)
+
+
+def said(stderr: io.StringIO, *, enabled: bool | None, after: float) -> str:
+    with (
+        redirect_stderr(stderr),
+        progress_line("projecting", enabled=enabled, after=after) as say,
+    ):
+        say("3 gradients")
+        say("4 gradients")
+    return stderr.getvalue()
+
+
+@pytest.mark.parametrize("enabled", [None, True])
+def test_a_line_appears_when_it_takes_long(*, enabled: bool | None) -> None:
+    text = said(Terminal(), enabled=enabled, after=0.0)
+    assert "projecting: 4 gradients" in text
+    assert said(Terminal(), enabled=enabled, after=60.0) == "", "it did not take long"
+
+
+def test_a_line_is_left_out_where_a_bar_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said(Terminal(), enabled=False, after=0.0) == ""
+    assert said(io.StringIO(), enabled=None, after=0.0) == ""
+    assert "4 gradients" in said(io.StringIO(), enabled=True, after=0.0)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(InvalidProblemError, match="needs rich"):
+        said(Terminal(), enabled=True, after=0.0)
+
+
+def interrupted(stderr: io.StringIO) -> None:
+    with (
+        redirect_stderr(stderr),
+        progress_line("projecting", enabled=True, after=0.0) as say,
+    ):
+        say("3 gradients")
+        raise KeyboardInterrupt
+
+
+def test_a_line_ends_with_an_error() -> None:
+    stderr = Terminal()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(stderr)
+    assert "\x1b[?25h" in stderr.getvalue(), "the cursor is shown again"

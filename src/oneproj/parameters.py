@@ -101,6 +101,17 @@ def snapshot(point: Vector) -> list[Tensor]:
     return [tensor.detach().clone() for tensor in point]
 
 
+def gradients(point: Vector) -> list[Tensor]:
+    """The ``.grad`` of each tensor; zeros where there is none.
+
+    Example:
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> gradients([w])[0].tolist()
+        [0.0, 0.0]
+    """
+    return [torch.zeros_like(t) if t.grad is None else t.grad for t in point]
+
+
 @torch.no_grad()
 def assign(point: Vector, source: Vector) -> None:
     """Write ``source`` into the tensors of ``point``, in place.
@@ -123,9 +134,18 @@ def dot(a: Vector, b: Vector) -> float:
     # Each product is formed in float64 so that Gram matrices of nearly parallel
     # gradients keep their small eigenvalues.
     return math.fsum(
-        float(torch.dot(u.detach().flatten().double(), v.detach().flatten().double()))
+        float(torch.dot(x.double(), y.double()))
         for u, v in zip(a, b, strict=True)
+        for x, y in zip(_blocks(u), _blocks(v), strict=True)
     )
+
+
+def _blocks(tensor: Tensor) -> Sequence[Tensor]:
+    """A flat tensor in blocks whose copies in float64 fit the cache."""
+    flat = tensor.detach().flatten()
+    if flat.numel() <= SMALL or flat.dtype == torch.float64:
+        return (flat,)
+    return torch.split(flat, SMALL)
 
 
 def norm(a: Vector) -> float:
@@ -223,8 +243,8 @@ def combine(weights: Sequence[float], vectors: Sequence[Vector]) -> list[Tensor]
         >>> combine([2.0, -1.0], [[torch.ones(1)], [torch.ones(1)]])
         [tensor([1.])]
     """
-    total = [torch.zeros_like(t) for t in vectors[0]]
-    for weight, vector in zip(weights, vectors, strict=True):
+    total = [weights[0] * t.detach() for t in vectors[0]]
+    for weight, vector in zip(weights[1:], vectors[1:], strict=True):
         torch._foreach_add_(total, [t.detach() for t in vector], alpha=weight)
     return total
 

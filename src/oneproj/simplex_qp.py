@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg.lapack import dgesv
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -75,11 +76,12 @@ def solve_simplex_qp(
         ray = program.release(entering)
         if ray is not None:
             return QpSolution(program.z, ray)
-        if program.value() > value:
+        change = program.value() - value
+        if change > 0:
             # Only rounding can raise the value: undo, and leave this entry alone.
             program.z, program.free = z, free
             stirred.add(entering)
-        elif program.value() < value:
+        elif change < 0:
             stirred.clear()
     return QpSolution(program.z)
 
@@ -98,7 +100,7 @@ def refine_on_support(P: Array, simplex: Mask, z: Array, slope: Array) -> Array:
     """
     F = np.flatnonzero(z)
     d = np.zeros_like(z)
-    d[F] = _solve_bordered(P[np.ix_(F, F)], simplex[F], -slope[F], 0.0)
+    d[F] = _solve_bordered(P[F[:, None], F], simplex[F], -slope[F], 0.0)
     corrected: Array = z + min(1.0, _reach(z, d)[0]) * d
     return corrected
 
@@ -108,14 +110,16 @@ class _ActiveSet:
 
     def __init__(self, P: Array, w: Array, simplex: Mask, start: Array | None) -> None:
         self.P, self.w, self.simplex = P, w, simplex
+        self._sizes, self._weight = np.abs(P), np.abs(w)
         self.z = np.zeros(len(w))
         if start is None:
             vertices = np.where(simplex, 0.5 * np.diag(P) + w, np.inf)
-            self.z[int(np.argmin(vertices))] = 1.0
+            self.free = [int(np.argmin(vertices))]
+            self.z[self.free] = 1.0  # alone on the simplex it has nowhere to go
         else:
             self.z[:] = start
-        self.free = [int(i) for i in np.flatnonzero(self.z)]
-        self._settle()
+            self.free = np.flatnonzero(self.z).tolist()
+            self._settle()
 
     def value(self) -> float:
         return float(0.5 * self.z @ self.P @ self.z + self.w @ self.z)
@@ -136,7 +140,8 @@ class _ActiveSet:
         d[self.free] = self._solve(-self.P[self.free, j], -float(self.simplex[j]))
         d[j] = 1.0
         curvature = float(d @ self.P @ d)
-        size = float(np.abs(d) @ np.abs(self.P) @ np.abs(d))
+        along = np.abs(d)
+        size = float(along @ self._sizes @ along)
         step = np.inf
         if curvature > FLAT * size:
             step = -float(self._slopes()[0][j]) / curvature
@@ -154,10 +159,10 @@ class _ActiveSet:
     def _slopes(self) -> tuple[Array, Array]:
         """The slope of every entry along the simplex, and the size of its terms."""
         slope = self.P @ self.z + self.w
-        noise = np.abs(self.P) @ self.z + np.abs(self.w)
-        on = self.simplex
-        slope[on] -= self.z[on] @ slope[on]
-        noise[on] += self.z[on] @ noise[on]
+        noise = self._sizes @ self.z + self._weight
+        share = np.where(self.simplex, self.z, 0.0)
+        slope -= (share @ slope) * self.simplex
+        noise += (share @ noise) * self.simplex
         return slope, noise
 
     def _settle(self) -> None:
@@ -180,8 +185,8 @@ class _ActiveSet:
         self.z[self.simplex] /= self.z[self.simplex].sum()
 
     def _solve(self, right: Array, total: float) -> Array:
-        F = self.free
-        return _solve_bordered(self.P[np.ix_(F, F)], self.simplex[F], right, total)
+        F = np.array(self.free, dtype=np.intp)
+        return _solve_bordered(self.P[F[:, None], F], self.simplex[F], right, total)
 
 
 def _reach(z: Array, d: Array) -> tuple[float, int]:
@@ -200,13 +205,13 @@ def _solve_bordered(P: Array, simplex: Mask, right: Array, total: float) -> Arra
         return right
     # The multiplier is measured in units of P, which keeps the system in scale.
     unit = float(np.abs(P).max()) or 1.0
-    system = np.zeros((n + 1, n + 1))
+    system, known = np.zeros((n + 1, n + 1)), np.empty(n + 1)
     system[:n, :n] = P
     system[:n, n] = system[n, :n] = unit * simplex
-    known = np.append(right, unit * total)
-    try:
-        solution = np.linalg.solve(system, known)
-    except np.linalg.LinAlgError:
+    known[:n], known[n] = right, unit * total
+    # LAPACK itself: at this size NumPy's checks take longer than the solution.
+    _, _, solution, singular = dgesv(system, known)
+    if singular:
         solution = np.linalg.lstsq(system, known, rcond=None)[0]
     u: Array = solution[:n]
     return u

@@ -48,7 +48,7 @@ def test_the_size_decays_as_it_says(decay: object, factors: list[float]) -> None
 
 def test_other_base_steps_are_torchs_own() -> None:
     w = torch.ones(1, dtype=torch.float64, requires_grad=True)
-    adam, expected = torch.optim.Adam([w], lr=0.5), []
+    adam, expected = torch.optim.Adam([w], lr=0.5, betas=(0.9, 0.95)), []
     for _ in range(5):
         w.grad = w.detach().clone()
         adam.step()

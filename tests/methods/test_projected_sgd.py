@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -61,3 +63,70 @@ def test_a_projector_is_not_warm_after_the_run() -> None:
     projector = Cuts()
     first, second = run(projector)[0], run(projector)[0]
     assert first.counts == second.counts
+
+
+def run_network(projector: Cuts) -> Solution:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(100, 5, generator=generator, dtype=torch.float64)
+    signs = torch.where(x > 0, 1.0, -1.0).double()
+    first = torch.randn(5, 12, generator=generator, dtype=torch.float64)
+    last = torch.randn(12, generator=generator, dtype=torch.float64) / 12**0.5
+    parameters = [first.requires_grad_(), last.requires_grad_()]
+
+    def losses(batch: tuple[Tensor, Tensor]) -> Tensor:
+        rows, wanted = batch
+        scores = torch.nn.functional.softplus(rows @ first) @ last
+        return torch.nn.functional.softplus(-wanted * scores)
+
+    problem = oneproj.Problem(
+        parameters,
+        objective=oneproj.mean(losses, data=(x, signs[:, 1])),
+        constraints={"risk": oneproj.mean(losses, data=(x, signs[:, 0])) <= 0.5},
+        radius=50.0,
+    )
+    return oneproj.solve(
+        problem, method="projected-sgd", steps=30, lr=0.1, projector=projector
+    )
+
+
+def test_local_models_are_carried_as_well() -> None:
+    # Nearest only locally, and stopped earlier: the path is nearly the same.
+    cold, warm = run_network(Cold()), run_network(Cuts())
+    assert warm.feasible
+    assert warm.objective == pytest.approx(cold.objective, rel=1e-3)
+    assert all(residual <= 0 for residual in warm.history["risk"])
+    used = warm.counts.constraint_gradients, cold.counts.constraint_gradients
+    assert 1.2 * used[0] <= used[1]
+
+
+def path(**options: object) -> list[float]:
+    """Where it goes on f(w) = w^2 / 2, from 1, when nothing is violated."""
+    w = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    half_square = oneproj.function(lambda: w.square().sum() / 2, curvature="convex")
+    problem = oneproj.Problem(w, half_square, {"loose": half_square <= 9.0})
+    seen: list[float] = []
+    oneproj.solve(
+        problem,
+        method="projected-sgd",
+        steps=4,
+        callbacks=lambda _: seen.append(w.item()),
+        **options,
+    )
+    return seen
+
+
+def test_the_default_is_the_papers_plain_constant_step() -> None:
+    assert path() == pytest.approx([0.95, 0.95**2, 0.95**3, 0.95**4], rel=1e-12)
+
+
+def test_it_takes_the_base_step_and_the_decay_of_algorithm_1() -> None:
+    factors = [1 - 0.5 * share for share in (1.0, 0.75, 0.5, 0.25)]
+    expected = [math.prod(factors[:k]) for k in range(1, 5)]
+    assert path(lr=0.5, decay="linear") == pytest.approx(expected, rel=1e-12)
+    # Adam's first step has the length of lr, whatever the gradient.
+    assert path(lr=0.01, base="adam")[0] == pytest.approx(0.99, rel=1e-6)
+
+
+def test_a_rate_without_meaning_is_refused() -> None:
+    with pytest.raises(oneproj.InvalidProblemError, match="lr is out of range: got -1"):
+        path(lr=-1.0)

@@ -202,6 +202,40 @@ def test_float32_is_feasible_and_near(kind: str, dimension: int, count: int) -> 
     assert max(c.value() for c in again.values()) <= 0, "feasible in float64 as well"
 
 
+@pytest.mark.parametrize(
+    ("kind", "dimension", "count", "seed"),
+    [("hinge", 20, 5, 1), ("hinge", 20, 5, 2), ("both", 60, 10, 2)],
+)
+def test_a_feasible_look_elsewhere_does_not_spoil_the_answer(
+    kind: str, dimension: int, count: int, seed: int
+) -> None:
+    # On the way to these answers a look that allows for curvature is feasible.
+    caps = draw(kind, dimension, count, seed)
+    done = caps.project(caps.parameter(torch.float32))
+    exact = caps.project(caps.parameter())
+    assert done.distance == pytest.approx(exact.distance, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dimension", "count", "most"),
+    [
+        ("logistic", 5, 2, 14),
+        ("logistic", 20, 2, 22),
+        ("logistic", 60, 3, 28),
+        ("logistic", 200, 3, 25),
+        ("hinge", 5, 2, 18),
+        ("hinge", 20, 2, 42),
+        ("hinge", 60, 3, 32),
+    ],
+)
+def test_curvature_saves_gradients_and_kinks_cost_none(
+    kind: str, dimension: int, count: int, most: int
+) -> None:
+    # Without the curvature the logistic risks take 29 to 47, the hinges 15 to 40.
+    caps = draw(kind, dimension, count)
+    assert caps.project(caps.parameter()).evaluations <= most
+
+
 @pytest.mark.parametrize("kind", LOSSES)
 @pytest.mark.parametrize("chunk_size", [1, 7, 40])
 def test_the_answer_stays_feasible_in_other_batches(kind: str, chunk_size: int) -> None:
@@ -236,7 +270,7 @@ def test_little_memory_at_kinks_costs_accuracy_not_feasibility(
     assert max(done.residuals.values()) <= 0
     assert done.lower_bound is not None
     assert done.lower_bound <= exact.distance <= done.distance * (1 + 1e-10)
-    assert done.distance <= 1.05 * exact.distance
+    assert done.distance <= 1.01 * exact.distance
 
 
 @pytest.mark.parametrize("kind", ["logistic", "hinge"])
@@ -382,6 +416,22 @@ def test_of_a_hundred_constraints_three_are_differentiated() -> None:
     assert w.detach()[:3].tolist() == pytest.approx([1.0, 1.0, 1.0], abs=1e-9)
     assert done.distance == pytest.approx(3**0.5, rel=1e-9)
     assert sum(mu > 0 for mu in done.multipliers.values()) == 3
+
+
+def test_a_thin_set_and_a_ball_from_far_away() -> None:
+    generator = torch.Generator().manual_seed(0)
+    A = torch.randn(3, 20, generator=generator, dtype=torch.float64)
+    b = torch.randn(3, generator=generator, dtype=torch.float64)
+    w = 1000 * torch.randn(20, generator=generator, dtype=torch.float64)
+    w.requires_grad_()
+    both = {
+        "plane": oneproj.sets.Affine(A, b).on(w),
+        "ball": oneproj.sets.Ball(3.0).on(w),
+    }
+    done = project(w, both)
+    assert done.status is Status.FEASIBLE
+    assert done.evaluations <= 60
+    assert done.lower_bound == pytest.approx(done.distance, rel=1e-9)
 
 
 # --- the empty set ------------------------------------------------------------

@@ -19,6 +19,7 @@ import oneproj
 from oneproj.errors import InfeasibleError, NonFiniteError
 from oneproj.parameters import assign, combine, difference, norm, snapshot
 from oneproj.problem import named_constraints
+from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection, Status
 from oneproj.terms import AbstractTerm
@@ -110,7 +111,9 @@ def test_every_random_start_becomes_feasible(name: str) -> None:
         assert {n: c.value() for n, c in constraints.items()} == done.residuals
         assert all(mu >= 0 for mu in done.multipliers.values())
         counts.append(done.evaluations)
-    assert median(counts) <= (40 if "[16, 8] ReLU" in name else 20)
+    # The bar is 15 for the median of all, which is 12. With kinks in two layers it is
+    # 15 by itself, and other rounding may shift that.
+    assert median(counts) <= (18 if "[16, 8] ReLU" in name else 15)
 
 
 def test_a_wide_network_becomes_feasible() -> None:
@@ -118,7 +121,7 @@ def test_a_wide_network_becomes_feasible() -> None:
     constraints = caps(net, *examples(WIDE[0], 0))
     done = project(net, constraints)
     assert done.status is Status.FEASIBLE
-    assert done.evaluations <= 40
+    assert done.evaluations <= 20
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -131,7 +134,8 @@ def test_a_slightly_infeasible_start_takes_few_gradients(name: str) -> None:
         done = project(net, caps(net, X, y, CAP - 1e-3))  # as after training
         assert done.status is Status.FEASIBLE
         counts.append(done.evaluations)
-    assert median(counts) <= (15 if "[16, 8] ReLU" in name else 8)
+    assert median(counts) <= 8
+    assert max(counts) <= 10
 
 
 def test_float32_networks_become_feasible() -> None:
@@ -194,6 +198,18 @@ def test_the_default_is_within_a_percent_of_a_long_run(name: str) -> None:
         assign(list(net.parameters()), start)
         long = project(net, constraints, progress=0.0, tolerance=1e-8)
         assert done.distance <= 1.01 * long.distance
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_never_a_percent_farther_than_the_augmented_lagrangian(name: str) -> None:
+    net, constraints = case(name, 1)
+    start = snapshot(list(net.parameters()))
+    done = project(net, constraints)
+    assign(list(net.parameters()), start)
+    paper = AugmentedLagrangian().project(list(net.parameters()), constraints)
+    assert paper.status is Status.FEASIBLE
+    assert done.distance <= 1.01 * paper.distance
+    assert 50 * done.evaluations <= paper.evaluations
 
 
 def test_slsqp_finds_nothing_much_nearer() -> None:

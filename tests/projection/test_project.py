@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -235,3 +236,35 @@ def test_a_constraint_that_is_not_finite_is_named() -> None:
     constraints = {"size": function(lambda: math.nan * w.sum()) <= 1.0}
     with pytest.raises(NonFiniteError, match="the value of 'size' at the start"):
         project(w, constraints, projector=Stuck())
+
+
+# --- progress -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("projector", ["cuts", "augmented-lagrangian"])
+def test_progress_names_the_gradients_and_the_worst_residual(
+    projector: Any,  # noqa: ANN401 - a literal
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str] = []
+
+    @contextmanager
+    def line(label: str, *, enabled: bool | None) -> Iterator[Any]:
+        assert (label, enabled) == ("projecting", True)
+        yield said.append
+
+    monkeypatch.setattr("oneproj.projection.project.progress_line", line)
+    w = outside()
+    disc = function(lambda: w.square().sum()) <= 1.0
+    done = project(w, {"disc": disc}, projector=projector, progress=True)
+    assert said[0] == "1 full gradients, worst residual 2.40e+01"
+    assert len(said) == done.evaluations
+    # Nobody watches what comes after.
+    Cuts().project([w], {"disc": disc.named("disc")})
+    assert len(said) == done.evaluations
+
+
+def test_nothing_is_shown_to_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    w = outside()
+    project(w, {"disc": function(lambda: w.square().sum()) <= 1.0})
+    assert capsys.readouterr() == ("", "")

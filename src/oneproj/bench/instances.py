@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -12,21 +13,31 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from oneproj.averages import Mean, mean
-from oneproj.parameters import assign, combine, snapshot
-from oneproj.projection.cuts import Cuts
-from oneproj.terms import AbstractTerm
+from oneproj.bench.watch import Watch, Watched
+from oneproj.parameters import Vector, assign, snapshot
+from oneproj.problem import Problem
+from oneproj.projection.base import AbstractProjector
+from oneproj.results import Projection
+from oneproj.solve import solve
+from oneproj.terms import AbstractTerm, Constraint
 
-Start = Literal["random", "near"]
+Start = Literal["random", "trained"]
 STARTS: tuple[Start, ...] = get_args(Start)
 
 LINEAR_SIZE = 18
 """Two linear scores with nine weights each, as in the paper's Gaussian experiment."""
-INPUTS = 30
-EXAMPLES = 500
+INPUTS, MANY_INPUTS = 30, 1000
+EXAMPLES, FEW_EXAMPLES = 500, 250
+HUGE = 10**6
+"""From here on networks have many inputs and fewer examples, so that a gradient takes
+about a second and its hidden layer little memory."""
 LINEAR_CAP, NETWORK_CAP = 0.4, 0.5
 """Of the logistic risk; log 2 is that of a score of 0."""
-NEAR = 0.02
-"""How far outside the near start is, as a share of the random start's distance."""
+UPDATES, HUGE_UPDATES = 100, 50
+"""Of the training that leads to the trained start."""
+LOOSER = 0.005
+"""By how much looser caps it sees: else every other iterate is feasible already, and
+there is nothing to time."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +45,11 @@ class Instance:
     """Parameters, constraints on them and a start; timed runs begin with ``reset``."""
 
     parameters: list[Tensor]
-    constraints: Mapping[str, AbstractTerm]
+    constraints: Mapping[str, Watched]
+    watch: Watch
+    """Counts the gradients of the constraints and can stop a run."""
+    objective: Mean
+    """What training minimises, at odds with the constraints."""
     start: list[Tensor]
     scores: list[Tensor] | None
     """The signed inputs of each linear score; None for a network."""
@@ -52,22 +67,61 @@ class Instance:
 def make_instance(size: int, start: Start, generator: torch.Generator) -> Instance:
     """A problem with at least ``size`` parameters: linear at 18, else a network.
 
-    The near start is 2 % of the way back from the nearest feasible point to the random
-    start: slightly infeasible, like the last iterate of the method.
+    The random start is that of training; the trained one is what the method itself
+    would project: where ``oneproj.solve`` is after 100 updates, 50 if it is huge.
 
     Example:
-        >>> made = make_instance(18, "near", torch.Generator().manual_seed(0))
-        >>> made.size, 0 < max(c.value() for c in made.constraints.values()) < 0.05
+        >>> made = make_instance(18, "trained", torch.Generator().manual_seed(0))
+        >>> made.size, 0 < max(c.value() for c in made.constraints.values()) < 1
         (18, True)
     """
     linear = size == LINEAR_SIZE
     made = _linear(generator) if linear else _network(size, generator)
     if start == "random":
         return made
-    Cuts().project(made.parameters, made.constraints)
-    nearby = combine([NEAR, 1.0 - NEAR], [made.start, made.parameters])
-    assign(made.parameters, nearby)
-    return Instance(made.parameters, made.constraints, nearby, made.scores)
+    looser = {
+        name: Constraint(c.term, c.bound + LOOSER, sense=c.sense)
+        for name, c in made.constraints.items()
+    }
+    problem = Problem(
+        made.parameters,
+        objective=made.objective,
+        constraints=looser,
+        radius=math.inf,
+    )
+    updates = UPDATES if size < HUGE else HUGE_UPDATES
+    with suppress(_ReachedError):
+        solve(problem, steps=updates, projector=_Stop(), progress=False)
+    return replace(made, start=snapshot(made.parameters))
+
+
+class _ReachedError(Exception):
+    """The run is where it would project."""
+
+
+class _Stop(AbstractProjector):
+    """Leaves the point that it is given."""
+
+    name = "stop"
+
+    def accepts(self, constraints: Mapping[str, AbstractTerm]) -> str | None:
+        del constraints
+        return None
+
+    def project(
+        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+    ) -> Projection:
+        del parameters, constraints
+        raise _ReachedError
+
+
+def _watched(
+    constraints: Mapping[str, Constraint],
+) -> tuple[Mapping[str, Watched], Watch]:
+    watch = Watch()
+    return {
+        name: Watched(c.named(name), watch) for name, c in constraints.items()
+    }, watch
 
 
 def _draw(generator: torch.Generator, *size: int) -> Tensor:
@@ -75,6 +129,7 @@ def _draw(generator: torch.Generator, *size: int) -> Tensor:
 
 
 def _linear(generator: torch.Generator) -> Instance:
+    """Two classes of examples, and a third that wants to be on their wrong side."""
     width = LINEAR_SIZE // 2
     weights = [_draw(generator, width).requires_grad_() for _ in range(2)]
     scores = [_draw(generator, EXAMPLES, width) + 0.5 for _ in range(2)]
@@ -82,7 +137,14 @@ def _linear(generator: torch.Generator) -> Instance:
         f"class {j}": _logistic_risk(w, data) <= LINEAR_CAP
         for j, (w, data) in enumerate(zip(weights, scores, strict=True))
     }
-    return Instance(weights, constraints, snapshot(weights), scores)
+    others = _draw(generator, EXAMPLES, width) - 0.25
+
+    def losses(batch: Tensor) -> Tensor:
+        return softplus(-(batch @ weights[0])) + softplus(-(batch @ weights[1]))
+
+    objective = mean(losses, data=others)
+    start = snapshot(weights)
+    return Instance(weights, *_watched(constraints), objective, start, scores)
 
 
 def _logistic_risk(w: Tensor, data: Tensor) -> Mean:
@@ -90,18 +152,25 @@ def _logistic_risk(w: Tensor, data: Tensor) -> Mean:
 
 
 def _network(size: int, generator: torch.Generator) -> Instance:
-    """One hidden layer of Softplus units; the label is the sign of the first input."""
-    hidden = math.ceil(size / (INPUTS + 2))
-    first = (_draw(generator, INPUTS, hidden) / INPUTS**0.5).requires_grad_()
+    """One hidden layer of Softplus units; the label is the sign of the first input.
+
+    The objective wants the sign of the second one.
+    """
+    huge = size >= HUGE
+    inputs = MANY_INPUTS if huge else INPUTS
+    hidden = math.ceil(size / (inputs + 2))
+    first = (_draw(generator, inputs, hidden) / inputs**0.5).requires_grad_()
     bias = torch.zeros(hidden, dtype=torch.float64, requires_grad=True)
     last = (_draw(generator, hidden) / hidden**0.5).requires_grad_()
-    x = _draw(generator, EXAMPLES, INPUTS)
-    sign = torch.where(x[:, 0] > 0, 1.0, -1.0).double()
+    x = _draw(generator, FEW_EXAMPLES if huge else EXAMPLES, inputs)
+    signs = torch.where(x > 0, 1.0, -1.0).double()
 
     def losses(batch: tuple[Tensor, Tensor]) -> Tensor:
-        inputs, signs = batch
-        return softplus(-signs * (softplus(inputs @ first + bias) @ last))
+        rows, wanted = batch
+        return softplus(-wanted * (softplus(rows @ first + bias) @ last))
 
     parameters = [first, bias, last]
-    constraints = {"risk": mean(losses, data=(x, sign)) <= NETWORK_CAP}
-    return Instance(parameters, constraints, snapshot(parameters), None)
+    constraints = {"risk": mean(losses, data=(x, signs[:, 0])) <= NETWORK_CAP}
+    objective = mean(losses, data=(x, signs[:, 1]))
+    start = snapshot(parameters)
+    return Instance(parameters, *_watched(constraints), objective, start, None)

@@ -19,12 +19,13 @@ def projection_tables(record: Mapping[str, Any]) -> list[Table]:
         caption=(
             f"{settings['dtype']}, {around['threads']} thread(s) on "
             f"{around['cpu_count']} cores, load {around['load']} at the start, torch "
-            f"{around['torch']}; medians of {settings['repeats']} alternating repeats. "
-            "Only counts and ratios are claims."
+            f"{around['torch']}; medians of up to {settings['repeats']} alternating "
+            "repeats, * timed once, > stopped after "
+            f"{settings['limit']:g} s. Only counts and ratios are claims."
         ),
     )
     headings = ("parameters", "start", "rival", "gradients", "ms", "time / cuts")
-    for heading in (*headings, "distance", "worst residual"):
+    for heading in (*headings, "time / its gradients", "distance", "worst residual"):
         table.add_column(heading, justify="right")
     for row in record["rows"]:
         table.add_row(*_cells(row))
@@ -39,14 +40,18 @@ def projection_tables(record: Mapping[str, Any]) -> list[Table]:
 def _cells(row: Mapping[str, Any]) -> list[str]:
     cells = [f"{row['size']:,}", row["start"], row["rival"]]
     if row["reason"] is not None:
-        return [*cells, "", f"does not run: {row['reason']}", "", "", ""]
-    answer, known = row["answer"], ["", "", ""]
+        return [*cells, "", f"does not run: {row['reason']}", "", "", "", ""]
+    answer, gradients, reached, more = row["answer"], "", ["", ""], ""
     if answer is not None:
-        gradients = "none" if answer["gradients"] is None else str(answer["gradients"])
-        known = [gradients, f"{answer['distance']:.6g}", f"{answer['residual']:.1e}"]
-    milliseconds = f"{MILLISECONDS * row['seconds']['median']:.3g}"
-    ratio = f"{row['ratio']['median']:.3g}"
-    return [*cells, known[0], milliseconds, ratio, *known[1:]]
+        more = "> " if answer["stopped"] else ""
+        count = answer["gradients"]
+        gradients = "none" if count is None else f"{more}{count}"
+        reached = [f"{answer['distance']:.6g}", f"{answer['residual']:.1e}"]
+    once = "*" if row["runs"] == 1 else ""
+    milliseconds = f"{more}{MILLISECONDS * row['seconds']['median']:.3g}{once}"
+    ratio = f"{more}{row['ratio']['median']:.3g}"
+    overhead = "" if row["overhead"] is None else f"{row['overhead']:.3g}"
+    return [*cells, gradients, milliseconds, ratio, overhead, *reached]
 
 
 def _bar_cells(bar: Mapping[str, Any]) -> list[Text]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from oneproj.bench.instances import LINEAR_CAP, Instance
+from oneproj.bench.watch import TimeUpError
 from oneproj.parameters import distance
 from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
 from oneproj.projection.base import AbstractProjector
@@ -34,15 +36,30 @@ class Answer:
     """Full constraint gradients; None where it has the data and needs none."""
     distance: float
     residual: float
+    stopped: bool = False
+    """Whether the time limit ended it; then this is how far it came."""
 
 
 Run = Callable[[], int | None]
 
 
-def judge(instance: Instance, gradients: int | None) -> Answer:
-    """Distance and worst residual of the point that the parameters hold."""
+def attempt(instance: Instance, run: Run, *, limit: float) -> tuple[Answer, float]:
+    """Run once; the answer and its seconds, at most about the limit.
+
+    The limit is noticed at the next gradient.
+    """
+    instance.watch.start(limit=limit)
+    begin, stopped = time.perf_counter(), False
+    try:
+        gradients = run()
+    except TimeUpError:
+        gradients = instance.watch.gradients // len(instance.constraints)
+        stopped = True
+    seconds = time.perf_counter() - begin
+    instance.watch.start(limit=math.inf)
     worst = max(c.value() for c in instance.constraints.values())
-    return Answer(gradients, distance(instance.parameters, instance.start), worst)
+    moved = distance(instance.parameters, instance.start)
+    return Answer(gradients, moved, worst, stopped), seconds
 
 
 def rivals(instance: Instance) -> dict[str, Run | str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -63,6 +64,17 @@ class Answer:
         """Make the parameters hold the answer; they stay if nothing was offered."""
         if self._kept:
             assign(self._parameters, self._kept)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is kept, and the weight behind it."""
+        return {"kept": self._kept, "total": self._total}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        # One tensor per parameter, or none before the first offer.
+        pairs = zip(state["kept"], self._parameters, strict=False)
+        self._kept = [t.to(p.device) for t, p in pairs]
+        self._total = state["total"]
 
     def _draw(self) -> float:
         return float(torch.rand((), generator=self._generator, dtype=torch.float64))

@@ -8,9 +8,11 @@ needs hundreds and ends less accurate. ``Solution.settings`` says which method w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from oneproj.errors import CheckpointError
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.penalized import Penalized
 from oneproj.methods.setting import Setting
@@ -59,6 +61,25 @@ class Auto(AbstractMethod):
     def done(self) -> bool:
         """Whether the chosen method is done."""
         return self._method.done
+
+    @property
+    def outer(self) -> int | None:
+        """Outer iterations of the chosen method."""
+        return self._method.outer
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the chosen method."""
+        return {"method": self._method.name, "state": self._method.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state, if the same method was chosen now."""
+        if state["method"] != self._method.name:
+            message = (
+                f'method="auto" chose {state["method"]!r} for the run that was saved '
+                f"and {self._method.name!r} now: {self._why}. Name the method."
+            )
+            raise CheckpointError(message)
+        self._method.load_state_dict(state["state"])
 
     def describe(self) -> dict[str, Any]:
         """What was chosen, why, and with which options."""

@@ -12,6 +12,8 @@ refinements, for stochastic gradients).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.base_steps import BaseLike, DecayLike, choose_base, schedule_lr
@@ -60,6 +62,18 @@ class BallStep:
         problem = self._problem
         project_ball_(problem.parameters, problem.radius, problem.center)
         self._scheduler.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of optimiser and scheduler."""
+        return {
+            "optimizer": self._optimizer.state_dict(),
+            "scheduler": self._scheduler.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._scheduler.load_state_dict(state["scheduler"])
 
 
 def check_rate(name: str, rate: float) -> None:

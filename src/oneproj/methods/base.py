@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from oneproj.errors import InvalidProblemError
+from oneproj.errors import CheckpointError, InvalidProblemError
 from oneproj.methods.setting import Setting
 from oneproj.oracles import Sight
 from oneproj.results import Projection
@@ -28,6 +28,8 @@ class AbstractMethod(ABC):
     """Whether it can execute a schedule: the theorems are about Algorithm 1."""
     WITHOUT_OPTIONS: ClassVar[str] = "It has none."
     """What to tell who gives an option to a method that has none."""
+    WITHOUT_STATE: ClassVar[str] = "It does not say what it remembers (state_dict)."
+    """Why a run of it cannot be saved, where it cannot."""
 
     @abstractmethod
     def __init__(self, setting: Setting, options: Any) -> None:  # noqa: ANN401 - each method has its own
@@ -45,6 +47,31 @@ class AbstractMethod(ABC):
     def done(self) -> bool:
         """Whether further updates would do nothing; most methods never know."""
         return False
+
+    @property
+    def outer(self) -> int | None:
+        """Outer iterations that are complete; None for a method that has none."""
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that further updates depend on, beyond the parameters and the setting.
+
+        Between two updates. Tensors need not be copied: the state is written to a file
+        before the next one. Numbers, strings, tensors and containers of them only.
+
+        Raises:
+            CheckpointError: The method cannot be resumed; the message says why.
+        """
+        message = (
+            f"A run of {self.name!r} cannot be saved and resumed. {self.WITHOUT_STATE} "
+            "Leave out checkpoint= and resume=, or use another method."
+        )
+        raise CheckpointError(message)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state; the parameters and the setting have theirs."""
+        del state
+        self.state_dict()  # says why not
 
     def describe(self) -> dict[str, Any]:
         """What the method settled itself; takes precedence in ``Solution.settings``."""

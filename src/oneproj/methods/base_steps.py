@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal, TypeAlias
 
+import torch
 from torch.optim import SGD, Adam, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
@@ -25,10 +26,20 @@ FORGETTING = 0.95
 """Adam's second beta, so that it remembers about 20 squared gradients, not a thousand:
 a penalty pushes seldom and hard, and would hold the step back long afterwards."""
 
+SMALLEST = 1e-8
+"""Adam's epsilon, torch's own. In float16 it would be 0, and a gradient of zeros NaN:
+there it is the least normal number, 6e-5."""
+
+
+def _adam(groups: Groups) -> Optimizer:
+    tiny = [torch.finfo(p.dtype).tiny for group in groups for p in group["params"]]
+    return Adam(groups, betas=(0.9, FORGETTING), eps=max([SMALLEST, *tiny]))
+
+
 BASES: dict[str, Callable[[Groups], Optimizer]] = {
     "sgd": SGD,
     "momentum": partial(SGD, momentum=0.9),
-    "adam": partial(Adam, betas=(0.9, FORGETTING)),
+    "adam": _adam,
 }
 """Base steps by name."""
 

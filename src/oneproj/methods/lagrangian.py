@@ -23,8 +23,9 @@ the projection does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -114,3 +115,19 @@ class Lagrangian(AbstractMethod):
         """Project the last iterate, or the average."""
         self._answer.show()
         return self._setting.project()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of both players, the average and the oracle."""
+        return {
+            "step": self._step.state_dict(),
+            "mu": self._multipliers.mu,
+            "answer": self._answer.state_dict(),
+            "oracle": self._oracle.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        self._step.load_state_dict(state["step"])
+        self._multipliers.mu = state["mu"]
+        self._answer.load_state_dict(state["answer"])
+        self._oracle.load_state_dict(state["oracle"])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import LRScheduler
@@ -67,15 +68,19 @@ class Penalized(AbstractMethod):
         if setting.schedule is not None:
             penalty = _penalty(setting.schedule.strength, setting.schedule.smoothing)
             self.optimizer = _with_schedule(setting, setting.schedule)
+            self._inner_steps = setting.schedule.inner_steps
         else:
-            self.optimizer = _with_options(setting, options)
+            _check(options)
+            self._inner_steps = choose_inner_steps(options.inner_steps, setting.steps)
+            self.optimizer = _with_options(setting, options, self._inner_steps)
             self._clip = options.clip
             self._scheduler = schedule_lr(options.decay, self.optimizer, setting.steps)
             if options.strength == "auto":
                 self._strength = AutoStrength()
             else:
                 penalty = _penalty(options.strength, options.smoothing, options.combine)
-        self._oracle = setting.look(penalty)
+        self._oracle = setting.look(penalty, renew_every=None)
+        self._outer = 0
 
     def update(self) -> Sight:
         """One inner update; at the centre the anchor and the strengths are renewed."""
@@ -90,6 +95,7 @@ class Penalized(AbstractMethod):
                 oracle.penalize(self._strength.adapt(anchor))
         residuals = oracle.add_penalty()
         self.optimizer.step()
+        self._outer += self.optimizer.at_center
         if self._scheduler is not None:
             self._scheduler.step()
         return Sight(objective, residuals)
@@ -99,11 +105,60 @@ class Penalized(AbstractMethod):
         self.optimizer.eval()
         return self._setting.project()
 
+    def describe(self) -> dict[str, Any]:
+        """The inner steps, which the user need not have given."""
+        return {"inner_steps": self._inner_steps}
+
+    @property
+    def outer(self) -> int:
+        """The number t of outer iterations that are complete."""
+        return self._outer
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of optimiser, scheduler, strengths and oracle."""
+        scheduler, strength = self._scheduler, self._strength
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": None if scheduler is None else scheduler.state_dict(),
+            "strength": None if strength is None else strength.state_dict(),
+            "oracle": self._oracle.state_dict(),
+            "outer": self._outer,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self._scheduler is not None:
+            self._scheduler.load_state_dict(state["scheduler"])
+        self._oracle.load_state_dict(state["oracle"])
+        if self._strength is not None:
+            parameters = self._setting.problem.parameters
+            penalty = self._strength.load_state_dict(state["strength"], parameters)
+            if penalty is not None:
+                self._oracle.penalize(penalty)
+        self._outer = state["outer"]
+
     def _anchor(self) -> Anchor | None:
         wanted = self._strength is not None or self._setting.oracle == "anchored"
         if not (wanted and self.optimizer.at_center):
             return None
         return self._oracle.anchor()
+
+
+def _check(options: PenalizedOptions) -> None:
+    strength, clip = options.strength, options.clip
+    if isinstance(strength, str) and strength != "auto":
+        message = f'strength must be a positive number or "auto", got {strength!r}.'
+        raise InvalidProblemError(message)
+    if strength == "auto" and options.smoothing is not None:
+        message = (
+            f"smoothing={options.smoothing} needs a strength of its own: automatic "
+            "strengths are those of hinges. Give strength=..., or leave smoothing out."
+        )
+        raise InvalidProblemError(message)
+    if clip is not None and not clip > 0:
+        message = f"clip must be positive, or None for no limit, got {clip}."
+        raise InvalidProblemError(message)
 
 
 def _penalty(
@@ -114,9 +169,7 @@ def _penalty(
     return Softplus(strength, smoothing, combine)
 
 
-def _with_options(setting: Setting, options: PenalizedOptions) -> OneProjection:
-    steps = setting.steps
-    K = choose_inner_steps(options.inner_steps, steps)
+def _with_options(setting: Setting, options: PenalizedOptions, K: int) -> OneProjection:
     return OneProjection(
         setting.problem.parameters,
         options.lr,
@@ -126,7 +179,7 @@ def _with_options(setting: Setting, options: PenalizedOptions) -> OneProjection:
         center=setting.problem.center,
         base=choose_base(options.base),
         select=options.select,
-        outer_steps=steps // K,
+        outer_steps=setting.steps // K,
         generator=setting.selection,
     )
 
@@ -139,8 +192,9 @@ def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
         (10, 11)
     """
     if inner_steps is None:
-        middle = min(INNER_STEPS, max(1, steps // 2))
-        near = range(max(1, middle // 2), middle + middle // 2 + 1)
+        # Not 1 where there is a choice: the centre would never move.
+        middle = min(INNER_STEPS, max(2, steps // 2))
+        near = range(min(steps, max(2, middle // 2)), middle + middle // 2 + 1)
         return min(near, key=lambda K: (steps % K, abs(K - middle)))
     if not is_count(inner_steps):
         message = f"inner_steps must be a whole number >= 1, got {inner_steps}."
@@ -157,7 +211,7 @@ def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
             f"steps={steps} is not a multiple of inner_steps={inner_steps}: the last "
             f"{left} updates end inside an outer iteration and do not reach the answer."
         )
-        warnings.warn(message, OneprojWarning, stacklevel=6)
+        warnings.warn(message, OneprojWarning, stacklevel=4)
     return inner_steps
 
 

@@ -17,7 +17,9 @@ guarantee here but the feasibility that the projection gives.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from oneproj.methods.ball_step import BallStep
 from oneproj.methods.base import AbstractMethod
@@ -64,3 +66,12 @@ class PenaltySGD(AbstractMethod):
     def finish(self) -> Projection:
         """Project the last iterate."""
         return self._setting.project()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of step and oracle."""
+        return {"step": self._step.state_dict(), "oracle": self._oracle.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        self._step.load_state_dict(state["step"])
+        self._oracle.load_state_dict(state["oracle"])

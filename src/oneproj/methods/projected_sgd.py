@@ -3,24 +3,25 @@
 ``x_{k+1} = P_C(P_B(x_k - eta v_k))``, v_k a stochastic gradient of the objective and B
 the safeguard ball. Every iterate is feasible, and the projector is called as often as
 the gradient. The history pairs the objective at x_k with the residuals at x_{k+1},
-which are what was seen of each.
+which are what was seen of each. The defaults are the paper's plain, constant step; a
+base step and a decay are offered as they are to Algorithm 1.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-import torch
-
-from oneproj.errors import InvalidProblemError
+from oneproj.methods.ball_step import BallStep
 from oneproj.methods.base import AbstractMethod
+from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.setting import Setting
-from oneproj.methods.start import move_start_into_ball
 from oneproj.oracles import Sight
-from oneproj.parameters import project_ball_
+from oneproj.plain import flatten, rebuild
 from oneproj.projection.project import raise_if_infeasible
 from oneproj.results import Projection
+from oneproj.terms import AbstractTerm
 
 
 @dataclass(frozen=True)
@@ -28,34 +29,29 @@ class ProjectedSGDOptions:
     """Settings of Projected SGD."""
 
     lr: float = 0.05
+    base: BaseLike = "sgd"
+    decay: DecayLike = "constant"
 
 
 class ProjectedSGD(AbstractMethod):
-    """SGD on the objective alone, projected after every update."""
+    """Steps on the objective alone, each followed by a projection."""
 
     name = "projected-sgd"
     Options = ProjectedSGDOptions
 
     def __init__(self, setting: Setting, options: ProjectedSGDOptions) -> None:
-        """Build the oracle without a penalty, and torch's own SGD."""
+        """Build the step, and the oracle without a penalty."""
         # Neighbouring points: each projection begins with what the last one learned.
         self._setting = replace(setting, projector=setting.projector.warm())
-        problem = setting.problem
-        if not 0 <= options.lr < math.inf:
-            message = f"lr is out of range: got {options.lr}."
-            raise InvalidProblemError(message)
-        move_start_into_ball(problem.parameters, problem.radius, problem.center)
+        self._step = BallStep(setting, options.lr, options.base, options.decay)
         self._oracle = setting.look(None)
-        self._sgd = torch.optim.SGD(problem.parameters, lr=options.lr)
         self._projection: Projection | None = None
 
     def update(self) -> Sight:
         """One gradient, one step, one projection."""
         sight = self._oracle.backward()
         self._projection = None  # an interrupt from here on leaves an unprojected point
-        self._sgd.step()
-        problem = self._setting.problem
-        project_ball_(problem.parameters, problem.radius, problem.center)
+        self._step.take()
         self._projection = self._setting.project()
         raise_if_infeasible(self._projection)
         return Sight(sight.objective, self._projection.residuals)
@@ -63,3 +59,28 @@ class ProjectedSGD(AbstractMethod):
     def finish(self) -> Projection:
         """Project, unless the last update ended with it."""
         return self._projection or self._setting.project()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of step and oracle, and all that the projector remembers.
+
+        Its cuts are vectors of the model's size, so the file is that much larger.
+        """
+        remembered = vars(self._setting.projector), self._projection
+        return {
+            "step": self._step.state_dict(),
+            "oracle": self._oracle.state_dict(),
+            "remembered": flatten(remembered, self._known(), foreign=AbstractTerm),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        self._step.load_state_dict(state["step"])
+        self._oracle.load_state_dict(state["oracle"])
+        memory, self._projection = rebuild(state["remembered"], self._known())
+        vars(self._setting.projector).update(memory)
+
+    def _known(self) -> dict[str, object]:
+        problem = self._setting.problem
+        parts = {f"parameter {i}": p for i, p in enumerate(problem.parameters)}
+        terms = {f"constraint {name}": c for name, c in problem.constraints.items()}
+        return {**parts, **terms}

@@ -53,8 +53,16 @@ class Setting:
     """Draws the index of the outer iterate, where a method selects one."""
     schedule: Schedule | None = None
 
-    def look(self, penalty: AbstractPenalty | None) -> AbstractOracle:
-        """The oracle of this run, with the method's penalty."""
+    def look(
+        self,
+        penalty: AbstractPenalty | None,
+        *,
+        renew_every: int | None = BETWEEN_ANCHORS,
+    ) -> AbstractOracle:
+        """The oracle of this run, with the method's penalty.
+
+        ``renew_every`` is None for a method that renews anchors at its centre.
+        """
         return ORACLES[self.oracle](
             self.problem,
             penalty,
@@ -62,7 +70,7 @@ class Setting:
             generator=self.sampling,
             counts=self.counts,
             anchor_size=self.anchor_size,
-            renew_every=BETWEEN_ANCHORS,
+            renew_every=renew_every,
         )
 
     def project(self) -> Projection:
@@ -121,6 +129,7 @@ def prepare(
     if not (isinstance(seed, Integral) and seed >= 0):
         message = f"seed must be a whole number >= 0, got {seed!r}."
         raise InvalidProblemError(message)
+    _at_least_one("batch_size", batch_size)
     # Independent streams for sampling and selection, both fixed by the seed.
     sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     return Setting(
@@ -128,7 +137,7 @@ def prepare(
         steps=_at_least_one("steps", _choose_steps(steps, schedule)),
         projector=choose_projector(projector, problem.constraints),
         oracle=_choose_oracle(oracle, problem, schedule, batch_size),
-        batch_size=_at_least_one("batch_size", batch_size),
+        batch_size=batch_size,
         anchor_size=_choose_anchor_size(anchor_size, problem, batch_size),
         counts=Counts(),
         sampling=torch.Generator().manual_seed(int(sampling >> 1)),

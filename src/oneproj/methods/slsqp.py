@@ -76,6 +76,10 @@ class SLSQP(AbstractMethod):
 
     name = "slsqp"
     Options = SLSQPOptions
+    WITHOUT_STATE = (
+        "SciPy's loop keeps its quadratic model to itself; on problems of the size "
+        "that it accepts, a run takes seconds."
+    )
 
     def __init__(self, setting: Setting, options: SLSQPOptions) -> None:
         """Refuse what is too large, and start SciPy."""

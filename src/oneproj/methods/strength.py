@@ -16,11 +16,15 @@ The estimates scale as the objective and the constraints do, so no unit is built
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from oneproj.oracles import Anchor
+from oneproj.oracles.anchor import on_devices
 from oneproj.parameters import Vector, combine, distance, dot, norm
 from oneproj.penalties import Hinges
 from oneproj.simplex_qp import Array, solve_simplex_qp
@@ -30,7 +34,8 @@ SAFETY = 2.0
 KEPT = 0.4
 """The share of a strength that is kept from one anchor to the next, at least."""
 FLOOR = 0.01
-"""Of the strength that would balance the objective alone: the least, near a bound."""
+"""Of the strength that would balance the objective alone: the least, near a bound. The
+first strength of a violated constraint is all of it."""
 
 
 class AutoStrength:
@@ -74,12 +79,42 @@ class AutoStrength:
             steepness = norm(row)
             # The strength with which it would balance the whole objective alone.
             alone = pull / steepness if steepness > 0 else 0.0
-            least = alone if first else FLOOR * alone if name in estimate else 0.0
+            share = 0.0 if name not in estimate else 1.0 if first else FLOOR
             kept = KEPT * self._strengths.get(name, 0.0)
             found_now = SAFETY * estimate.get(name, 0.0)
-            self._strengths[name] = max(found_now, kept, least)
+            strength = max(found_now, kept, share * alone)
+            # At a stationary point of f nothing says how strong; any push leaves it.
+            stuck = strength == 0 and anchor.values[name] > 0
+            self._strengths[name] = 1.0 if stuck else strength
         self._sum, self._count, self._last = None, 0, anchor
         return Hinges(tuple(self._strengths[name] for name in anchor.values))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was seen since the last anchor, the last anchor, and the strengths."""
+        return {
+            "sum": self._sum,
+            "count": self._count,
+            "last": None if self._last is None else self._last.state_dict(),
+            "strengths": dict(self._strengths),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], like: Vector) -> Hinges | None:
+        """Go on from such a state; returns the penalty in force, None before any.
+
+        Example:
+            >>> first, second = AutoStrength(), AutoStrength()
+            >>> first.watch([torch.tensor([-6.0])])
+            >>> second.load_state_dict(first.state_dict(), [torch.zeros(1)]) is None
+            True
+            >>> anchor = Anchor([], {"cap": 0.1}, {"cap": [torch.tensor([2.0])]})
+            >>> second.adapt(anchor).strengths
+            (6.0,)
+        """
+        total, last = state["sum"], state["last"]
+        self._sum = None if total is None else on_devices(total, like)
+        self._last = None if last is None else Anchor.of_state(last, like)
+        self._count, self._strengths = state["count"], dict(state["strengths"])
+        return Hinges(tuple(self._strengths.values())) if self._strengths else None
 
     def _within_reach(self, name: str, anchor: Anchor) -> bool:
         """Whether c_j is violated, or would be after another move of the last length.

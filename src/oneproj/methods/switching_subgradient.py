@@ -29,7 +29,9 @@ projection makes up for either choice. Where I is empty the last iterate is proj
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -118,3 +120,20 @@ class SwitchingSubgradient(AbstractMethod):
         """Project what was selected."""
         self._answer.show()
         return self._setting.project()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of step, selection and oracle, and what was seen last."""
+        return {
+            "step": self._step.state_dict(),
+            "answer": self._answer.state_dict(),
+            "oracle": self._oracle.state_dict(),
+            "k": self._k,
+            "objective": self._objective,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        self._step.load_state_dict(state["step"])
+        self._answer.load_state_dict(state["answer"])
+        self._oracle.load_state_dict(state["oracle"])
+        self._k, self._objective = state["k"], state["objective"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -10,7 +12,7 @@ from torch import Tensor
 from oneproj.parameters import Vector, snapshot
 from oneproj.problem import Problem
 from oneproj.results import Counts
-from oneproj.terms import AbstractTerm, accumulate
+from oneproj.terms import AbstractTerm, accumulate, evaluating
 
 PIECE = 4096
 """Examples per forward pass of a sampled anchor."""
@@ -26,6 +28,16 @@ class Anchor:
     point: list[Tensor]
     values: dict[str, float]
     jacobian: dict[str, list[Tensor]]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The anchor as plain containers."""
+        return dict(vars(self))
+
+    @classmethod
+    def of_state(cls, state: Mapping[str, Any], like: Vector) -> Self:
+        """The anchor of such a state, on the devices of the parameters."""
+        rows = {name: on_devices(row, like) for name, row in state["jacobian"].items()}
+        return cls(on_devices(state["point"], like), dict(state["values"]), rows)
 
 
 def take_anchor(
@@ -61,9 +73,20 @@ def take_anchor(
             found = constraint.value_and_gradient(problem.parameters)
         else:
             indices = constraint.draw(size, generator)
-            found = _on_sample(constraint, indices, problem.parameters)
+            with evaluating(constraint.model):
+                found = _on_sample(constraint, indices, problem.parameters)
         values[name], jacobian[name] = found
     return Anchor(snapshot(problem.parameters), values, jacobian)
+
+
+def on_devices(vector: Vector, like: Vector) -> list[Tensor]:
+    """A vector that was read from a file, where the parameters are.
+
+    Example:
+        >>> on_devices([torch.ones(1)], [torch.zeros(1)])
+        [tensor([1.])]
+    """
+    return [t.to(p.device) for t, p in zip(vector, like, strict=True)]
 
 
 @torch.enable_grad()

@@ -13,8 +13,10 @@ of it is nearly a hinge of c, where a hinge of c_B alone is biased upwards.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,8 +31,8 @@ class Anchored(AbstractOracle):
     """Every constraint on a fresh minibatch, with the anchor as control variate.
 
     ``anchor()`` renews the anchor where the parameters are; a method with a proximal
-    centre calls it there. Without it the anchor renews itself every ``renew_every``
-    updates.
+    centre calls it there. For the others the anchor renews itself every
+    ``renew_every`` updates.
     """
 
     _anchor: Anchor | None = None
@@ -43,11 +45,23 @@ class Anchored(AbstractOracle):
         self._anchor, self._age = super().anchor(), 0
         return self._anchor
 
+    def state_dict(self) -> dict[str, Any]:
+        """The anchor in force, and how old it is."""
+        anchor = None if self._anchor is None else self._anchor.state_dict()
+        return {"anchor": anchor, "age": self._age}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        kept, like = state["anchor"], self._problem.parameters
+        self._anchor = None if kept is None else Anchor.of_state(kept, like)
+        self._age = state["age"]
+
     def add_penalty(self) -> dict[str, float]:
         """Add a stochastic gradient of p(c), corrected by the anchor."""
         if self._penalty is None:
             return {}
-        if self._anchor is None or self._age >= self._renew_every:
+        every = math.inf if self._renew_every is None else self._renew_every
+        if self._anchor is None or self._age >= every:
             self.anchor()
         self._age += 1
         return super().add_penalty()

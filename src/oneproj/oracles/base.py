@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,7 +38,8 @@ class AbstractOracle(ABC):
         counts: Where every look is counted.
         anchor_size: Examples of a constraint's larger data that an anchor samples;
             None for all of it.
-        renew_every: Updates after which an anchor is renewed, where one is used.
+        renew_every: Updates after which an anchor that is used renews itself; None
+            where the method calls ``anchor()`` when it is time.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class AbstractOracle(ABC):
         generator: torch.Generator,
         counts: Counts,
         anchor_size: int | None = None,
-        renew_every: int = 25,
+        renew_every: int | None = None,
     ) -> None:
         """Keep what to look at and where to count."""
         self._problem = problem
@@ -72,6 +74,14 @@ class AbstractOracle(ABC):
             generator=self._generator,
             counts=self._counts,
         )
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next look depends on, beyond the penalty and the generator."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        del state
 
     def backward(self) -> Sight:
         """Put a stochastic gradient of ``f + p(c)`` into ``.grad``; say what was seen.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from oneproj.oracles.base import AbstractOracle
-from oneproj.terms import AbstractTerm
+from oneproj.terms import AbstractTerm, evaluating
 
 
 class Exact(AbstractOracle):
@@ -13,7 +13,8 @@ class Exact(AbstractOracle):
 
     def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
         if constraint.size is None:
-            value = self._sample(constraint)
+            with evaluating(constraint.model):
+                value = self._sample(constraint)
             return float(value.detach().double()), value
         self._counts.constraint_passes += 1
         return constraint.value(), None

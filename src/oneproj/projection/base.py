@@ -26,6 +26,14 @@ class AbstractProjector(ABC):
 
     name: str
 
+    def warm(self) -> AbstractProjector:
+        """A projector for one projection after another, each from near the last start.
+
+        It may carry over what the last one learned, as long as parameters and
+        constraints are the same objects; this one learns nothing.
+        """
+        return self
+
     @abstractmethod
     def accepts(self, constraints: Mapping[str, AbstractTerm]) -> str | None:
         """None if this projector can handle the constraints, else why it cannot."""

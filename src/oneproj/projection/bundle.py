@@ -12,13 +12,15 @@ when a cut arrives, and one combination per solution.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
-from oneproj.parameters import Vector, combine, dot, norm
-from oneproj.simplex_qp import Array, solve_simplex_qp
+from oneproj.parameters import Vector, combine, dot
+from oneproj.projection.stack import Stack
+from oneproj.simplex_qp import Array, QpSolution, solve_simplex_qp
 
 SURE = 1e-6
 """Cuts contradict each other if what they add up to is beyond this share of its terms.
@@ -27,13 +29,23 @@ Their normals cancel to the root of the rounding, so less proves only that the f
 points are far away compared to the cuts.
 """
 
+STALE = 20
+"""Solutions in a row in which a cut did not bind, to leave it behind with its origin.
+
+With 20, hinge risks take a third of the gradients of a cold start; more cuts cost more
+time than the gradients that they save.
+"""
+
 
 @dataclass
 class Cut:
     """A halfspace with a unit normal, from a constraint or a mixture of cuts."""
 
-    normal: list[Tensor]
     offset: float
+    level: float
+    """``<g, d>`` at the center, the displacement from which the next step is made."""
+    length: float
+    """Of the vector that is kept in place of the unit normal."""
     weights: dict[str, float]
     """What a unit of z is worth in multipliers, by the constraint's name."""
     idle: int = 0
@@ -58,20 +70,41 @@ class Bundle:
         """Start without cuts."""
         self._capacity = capacity
         self._cuts: list[Cut] = []
+        self._normals = Stack()
         self._gram: Array = np.zeros((0, 0))
         self._z: Array = np.zeros(0)
         self.contradicts = False
         """Whether the cuts, at the last solution, prove that no point is feasible."""
 
-    def add(self, name: str, value: float, gradient: Vector, at: Vector) -> None:
-        """Add ``value + <gradient, d - at> <= 0``."""
-        steepness = norm(gradient)
-        if steepness == 0.0:
-            return  # a flat linearisation excludes nothing that can be moved to
-        unit = combine([1.0 / steepness], [gradient])
-        offset = dot(unit, at) - value / steepness
+    def add(
+        self,
+        name: str,
+        value: float,
+        gradient: Vector,
+        at: Vector,
+        center: Vector | None = None,
+    ) -> None:
+        """Add ``value + <gradient, d - at> <= 0``; a center other than ``at`` is given.
+
+        The center is the displacement from which the next step is made.
+        """
         self.reserve(1)
-        self._append(Cut(unit, offset, {name: 1.0 / steepness}), 0.0)
+        here = dot(gradient, at)
+        level = here if center is None else dot(gradient, center)
+        self._append(gradient, level, here - value, {name: 1.0}, 0.0)
+
+    def shift(self, move: Vector) -> None:
+        """Measure displacements from another origin, ``move`` away from the last.
+
+        ``<g, d + move> <= h`` is the same halfspace: what was valid stays valid. The
+        cuts that have long been idle are left behind.
+        """
+        for i in reversed(range(len(self._cuts))):
+            if self._cuts[i].idle >= STALE:
+                self._remove(i)
+        for cut, product in zip(self._cuts, self._normals.products(move), strict=True):
+            cut.offset -= product / cut.length
+            cut.level -= product / cut.length
 
     def reserve(self, count: int) -> None:
         """Make room for new cuts: drop the idle; if none is, mix two into one."""
@@ -89,36 +122,47 @@ class Bundle:
             Whether some displacement satisfies all tightened cuts. If not, and if that
             is beyond rounding, ``contradicts``: no point is feasible by the margins.
         """
-        n = len(self._cuts)
-        tight = np.array(
-            [
-                cut.offset - sum(w * margins[name] for name, w in cut.weights.items())
-                for cut in self._cuts
-            ]
-        )
-        # The solver has a simplex; an entry of its own, without cost, fulfils it.
-        P = np.zeros((n + 1, n + 1))
-        P[:n, :n] = self._gram
-        alone = np.arange(n + 1) == n
-        start = np.append(self._z, 1.0)
-        found = solve_simplex_qp(P, np.append(tight, 0.0), alone, start)
-        self._z = found.z[:n]
+        tight = self._tightened(margins)
+        found = self._minimise(tight)
+        self._z = found.z[:-1]
         for cut, z in zip(self._cuts, self._z, strict=True):
             cut.idle = 0 if z > 0 else cut.idle + 1
         if found.ray is None:
             return True
-        ray = found.ray[:n]
+        ray = found.ray[:-1]
         self.contradicts = bool(-tight @ ray > SURE * (np.abs(tight) @ ray))
         return False
 
     def displacement(self, like: Vector) -> list[Tensor]:
         """``d = -sum_i z_i g_i``, shaped ``like`` the parameters."""
-        used = np.flatnonzero(self._z)
-        if not len(used):
+        if not self._cuts:
             return combine([0.0], [like])
-        return combine(
-            [-float(self._z[i]) for i in used], [self._cuts[i].normal for i in used]
-        )
+        return self._normals.combination(-self._z / self._lengths())
+
+    def step(
+        self, margins: dict[str, float], center: Vector, curvature: float
+    ) -> list[Tensor]:
+        """The nearest point if the constraints curve: a displacement to look at.
+
+        Minimises ``|d|^2 + curvature |d - center|^2`` over the tightened cuts, that is,
+        the distance from ``share * center``; without curvature that is the solution.
+        The displacement is the next center.
+
+        Args:
+            margins: By the constraint's name, as for the solution before.
+            center: Where the last cuts were taken.
+            curvature: Of the multipliers' sum of constraints.
+        """
+        share, z = curvature / (1.0 + curvature), self._z
+        levels = share * np.array([cut.level for cut in self._cuts])
+        if share > 0:
+            z = self._minimise(self._tightened(margins) - levels).z[:-1]
+        for cut, level in zip(self._cuts, levels - self._gram @ z, strict=True):
+            cut.level = float(level)
+        if not self._cuts:
+            return combine([share], [center])
+        pull = self._normals.combination(-z / self._lengths())
+        return combine([share, 1.0], [center, pull]) if share > 0 else pull
 
     def multipliers(self) -> dict[str, float]:
         """mu_j, the weight of each constraint's gradients in ``-d``."""
@@ -127,6 +171,10 @@ class Bundle:
             for name, weight in cut.weights.items():
                 total[name] = total.get(name, 0.0) + float(z) * weight
         return total
+
+    def length(self) -> float:
+        """``|d|``, from the Gram matrix."""
+        return math.sqrt(max(0.0, float(self._z @ self._gram @ self._z)))
 
     def lower_bound(self) -> float:
         """A distance below which no feasible point lies, by weak duality.
@@ -137,16 +185,55 @@ class Bundle:
         value = -float(0.5 * z @ self._gram @ z + h @ z)
         return float(np.sqrt(max(0.0, 2.0 * value)))
 
-    def _append(self, cut: Cut, z: float) -> None:
-        row = np.array([dot(cut.normal, kept.normal) for kept in self._cuts])
-        self._gram = np.block([[self._gram, row[:, None]], [row[None, :], np.eye(1)]])
-        self._cuts.append(cut)
-        self._z = np.append(self._z, z)
+    def _tightened(self, margins: dict[str, float]) -> Array:
+        return np.array(
+            [
+                cut.offset - sum(w * margins[name] for name, w in cut.weights.items())
+                for cut in self._cuts
+            ]
+        )
+
+    def _minimise(self, offsets: Array) -> QpSolution:
+        # The solver has a simplex; an entry of its own, without cost, fulfils it.
+        n = len(offsets)
+        P = np.zeros((n + 1, n + 1))
+        P[:n, :n] = self._gram
+        start = np.append(self._z, 1.0)
+        return solve_simplex_qp(
+            P, np.append(offsets, 0.0), np.arange(n + 1) == n, start
+        )
+
+    def _lengths(self) -> Array:
+        return np.array([cut.length for cut in self._cuts])
+
+    def _append(
+        self,
+        normal: Vector,
+        level: float,
+        offset: float,
+        weights: dict[str, float],
+        z: float,
+    ) -> None:
+        """Keep ``<normal, d> <= offset``, scaled to a unit normal with dual value z."""
+        products = self._normals.append(normal)
+        length = math.sqrt(products[-1])
+        if length == 0.0:
+            # A flat linearisation excludes nothing that can be moved to.
+            self._normals.remove(len(self._cuts))
+            return
+        n = len(self._cuts)
+        gram = np.ones((n + 1, n + 1))
+        gram[:n, :n] = self._gram
+        gram[:n, n] = gram[n, :n] = products[:-1] / (length * self._lengths())
+        self._gram, self._z = gram, np.append(self._z, z * length)
+        worth = {name: weight / length for name, weight in weights.items()}
+        self._cuts.append(Cut(offset / length, level / length, length, worth))
 
     def _remove(self, i: int) -> tuple[Cut, float]:
         z = float(self._z[i])
         self._gram = np.delete(np.delete(self._gram, i, 0), i, 1)
         self._z = np.delete(self._z, i)
+        self._normals.remove(i)
         return self._cuts.pop(i), z
 
     def _mix(self) -> None:
@@ -155,15 +242,13 @@ class Bundle:
         The mean of two cuts is a cut, and with these weights the present solution
         stays optimal: only what the two said apart is forgotten.
         """
+        z = np.where(np.arange(len(self._cuts)) < 2, self._z, 0.0)  # noqa: PLR2004
+        mixed = self._normals.combination(z / self._lengths())
         (b, z_b), (a, z_a) = self._remove(1), self._remove(0)
-        mixed = combine([z_a, z_b], [a.normal, b.normal])
-        length = norm(mixed)
-        if length == 0.0:
-            return  # opposite normals: together they say nothing
         weights = {
-            name: (z_a * a.weights.get(name, 0.0) + z_b * b.weights.get(name, 0.0))
-            / length
+            name: z_a * a.weights.get(name, 0.0) + z_b * b.weights.get(name, 0.0)
             for name in a.weights | b.weights
         }
-        offset = (z_a * a.offset + z_b * b.offset) / length
-        self._append(Cut(combine([1.0 / length], [mixed]), offset, weights), length)
+        level = z_a * a.level + z_b * b.level
+        offset = z_a * a.offset + z_b * b.offset
+        self._append(mixed, level, offset, weights, 1.0)

@@ -2,17 +2,20 @@
 
 BFGS for ``I + sum_j mu_j hess c_j``, the Hessian of the projection problem's
 Lagrangian. A pair keeps the change of every constraint's gradient along a move, so
-that old moves count for the present multipliers, not for those of their time.
+that old moves count for the present multipliers, not for those of their time. All
+pairs are applied at once, by the compact form of Byrd, Nocedal and Schnabel (1994).
 """
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg.lapack import dtrtrs
 
-from oneproj.projection.frame import Array, pad
+from oneproj.projection.frame import Array
 
-DAMPING = 0.2
-"""Powell's damping: the estimate keeps at least this share of its curvature."""
+LEAST = 0.2
+"""The estimate has at least this curvature along each move; without constraints it
+would be 1. This keeps it positive definite where the constraints bend down."""
 
 
 class Curvature:
@@ -20,31 +23,68 @@ class Curvature:
 
     Example:
         >>> curvature = Curvature(memory=5)
-        >>> curvature.add(np.array([1.0, 0.0]), np.array([[3.0, 0.0]]))
-        >>> curvature.inverse(np.array([1.0]), 2).tolist()   # 1 + 3 along the move
+        >>> curvature.add(np.array([2.0, 0.0]), np.array([[6.0, 0.0]]))
+        >>> curvature.divide(np.eye(2), np.array([1.0])).tolist()  # 1 + 3 along it
         [[0.25, 0.0], [0.0, 1.0]]
     """
 
     def __init__(self, memory: int) -> None:
         """Keep at most ``memory`` moves."""
         self._memory = memory
-        self._pairs: list[tuple[Array, Array]] = []
+        self._S: Array = np.zeros((0, 0))
+        self._Y: Array = np.zeros((0, 0, 0))
+        """By constraint, then by move."""
+        self.moves = 0
+        """How many are kept."""
 
     def add(self, move: Array, change: Array) -> None:
         """Remember a move and the change of each gradient, one row a constraint."""
-        self._pairs.append((move, change))
-        del self._pairs[: -self._memory or None]
+        if self._memory == 0:
+            return
+        if self.moves == len(self._S):
+            self._make_room(change.shape)
+        k, length = self.moves, np.sqrt(move @ move)
+        # Moves of unit length: the estimate is the same, the sums are in scale.
+        self._S[k], self._Y[:, k] = move / length, change / length
+        self.moves += 1
 
-    def inverse(self, mu: Array, size: int) -> Array:
-        """The inverse of the estimate for multipliers mu, in ``size`` coordinates."""
-        M: Array = np.eye(size)
-        for move, change in self._pairs:
-            s = pad(move, size)
-            y = s + pad(mu @ change, size)
-            Ms = M @ s
-            curvature, known = float(s @ y), float(s @ Ms)
-            if curvature < DAMPING * known:
-                keep = (1.0 - DAMPING) * known / (known - curvature)
-                y = keep * y + (1.0 - keep) * Ms
-            M = M - np.outer(Ms, Ms) / known + np.outer(y, y) / float(s @ y)
-        return np.asarray(np.linalg.inv(M), dtype=np.float64)
+    def divide(self, rows: Array, mu: Array) -> Array:
+        """The rows times the inverse of the estimate for multipliers mu."""
+        k = self.moves
+        if k == 0:
+            return rows
+        S = self._S[:k]
+        Y = S.copy()
+        for j in np.flatnonzero(mu):
+            Y += mu[j] * self._Y[j, :k]
+        R = S @ Y.T  # of which the upper triangle is read
+        curvature = R.diagonal()
+        low = curvature < LEAST
+        if low.any():
+            # Where the constraints bend down too much, only a share of it counts.
+            keep = np.ones(k)
+            keep[low] = (1.0 - LEAST) / (1.0 - curvature[low])
+            Y = S + keep[:, None] * (Y - S)
+            R = S @ Y.T
+        # (I + B)^{-1} = I + S'R^{-T}(D + YY')R^{-1}S - S'R^{-T}Y - Y'R^{-1}S
+        along = dtrtrs(R, S @ rows.T)[0]
+        right = Y @ (Y.T @ along - rows.T) + R.diagonal()[:, None] * along
+        back = dtrtrs(R, right, trans=1)[0]
+        divided: Array = rows - along.T @ Y + back.T @ S
+        # Positive definite, but for the rounding of many nearly equal moves.
+        positive = np.einsum("ij,ij->i", rows, divided).min() >= 0
+        return divided if positive else rows
+
+    def _make_room(self, shape: tuple[int, ...]) -> None:
+        """Twice the room, up to the memory; then the oldest move leaves."""
+        k, (m, n) = self.moves, shape
+        if k == self._memory:
+            self._S[:-1] = self._S[1:]
+            self._Y[:, :-1] = self._Y[:, 1:]
+            self.moves -= 1
+            return
+        room = min(self._memory, max(2 * k, 8))
+        moves, changes = np.zeros((room, n)), np.zeros((m, room, n))
+        if k:
+            moves[:k], changes[:, :k] = self._S, self._Y
+        self._S, self._Y = moves, changes

@@ -13,42 +13,44 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import solve_triangular
 from torch import Tensor
 
-from oneproj.parameters import Vector, combine, dot
+from oneproj.parameters import Vector, difference
+from oneproj.projection.stack import Stack
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-INDEPENDENT = 1e-7
-"""A vector whose part outside the span is a smaller share than this adds nothing.
+INDEPENDENT, CLEAR = 1e-9, 1e-3
+"""A vector whose part outside the span is a smaller share than the first adds nothing.
 
-The share is the root of a difference of squares, so below 1e-8 it is rounding; what is
-dropped bounds the KKT residual that can be reached from below.
+The share is the root of a difference of squares, which hides what is below 1e-8. So if
+it is below the second, that part itself is formed, and stored in the vector's place.
 """
 
 
 class Frame:
     """An orthonormal frame of a growing list of vectors, kept as a Cholesky factor.
 
-    With the vectors as columns of V and ``V'V = L L'``, the columns of ``V L^{-T}`` are
-    orthonormal. They are never formed.
+    With what is stored as columns of V and ``V'V = L L'``, those of ``V L^{-T}`` are
+    orthonormal. They are never formed. Coordinates have one entry per vector that there
+    is room for, so they stay valid while the frame grows.
 
     Example:
         >>> import torch
-        >>> frame = Frame()
+        >>> frame = Frame(room=3)
         >>> frame.coordinates([torch.tensor([3.0, 0.0])]).tolist()
-        [3.0]
+        [3.0, 0.0, 0.0]
         >>> frame.coordinates([torch.tensor([1.0, 2.0])]).tolist()
-        [1.0, 2.0]
-        >>> frame.vector(np.array([0.0, 4.0]))
+        [1.0, 2.0, 0.0]
+        >>> frame.vector(np.array([0.0, 4.0, 0.0]))
         [tensor([0., 4.])]
     """
 
-    def __init__(self) -> None:
-        """Start with the empty frame."""
-        self._vectors: list[Vector] = []
-        self._factor: Array = np.zeros((0, 0))
+    def __init__(self, room: int) -> None:
+        """Start with the empty frame, for at most ``room`` vectors."""
+        self.room = room
+        self._vectors = Stack()
+        self._inverse: Array = np.zeros((room, room))  # of L
 
     @property
     def size(self) -> int:
@@ -56,34 +58,41 @@ class Frame:
         return len(self._vectors)
 
     def coordinates(self, vector: Vector) -> Array:
-        """The coordinates of a vector; the frame grows by it if it is independent."""
-        products = np.array([dot(vector, kept) for kept in self._vectors])
-        y: Array = np.zeros(0)
-        if self.size:
-            y = solve_triangular(self._factor, products, lower=True)
-        square = dot(vector, vector)
-        rest = square - float(y @ y)
-        if rest > INDEPENDENT**2 * square:
-            y = np.append(y, math.sqrt(rest))
-            n = self.size
-            grown = np.zeros((n + 1, n + 1))
-            grown[:n, :n], grown[n] = self._factor, y
-            self._factor = grown
-            self._vectors.append(vector)
-        return y
+        """The coordinates of a vector; the frame grows by it if it is independent.
+
+        In a full frame they are those of the nearest vector in the span.
+        """
+        n = self.size
+        if n == self.room:
+            inside: Array = self._inverse @ self._vectors.products(vector)
+            return inside
+        y, square = self._append(vector)
+        if y[n] ** 2 > CLEAR**2 * square:
+            return y
+        self._vectors.remove(n)
+        y[n:] = 0.0
+        outside = difference(vector, self.vector(y)) if n else vector
+        rest, _ = self._append(outside)
+        if rest[n] ** 2 <= INDEPENDENT**2 * square:
+            self._vectors.remove(n)
+            rest[n:] = 0.0
+        refined: Array = y + rest
+        return refined
+
+    def _append(self, vector: Vector) -> tuple[Array, float]:
+        """Store a vector; its coordinates, the last being new, and its square."""
+        n, inverse = self.size, self._inverse
+        y = np.zeros(self.room)
+        products = self._vectors.append(vector)
+        y[:n] = inverse[:n, :n] @ products[:n]
+        square = float(products[n])
+        y[n] = math.sqrt(max(square - float(y @ y), 0.0))
+        if y[n] > 0:
+            inverse[n, :n] = y[:n] @ inverse[:n, :n] / -y[n]
+            inverse[n, n] = 1.0 / y[n]
+        return y, square
 
     def vector(self, coordinates: Array) -> list[Tensor]:
-        """The vector with these coordinates; those left out are zero."""
-        y = pad(coordinates, self.size)
-        weights = solve_triangular(self._factor.T, y, lower=False)
-        return combine(weights.tolist(), self._vectors)
-
-
-def pad(coordinates: Array, size: int) -> Array:
-    """Append zeros: coordinates from before the frame grew stay valid.
-
-    Example:
-        >>> pad(np.array([1.0]), 3).tolist()
-        [1.0, 0.0, 0.0]
-    """
-    return np.append(coordinates, np.zeros(size - len(coordinates)))
+        """The vector with these coordinates, in a frame that is not empty."""
+        n = self.size
+        return self._vectors.combination(coordinates[:n] @ self._inverse[:n, :n])

@@ -10,11 +10,13 @@ from torch import Tensor
 from oneproj.errors import InfeasibleError, InvalidProblemError
 from oneproj.parameters import trainable
 from oneproj.problem import check_connected, named_constraints
+from oneproj.progress import progress_line
 from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.dual_bisection import DualBisection
+from oneproj.projection.view import watching
 from oneproj.results import Projection
 from oneproj.terms import AbstractTerm
 
@@ -37,6 +39,7 @@ def project(
     *,
     projector: ProjectorLike = "auto",
     on_failure: OnFailure = "raise",
+    progress: bool | None = None,
 ) -> Projection:
     """Move parameters to the nearest feasible point, in place.
 
@@ -48,6 +51,8 @@ def project(
         constraints: Name to constraint.
         projector: ``"auto"``, a name, or an ``AbstractProjector`` of your own.
         on_failure: ``"raise"``, or ``"return"`` a Projection whose status says it.
+        progress: Show how far it is once it takes long; None does so when a terminal
+            is watching.
 
     Raises:
         InvalidProblemError: No projector can handle these constraints.
@@ -65,7 +70,11 @@ def project(
     chosen = choose_projector(projector, named)
     for constraint in named.values():
         check_connected(constraint, moving)
-    projection = chosen.project(moving, named)
+    with (
+        progress_line("projecting", enabled=progress) as say,
+        watching(lambda k, c: say(f"{k} full gradients, worst residual {c:.2e}")),
+    ):
+        projection = chosen.project(moving, named)
     if on_failure == "raise":
         raise_if_infeasible(projection)
     return projection

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from oneproj.averages import mean
-from oneproj.oracles import ORACLES, AbstractOracle, Exact, Minibatch
+from oneproj.oracles import ORACLES, AbstractOracle, Anchored, Exact, Minibatch
 from oneproj.penalties import AbstractPenalty, Hinge, Softplus
 from oneproj.problem import Problem
+from oneproj.projection.sets import Ball
 from oneproj.results import Counts
 from oneproj.terms import function
 
@@ -145,8 +146,6 @@ def test_minibatch_is_autograd_on_a_batch_of_its_own_for_each_term(
 def test_float32_parameters_and_a_float64_set_go_together(
     kind: type[AbstractOracle],
 ) -> None:
-    from oneproj.projection.sets import Ball
-
     w = torch.tensor([3.0, 4.0], requires_grad=True)
     problem = Problem(w, function(w.sum), {"ball": Ball(1.0).on(w)})
     oracle = kind(
@@ -184,18 +183,48 @@ def test_old_gradients_are_replaced_and_other_tensors_left_alone(
     assert torch.equal(case.b, before[1])
 
 
-def test_a_satisfied_constraint_does_not_push() -> None:
+@pytest.mark.parametrize("kind", ORACLES.values(), ids=ORACLES)
+def test_a_satisfied_constraint_does_not_push(kind: type[AbstractOracle]) -> None:
     case = Case()
     with torch.no_grad():
         case.a.mul_(0.01)  # f, risk, gain and size are all near zero: feasible
         case.b.mul_(0.01)
-    for kind in ORACLES.values():
-        sight = case.oracle(kind, Hinge(100.0, "sum")).backward()
-        assert max(sight.residuals.values()) < 0
-        f, _ = case.values({"risk": ALL, "gain": ALL, **drawn(["objective"])})
-        torch.testing.assert_close(case.a.grad, torch.autograd.grad(f, case.a)[0])
-        assert case.b.grad is None
-    assert case.counts.constraint_gradients == 0
+    sight = case.oracle(kind, Hinge(100.0, "sum")).backward()
+    assert max(sight.residuals.values()) < 0
+    f, _ = case.values({"risk": ALL, "gain": ALL, **drawn(["objective"])})
+    torch.testing.assert_close(case.a.grad, torch.autograd.grad(f, case.a)[0])
+    assert case.b.grad is None
+    assert case.counts.constraint_gradients == looks(kind)
+
+
+def looks(kind: type[AbstractOracle]) -> int:
+    """Constraint gradients that the first update costs beyond those of the penalty."""
+    return 3 if kind is Anchored else 0  # the anchor has one of each constraint
+
+
+@pytest.mark.parametrize("kind", ORACLES.values(), ids=ORACLES)
+@examples
+@given(seed=st.integers(0, 1000))
+def test_terms_without_data_are_exact(kind: type[AbstractOracle], seed: int) -> None:
+    w = (2 * normal(3, seed=seed)).requires_grad_()
+    cap = function(lambda: w.square() @ w) <= 0.1
+    problem = Problem(w, function(w.sum), {"cap": cap, "ball": Ball(1.0).on(w)})
+    oracle = kind(
+        problem,
+        Hinge(3.0, "sum"),
+        batch_size=1,
+        generator=torch.Generator(),
+        counts=Counts(),
+        renew_every=None,
+    )
+    for _ in range(3):  # away from where an anchor was taken, too
+        sight = oracle.backward()
+        c = torch.stack([w.square() @ w - 0.1, w.norm() - 1.0])
+        (want,) = torch.autograd.grad(w.sum() + Hinge(3.0, "sum")(c), w)
+        torch.testing.assert_close(w.grad, want, rtol=1e-12, atol=1e-12)
+        assert list(sight.residuals.values()) == pytest.approx(c.tolist(), rel=1e-12)
+        with torch.no_grad():
+            w.mul_(-0.8)
 
 
 # --- no penalty ---------------------------------------------------------------
@@ -251,13 +280,15 @@ def test_constraint_gradients_are_those_that_the_penalty_asks_for(
     kind: type[AbstractOracle],
 ) -> None:
     # Softplus pushes on the worst, or on each; the hinge on those that are violated.
-    assert count(kind, Softplus(3.0, 0.7), 2).counts.constraint_gradients == 2
-    assert count(kind, Softplus(3.0, 0.7, "sum"), 2).counts.constraint_gradients == 6
+    worst, each = Softplus(3.0, 0.7), Softplus(3.0, 0.7, "sum")
+    first = looks(kind)
+    assert count(kind, worst, 2).counts.constraint_gradients == first + 2
+    assert count(kind, each, 2).counts.constraint_gradients == first + 6
     case = Case(seed=3)
     sight = case.oracle(kind, Hinge(3.0, "sum")).backward()
     violated = sum(c > 0 for c in sight.residuals.values())
     assert 0 < violated < 3, "the case tells the violated from the others"
-    assert case.counts.constraint_gradients == violated
+    assert case.counts.constraint_gradients == first + violated
 
 
 def test_counts_add_up_in_the_object_that_was_given() -> None:

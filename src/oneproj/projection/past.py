@@ -1,0 +1,67 @@
+"""What a warm projector carries from one projection to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from oneproj.parameters import Vector, difference
+from oneproj.projection.bundle import Bundle
+from oneproj.projection.chart import Carried
+from oneproj.projection.convex import Bend
+from oneproj.projection.view import View
+from oneproj.terms import AbstractTerm
+
+
+@dataclass(frozen=True)
+class Past:
+    """What the last projection learned, and the problem that it belongs to.
+
+    A cut of a convex constraint is valid for good, wherever the next start is: only its
+    offset is measured from there. Local models are a guess at what the next ones will
+    be. What they are models of must not have changed, and that is judged by identity:
+    other objects, other past.
+    """
+
+    parameters: list[Tensor]
+    constraints: dict[str, AbstractTerm]
+    origin: list[Tensor]
+    cuts: tuple[Bundle, Bend] | None = None
+    models: Carried | None = None
+
+    @classmethod
+    def of(
+        cls,
+        view: View,
+        *,
+        cuts: tuple[Bundle, Bend] | None = None,
+        models: Carried | None = None,
+    ) -> Past:
+        """Keep what was learned, and the view's problem and origin with it."""
+        parameters, constraints = list(view.parameters), dict(view.constraints)
+        return cls(parameters, constraints, view.origin, cuts, models)
+
+    def concerns(
+        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+    ) -> bool:
+        """Whether these are its very parameters and constraints."""
+        same = [*map(id, parameters)] == [*map(id, self.parameters)]
+        terms = {name: id(term) for name, term in constraints.items()}
+        return same and terms == {n: id(term) for n, term in self.constraints.items()}
+
+    def suspects(self) -> list[str]:
+        """The constraints that held the last answer back, and may the next."""
+        if self.cuts is None:
+            return []
+        bundle, _ = self.cuts
+        return [name for name, mu in bundle.multipliers().items() if mu > 0]
+
+    def cuts_from(self, origin: Vector) -> tuple[Bundle, Bend] | None:
+        """The cuts for displacements from another origin."""
+        if self.cuts is not None:
+            move = difference(origin, self.origin)
+            for part in self.cuts:
+                part.shift(move)
+        return self.cuts

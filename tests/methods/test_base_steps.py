@@ -1,0 +1,160 @@
+"""Base steps and decays: torch's own, zipped with what Algorithm 1 makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim import lr_scheduler as schedulers
+from torch.optim.lr_scheduler import LRScheduler
+
+from oneproj.errors import InvalidProblemError
+from oneproj.methods.base_steps import BASES, BaseLike, choose_base, schedule_lr
+from oneproj.methods.one_projection import OneProjection
+
+NEVER = 10**9
+"""Inner steps, so that no outer iteration ends and nothing is averaged."""
+STEPS = 30
+TWINS: dict[str, tuple[BaseLike, Callable[..., Optimizer]]] = {
+    "sgd": ("sgd", SGD),
+    "momentum": ("momentum", lambda p, lr: SGD(p, lr=lr, momentum=0.9)),
+    "adam": ("adam", lambda p, lr: Adam(p, lr=lr, betas=(0.9, 0.95))),
+    "one of the user's": (
+        lambda groups: AdamW(groups, weight_decay=0.1),
+        lambda p, lr: AdamW(p, lr=lr, weight_decay=0.1),
+    ),
+}
+DECAYS: dict[str, Callable[[Optimizer], LRScheduler]] = {
+    "step": lambda o: schedulers.StepLR(o, step_size=7, gamma=0.5),
+    "exponential": lambda o: schedulers.ExponentialLR(o, gamma=0.9),
+    "cosine": lambda o: schedulers.CosineAnnealingLR(o, T_max=STEPS),
+    "warm restarts": lambda o: schedulers.CosineAnnealingWarmRestarts(o, T_0=8),
+    "polynomial": lambda o: schedulers.PolynomialLR(o, total_iters=STEPS, power=2.0),
+    "one cycle": lambda o: schedulers.OneCycleLR(
+        o, max_lr=0.1, total_steps=STEPS + 1, cycle_momentum=False
+    ),
+    "warm-up, then decay": lambda o: schedulers.SequentialLR(
+        o,
+        [
+            schedulers.LinearLR(o, start_factor=0.1, total_iters=5),
+            schedulers.ExponentialLR(o, gamma=0.9),
+        ],
+        milestones=[5],
+    ),
+}
+
+
+class Walk:
+    """Minimises a fixed smooth function with an optimiser, one step at a time."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(3)
+        wide = {"generator": generator, "dtype": torch.float64}
+        self.a = torch.randn(3, **wide).requires_grad_()
+        self.b = torch.randn(2, 2, **wide).requires_grad_()
+        self.parameters = [self.a, self.b]
+
+    def step(self, optimizer: Optimizer, scheduler: LRScheduler | None = None) -> None:
+        optimizer.zero_grad()
+        ((self.a**4).sum() + (self.a[:2] @ self.b).square().sum()).backward()
+        optimizer.step()
+        if scheduler is not None:
+            scheduler.step()
+
+
+def walks(
+    base: BaseLike, twin: Callable[..., Optimizer], lr: float = 0.03
+) -> tuple[tuple[Walk, Optimizer], tuple[Walk, Optimizer]]:
+    """The same walk by OneProjection, with nothing of its own, and by torch alone."""
+    ours, theirs = Walk(), Walk()
+    plain = {"prox_weight": 0.0, "inner_steps": NEVER}
+    optimizer = OneProjection(ours.parameters, lr, base=choose_base(base), **plain)
+    return (ours, optimizer), (theirs, twin(theirs.parameters, lr=lr))
+
+
+@pytest.mark.parametrize(("base", "twin"), TWINS.values(), ids=TWINS)
+def test_without_prox_and_average_it_is_torchs_own(
+    base: BaseLike, twin: Callable[..., Optimizer]
+) -> None:
+    (ours, optimizer), (theirs, reference) = walks(base, twin)
+    for _ in range(STEPS):
+        ours.step(optimizer)
+        theirs.step(reference)
+        assert torch.equal(ours.a, theirs.a)
+        assert torch.equal(ours.b, theirs.b)
+
+
+@pytest.mark.parametrize("decay", DECAYS.values(), ids=DECAYS)
+@pytest.mark.parametrize("base", ["momentum", "adam"])
+def test_schedulers_of_torch_do_the_same_to_it(
+    base: str, decay: Callable[[Optimizer], LRScheduler]
+) -> None:
+    (ours, optimizer), (theirs, reference) = walks(*TWINS[base])
+    schedulers = schedule_lr(decay, optimizer, STEPS), decay(reference)
+    rates = set()
+    for _ in range(STEPS):
+        ours.step(optimizer, schedulers[0])
+        theirs.step(reference, schedulers[1])
+        assert schedulers[0].get_last_lr() == schedulers[1].get_last_lr()
+        assert torch.equal(ours.a, theirs.a)
+        rates.update(schedulers[0].get_last_lr())
+    assert len(rates) > 3, "the rate changes"
+
+
+@pytest.mark.parametrize("steps", [1, 7, 500])
+def test_linear_decay_reaches_zero_with_the_last_step_and_stays(steps: int) -> None:
+    optimizer = SGD(Walk().parameters, lr=0.2)
+    scheduler = schedule_lr("linear", optimizer, steps)
+    for k in range(steps):
+        expected = 0.2 * (1 - k / steps)
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(expected, rel=1e-12)
+        assert expected > 0, "every planned step moves"
+        optimizer.step()
+        scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.0
+    optimizer.step()
+    scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.0
+
+
+def test_constant_stays() -> None:
+    optimizer = SGD(Walk().parameters, lr=0.2)
+    scheduler = schedule_lr("constant", optimizer, 3)
+    for _ in range(5):
+        optimizer.step()
+        scheduler.step()
+        assert scheduler.get_last_lr() == [0.2]
+
+
+def test_each_group_decays_from_its_own_rate() -> None:
+    walk = Walk()
+    groups = [{"params": [walk.a], "lr": 0.4}, {"params": [walk.b], "lr": 0.2}]
+    optimizer = OneProjection(groups, 0.1, prox_weight=0.0, inner_steps=2)
+    scheduler = schedule_lr("linear", optimizer, 4)
+    walk.step(optimizer, scheduler)
+    assert scheduler.get_last_lr() == pytest.approx([0.3, 0.15])
+
+
+def test_a_name_or_a_maker_chooses_the_base() -> None:
+    assert choose_base("sgd") is SGD
+    assert choose_base(AdamW) is AdamW
+    groups = [{"params": [torch.ones(1, requires_grad=True)], "lr": 0.1}]
+    made = {name: choose_base(name)(groups) for name in BASES}
+    assert [type(optimizer) for optimizer in made.values()] == [SGD, SGD, Adam]
+
+
+@pytest.mark.parametrize("base", ["newton", None, 3])
+def test_an_unknown_base_is_refused(base: object) -> None:
+    with pytest.raises(InvalidProblemError, match=r"no base step.*'sgd', 'momentum'"):
+        choose_base(base)
+
+
+@pytest.mark.parametrize("decay", ["exponential", None, 0.5])
+def test_an_unknown_decay_is_refused(decay: object) -> None:
+    optimizer = SGD(Walk().parameters, lr=0.2)
+    with pytest.raises(
+        InvalidProblemError, match=r'"linear", "constant" or a function'
+    ):
+        schedule_lr(decay, optimizer, 3)

@@ -1,0 +1,147 @@
+"""Anchors: what they hold, on all data or on a sample, and what they count."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+
+from oneproj.averages import mean
+from oneproj.errors import NonFiniteError
+from oneproj.oracles import anchor as module
+from oneproj.oracles.anchor import Anchor, take_anchor
+from oneproj.problem import Problem
+from oneproj.projection.sets import Ball
+from oneproj.results import Counts
+from oneproj.terms import function
+
+LARGE, FEW = 7, 3
+
+
+class Case:
+    """Constraints on much data, on little, on none, and a set; each with weights."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(4)
+        x = torch.randn(LARGE, 2, generator=generator, dtype=torch.float64)
+        weights = torch.rand(LARGE, generator=generator, dtype=torch.float64)
+        w = self.w = torch.tensor([0.4, -1.1], dtype=torch.float64, requires_grad=True)
+        self.seen: list[int] = []
+
+        def fn(batch: Tensor) -> Tensor:
+            self.seen.append(len(batch))
+            return (batch @ w).tanh()
+
+        few = mean(lambda batch: (batch @ w).sin(), x[:FEW])
+        self.problem = Problem(
+            w,
+            objective=function(w.sum),
+            constraints={
+                "large": mean(fn, x, weights=weights, chunk_size=4) <= 0.1,
+                "few": few >= 0.2,
+                "plain": function(lambda: w.square().sum()) <= 1.0,
+                "ball": Ball(1.0).on(w),
+            },
+        )
+        self.counts = Counts()
+        self.seen.clear()
+
+    def look(self, size: int | None = None, seed: int = 0) -> Anchor:
+        return take_anchor(
+            self.problem,
+            size=size,
+            generator=torch.Generator().manual_seed(seed),
+            counts=self.counts,
+        )
+
+
+def test_a_full_look_has_every_value_and_gradient() -> None:
+    case = Case()
+    anchor = case.look()
+    assert anchor.values == case.problem.residuals()
+    for name, constraint in case.problem.constraints.items():
+        whole = None if constraint.size is None else torch.arange(constraint.size)
+        (slope,) = torch.autograd.grad(constraint.batch_value(whole), case.w)
+        torch.testing.assert_close(anchor.jacobian[name][0], slope)
+
+
+def test_it_stays_where_it_was_taken() -> None:
+    case = Case()
+    start = case.w.detach().clone()
+    anchor = case.look()
+    with torch.no_grad():
+        case.w.add_(1.0)
+    assert torch.equal(anchor.point[0], start)
+    assert not anchor.point[0].requires_grad
+    assert case.w.grad is None
+
+
+def test_passes_are_those_over_all_data_and_each_constraint_has_a_gradient() -> None:
+    case = Case()
+    case.look()
+    assert case.counts == Counts(constraint_gradients=4, constraint_passes=2)
+    case = Case()
+    case.look(size=FEW)  # a sample of the large data; the little is seen as a whole
+    assert case.counts == Counts(constraint_gradients=4, constraint_passes=1)
+    assert case.seen == [FEW]
+    case = Case()
+    case.look(size=LARGE)
+    assert case.counts == Counts(constraint_gradients=4, constraint_passes=2)
+
+
+def test_only_data_larger_than_the_sample_are_sampled() -> None:
+    case = Case()
+    sampled, whole = case.look(size=FEW), case.look()
+    for name in ("few", "plain", "ball"):
+        assert sampled.values[name] == whole.values[name]
+        assert torch.equal(sampled.jacobian[name][0], whole.jacobian[name][0])
+    assert sampled.values["large"] != whole.values["large"]
+
+
+def test_the_generator_decides_the_sample() -> None:
+    values = [Case().look(size=2, seed=seed).values["large"] for seed in (1, 1, 2)]
+    assert values[0] == values[1] != values[2]
+
+
+def test_a_sampled_look_is_unbiased() -> None:
+    # All 49 draws of two examples have the same probability.
+    case = Case()
+    whole, constraint = case.look(), case.problem.constraints["large"]
+    values, slopes = [], []
+    for rows in product(range(LARGE), repeat=2):
+        constraint.draw = lambda *_, rows=rows: torch.tensor(rows)
+        anchor = case.look(size=2)
+        values.append(anchor.values["large"])
+        slopes.append(anchor.jacobian["large"][0])
+    assert sum(values) / 49 == pytest.approx(whole.values["large"], rel=1e-12)
+    torch.testing.assert_close(torch.stack(slopes).mean(0), whole.jacobian["large"][0])
+
+
+def test_a_large_sample_is_seen_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Case().look(size=5)
+    monkeypatch.setattr(module, "PIECE", 2)
+    case = Case()
+    anchor = case.look(size=5)
+    assert case.seen == [2, 2, 1]
+    assert anchor.values["large"] == pytest.approx(whole.values["large"], rel=1e-12)
+    torch.testing.assert_close(anchor.jacobian["large"], whole.jacobian["large"])
+
+
+@pytest.mark.parametrize("size", [None, 2])
+def test_a_value_that_is_not_finite_is_named(size: int | None) -> None:
+    case = Case()
+    with torch.no_grad():
+        case.w.fill_(math.nan)
+    with pytest.raises(NonFiniteError, match="the value of 'large'"):
+        case.look(size)
+
+
+@pytest.mark.parametrize("size", [None, 2])
+def test_no_grad_around_it_does_not_matter(size: int | None) -> None:
+    with torch.no_grad():
+        anchor = Case().look(size)
+    assert anchor.jacobian["large"][0].count_nonzero() == 2
+    assert not anchor.jacobian["large"][0].requires_grad
