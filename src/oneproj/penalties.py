@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -109,7 +109,7 @@ class Hinges(AbstractPenalty):
     """
 
     strengths: tuple[float, ...]
-    combine: ClassVar[Combine] = "sum"
+    combine: Combine = field(default="sum", init=False)
 
     def _value(self, u: Tensor) -> Tensor:
         return u.new_tensor(self.strengths) * u.clamp(min=0)

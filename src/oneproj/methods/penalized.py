@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,13 +27,17 @@ from oneproj.theory import Schedule
 
 INNER_STEPS = 10
 """K, unless the user says otherwise."""
+LR, FEW_PARAMETERS = 0.1, 1000
+"""The step unless the user says otherwise, and up to how many parameters."""
 
 
 @dataclass(frozen=True)
 class PenalizedOptions:
     """Settings of the method where no schedule gives them."""
 
-    lr: float = 0.1
+    lr: float | None = None
+    """None for 0.1, and less for more than a thousand parameters; see ``default_lr``.
+    """
     decay: DecayLike = "linear"
     """How lr changes: to zero over the planned steps, or not, or as a scheduler has it.
     """
@@ -79,6 +84,7 @@ class Penalized(AbstractMethod):
                 self._strength = AutoStrength()
             else:
                 penalty = _penalty(options.strength, options.smoothing, options.combine)
+        self._lr: float = self.optimizer.defaults["lr"]
         self._oracle = setting.look(penalty, renew_every=None)
         self._outer = 0
 
@@ -106,8 +112,8 @@ class Penalized(AbstractMethod):
         return self._setting.project()
 
     def describe(self) -> dict[str, Any]:
-        """The inner steps, which the user need not have given."""
-        return {"inner_steps": self._inner_steps}
+        """The first step size and the inner steps, which need not have been given."""
+        return {"lr": self._lr, "inner_steps": self._inner_steps}
 
     @property
     def outer(self) -> int:
@@ -172,7 +178,7 @@ def _penalty(
 def _with_options(setting: Setting, options: PenalizedOptions, K: int) -> OneProjection:
     return OneProjection(
         setting.problem.parameters,
-        options.lr,
+        _lr(setting, options),
         prox_weight=options.prox_weight,
         inner_steps=K,
         radius=setting.problem.radius,
@@ -182,6 +188,28 @@ def _with_options(setting: Setting, options: PenalizedOptions, K: int) -> OnePro
         outer_steps=setting.steps // K,
         generator=setting.selection,
     )
+
+
+def _lr(setting: Setting, options: PenalizedOptions) -> float:
+    return default_lr(setting.problem) if options.lr is None else options.lr
+
+
+def default_lr(problem: Problem) -> float:
+    """``0.1 / sqrt(n / 1000)`` for n > 1000 parameters, 0.1 for fewer.
+
+    A step of Adam changes every parameter by about lr, so a score that adds up n of
+    them changes by n times that, while they are of the size 1 / sqrt(n) that
+    initialisations give them. The rule yields what is common: 0.01 for 10^5 parameters,
+    0.001 for 10^7.
+
+    Example:
+        >>> import oneproj, torch
+        >>> w = torch.zeros(100_000, requires_grad=True)
+        >>> default_lr(oneproj.Problem(w, oneproj.function(w.sum), {}))
+        0.01
+    """
+    n = sum(parameter.numel() for parameter in problem.parameters)
+    return LR * min(1.0, math.sqrt(FEW_PARAMETERS / n))
 
 
 def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
