@@ -11,7 +11,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 # Test processes run side by side; one thread each keeps them out of each other's way.
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: help demo test check format bench theory api clean
+.PHONY: help demo test check format bench theory interrupt api clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -39,6 +39,9 @@ bench: $(VENV)/bench.stamp  ## time one optimiser step against plain SGD
 
 theory: $(VENV)/laboratory.stamp  ## execute the theorems' schedules (about 20 min)
 	$(BIN)/oneproj theory $(ARGS)
+
+interrupt: $(VENV)/dev.stamp  ## kill a run 50 times, resume it, compare bits
+	$(ONE_THREAD) $(BIN)/python tests/test_interruptions.py $(ARGS)
 
 api: $(VENV)/dev.stamp  ## accept the present public API as the recorded one
 	$(BIN)/python tests/architecture/public_api.py --write

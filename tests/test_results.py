@@ -50,6 +50,7 @@ def test_the_status_says_whether_the_point_is_feasible() -> None:
     assert {status.name: status.ok for status in Status} == {
         "FEASIBLE": True,
         "INTERRUPTED": True,
+        "OUT_OF_TIME": True,
         "INFEASIBLE": False,
         "EMPTY": False,
     }

@@ -3,6 +3,7 @@
 from oneproj import theory as theory
 from oneproj.averages import mean as mean
 from oneproj.certificates.certify import certify as certify
+from oneproj.errors import CheckpointError as CheckpointError
 from oneproj.errors import InfeasibleError as InfeasibleError
 from oneproj.errors import InvalidProblemError as InvalidProblemError
 from oneproj.errors import InvalidScheduleError as InvalidScheduleError

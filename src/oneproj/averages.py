@@ -17,6 +17,7 @@ from oneproj.terms import (
     Curvature,
     accumulate,
     check_curvature,
+    evaluating,
 )
 
 CHUNK_SIZE = 4096
@@ -56,7 +57,8 @@ class Mean(AbstractExpression):
     @torch.no_grad()
     def value(self) -> float:
         spans = self._source.spans(self._chunk_size)
-        value = self._average([float(self._span_sum(*span)) for span in spans])
+        with evaluating(self.model):
+            value = self._average([float(self._span_sum(*span)) for span in spans])
         self.check_finite(value)
         return value
 
@@ -64,10 +66,11 @@ class Mean(AbstractExpression):
     def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
         total = [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
         sums = []
-        for span in self._source.spans(self._chunk_size):
-            chunk = self._span_sum(*span)
-            sums.append(float(chunk.detach()))
-            accumulate(total, chunk / self._source.size, parameters)
+        with evaluating(self.model):
+            for span in self._source.spans(self._chunk_size):
+                chunk = self._span_sum(*span)
+                sums.append(float(chunk.detach()))
+                accumulate(total, chunk / self._source.size, parameters)
         gradient = [t.to(p.dtype) for t, p in zip(total, parameters, strict=True)]
         value = self._average(sums)
         self.check_finite(value, gradient)

@@ -73,6 +73,15 @@ class InfeasibleError(ProjectionFailed):
     """
 
 
+class CheckpointError(OneprojError, RuntimeError):
+    """A checkpoint cannot be written, read, or used for this run.
+
+    Example:
+        >>> issubclass(CheckpointError, OneprojError)
+        True
+    """
+
+
 class OneprojWarning(UserWarning):
     """Something was changed or could not be done, and the user should know.
 

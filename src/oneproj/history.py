@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from oneproj.results import Update
 
@@ -26,27 +27,66 @@ class History:
         self.steps = steps
         self._every = -(-steps // MAX_ROWS)
         self._start = time.perf_counter()
+        self.seconds_before = 0.0
+        """Of the run that this one resumes."""
+        self._outer: int | None = None
         self._constraints = tuple(constraints)
         names = ("update", "objective", "seconds", *self._constraints)
         self.columns: dict[str, list[float]] = {name: [] for name in names}
         self._pending: dict[str, float] = {}
 
+    @property
+    def seconds(self) -> float:
+        """Since the run began, without the time between a stop and its resumption."""
+        return self.seconds_before + time.perf_counter() - self._start
+
     def add(
-        self, update: int, objective: float, residuals: Mapping[str, float]
+        self,
+        update: int,
+        objective: float,
+        residuals: Mapping[str, float],
+        outer: int | None = None,
     ) -> Update:
         """Record an update if it is its turn, and describe it for the callbacks."""
-        seconds = time.perf_counter() - self._start
+        seconds = self.seconds
         row = {"update": update, "objective": objective, "seconds": seconds}
         self._pending = row | {name: residuals[name] for name in self._constraints}
         if update % self._every == 0 or update == self.steps:
             self.close()
-        return Update(update, self.steps, objective, dict(residuals), seconds)
+        closed = outer is not None and outer != (self._outer or 0)
+        self._outer = outer
+        values = dict(residuals)
+        return Update(update, self.steps, objective, values, seconds, outer, closed)
 
     def close(self) -> None:
         """Record the last update, whether or not it was its turn."""
         for name, value in self._pending.items():
             self.columns[name].append(value)
         self._pending = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was recorded, and the seconds so far."""
+        return {
+            "columns": {name: list(column) for name, column in self.columns.items()},
+            "pending": dict(self._pending),
+            "outer": self._outer,
+            "seconds": self.seconds,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with a record; its seconds count, those in between do not.
+
+        Example:
+            >>> first, second = History([], steps=2), History([], steps=2)
+            >>> _ = first.add(1, 0.5, {})
+            >>> second.load_state_dict(first.state_dict())
+            >>> second.add(2, 0.4, {}).update, second.columns["objective"]
+            (2, [0.5, 0.4])
+        """
+        self.columns = {name: list(column) for name, column in state["columns"].items()}
+        self._pending, self._outer = dict(state["pending"]), state["outer"]
+        self.seconds_before = state["seconds"]
+        self._start = time.perf_counter()
 
 
 class Stopwatch:
@@ -62,8 +102,8 @@ class Stopwatch:
         self.laps: dict[str, float] = {}
         self._last = time.perf_counter()
 
-    def lap(self, phase: str) -> None:
-        """End a phase and start the next."""
+    def lap(self, phase: str, before: float = 0.0) -> None:
+        """End a phase and start the next; ``before`` was spent on it in another run."""
         now = time.perf_counter()
-        self.laps[phase] = now - self._last
+        self.laps[phase] = before + now - self._last
         self._last = now

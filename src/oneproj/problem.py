@@ -14,7 +14,7 @@ from torch import Tensor
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.parameters import Vector, is_finite, trainable
-from oneproj.terms import AbstractExpression, AbstractTerm
+from oneproj.terms import AbstractExpression, AbstractTerm, evaluating
 
 RESERVED_NAMES = ("objective", "seconds", "update")
 """Columns of a solution's history; a constraint of that name would hide them."""
@@ -33,6 +33,22 @@ class Problem:
         radius: Of the ball that every iterate stays in; infinite when left out. The
             theorems need it finite and the feasible set inside.
         center: Of that ball: tensors shaped like the parameters; None is the origin.
+        model: A module with dropout, batch norm or anything else that has two modes.
+            It is in evaluation mode for every full pass, anchor, projection and
+            certificate, and in the mode that it has, training as a rule, for the
+            minibatches in between; every module gets its mode back, also after an
+            error. None leaves the modes to you.
+
+    **Dropout** is noise of the minibatches; the answer is that of ``model.eval()``. Two
+    looks at one minibatch then differ, so the anchored oracle loses some of its
+    precision. The noise comes from torch's global generator: seed it yourself.
+
+    **Batch norm** moves its running statistics with every minibatch in training mode,
+    those that the anchored oracle sees at the anchor included. The projection and the
+    certificate use the statistics that the last update left, and leave them as they
+    are: what was found feasible is feasible with ``model.eval()``.
+
+    A checkpoint holds the model's buffers and the state of the global CPU generator.
 
     Every term is evaluated once on two examples, so that a wrong shape or a term that
     the parameters do not reach is found here and not after an hour of training.
@@ -60,11 +76,15 @@ class Problem:
         constraints: Mapping[str, AbstractTerm] | Iterable[tuple[str, AbstractTerm]],
         radius: float = math.inf,
         center: Tensor | Sequence[Tensor] | None = None,
+        *,
+        model: torch.nn.Module | None = None,
     ) -> None:
         """Check the parts against each other."""
         self.parameters = trainable(parameters)
-        self.objective = _as_objective(objective)
-        self.constraints = named_constraints(constraints)
+        self.model = _as_model(model)
+        self.objective = _as_objective(objective).judged_by(model)
+        named = named_constraints(constraints)
+        self.constraints = {name: c.judged_by(model) for name, c in named.items()}
         self.radius = _as_radius(radius)
         self.center = _as_center(center, self.parameters)
         for term in (self.objective, *self.constraints.values()):
@@ -136,6 +156,17 @@ def _as_objective(objective: object) -> AbstractTerm:
     raise InvalidProblemError(message)
 
 
+def _as_model(model: object) -> torch.nn.Module | None:
+    if model is None or isinstance(model, torch.nn.Module):
+        return model
+    message = (
+        f"model must be a torch.nn.Module or None, got a {type(model).__name__}: its "
+        "mode is switched to evaluation for full passes. Functions without modes need "
+        "no model."
+    )
+    raise InvalidProblemError(message)
+
+
 def _as_radius(radius: float) -> float:
     if isinstance(radius, Real) and radius > 0:  # false for NaN as well
         return float(radius)
@@ -183,7 +214,8 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
         >>> check_connected(function(lambda: w.norm()), [w])
     """
     probe = None if term.size is None else torch.arange(min(PROBE_SIZE, term.size))
-    value = term.batch_value(probe)
+    with evaluating(term.model):
+        value = term.batch_value(probe)
     if not bool(torch.isfinite(value)):
         quantity = f"the value of {term.name!r} at the start"
         raise NonFiniteError(quantity)

@@ -23,6 +23,7 @@ class Status(enum.Enum):
 
     FEASIBLE = "every residual is <= 0 on the full data"
     INTERRUPTED = "stopped before the planned updates; the point so far is feasible"
+    OUT_OF_TIME = "stopped by the time budget; the point so far is feasible"
     INFEASIBLE = "a residual is still > 0 after the terminal projection"
     EMPTY = "no point satisfies all constraints: their linearisations prove it"
 
@@ -47,6 +48,10 @@ class Update:
     objective: float
     residuals: Mapping[str, float]
     seconds: float
+    outer: int | None = None
+    """Outer iterations that are complete; None for a method that has none."""
+    at_center: bool = False
+    """Whether this update completed one: the parameters hold a new centre."""
 
 
 @dataclass

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from oneproj.certificates.certify import certify
 from oneproj.certificates.feasibility import ball_excess
-from oneproj.errors import InfeasibleError, NonFiniteError, OneprojWarning
+from oneproj.errors import OneprojWarning
 from oneproj.history import History, Stopwatch
+from oneproj.iterate import Callback, Loop
 from oneproj.methods import choose_method
-from oneproj.methods.base import AbstractMethod, read_options
+from oneproj.methods.base import read_options
 from oneproj.methods.setting import prepare
 from oneproj.problem import Problem
-from oneproj.progress import progress_bar
 from oneproj.projection.project import (
     OnFailure,
     ProjectorLike,
     check_on_failure,
     raise_if_infeasible,
 )
-from oneproj.results import Projection, Solution, Status, Update
+from oneproj.results import Projection, Solution, Status
+from oneproj.runs import Location, Run, resume_run
 from oneproj.theory import Schedule
 
-Callback = Callable[[Update], bool | None]
+CHECKPOINT_EVERY = 100
+"""Updates between two checkpoints, unless the user says otherwise."""
 
 
 def solve(
@@ -41,6 +44,10 @@ def solve(
     anchor_size: int | None = None,
     progress: bool | None = None,
     callbacks: Iterable[Callback] | Callback = (),
+    seconds: float | None = None,
+    checkpoint: Location | None = None,
+    checkpoint_every: int = CHECKPOINT_EVERY,
+    resume: Location | bool | None = None,
     on_failure: OnFailure = "raise",
     **options: Any,  # noqa: ANN401 - each method declares and checks its own
 ) -> Solution:
@@ -65,18 +72,31 @@ def solve(
             take no longer than the updates between two anchors.
         progress: Show a bar; None shows it when a terminal is watching.
         callbacks: One or more, each called with an ``Update`` after every update; one
-            that returns True stops the run.
+            that returns True stops the run. ``update.at_center`` is True once per
+            outer iteration, when it is complete.
+        seconds: A time budget for the updates of this call: the one that passes it is
+            the last. The projection and the certificate come on top.
+        checkpoint: A file that holds the whole run, replaced in one step every
+            ``checkpoint_every`` updates and when the updates end.
+        checkpoint_every: Updates between two checkpoints.
+        resume: A checkpoint to go on from, to the same bits as without the stop. True
+            is for the command that can be run again after a crash: it goes on from
+            ``checkpoint`` if that file exists and starts otherwise. Without it, a file
+            at ``checkpoint`` is not overwritten but refused.
         on_failure: ``"raise"`` when the projection fails, or ``"return"`` the solution
             with its status.
         **options: Of the method: lr, prox_weight, inner_steps, strength, ...
 
     Ctrl-C stops the updates and finishes with what there is: the selected iterate is
-    projected and certified, and the status says that the run was stopped.
+    projected and certified, and the status says that the run was stopped. With a
+    checkpoint it first completes the update and saves the run, which can then be
+    resumed as if nothing had happened; a second Ctrl-C does not wait for that.
 
     Raises:
         InvalidProblemError: An argument does not fit; the message names it.
         NonFiniteError: A value or gradient is NaN or inf; it names term and update.
         InfeasibleError: No feasible point was reached.
+        CheckpointError: A checkpoint is missing, damaged, or that of another run.
 
     Example:
         >>> import torch, oneproj
@@ -88,13 +108,21 @@ def solve(
         ...     constraints={"size": oneproj.sets.Ball(1.0).on(w)},
         ...     radius=10.0,
         ... )
-        >>> solution = oneproj.solve(problem, steps=500, lr=0.01, strength=20.0)
+        >>> solution = oneproj.solve(problem, steps=500)
         >>> solution.feasible, solution.counts.projections
         (True, 1)
         >>> [round(x, 2) for x in w.tolist()]       # the nearest point of the ball
         [0.6, 0.8]
     """
     check_on_failure(on_failure)
+    loop = Loop(
+        callbacks=callbacks,
+        on_failure=on_failure,
+        progress=progress,
+        seconds=seconds,
+        checkpoint=None if checkpoint is None else Path(checkpoint),
+        checkpoint_every=checkpoint_every,
+    )
     setting = prepare(
         problem,
         steps=steps,
@@ -107,67 +135,40 @@ def solve(
     )
     chosen = choose_method(method)
     read = read_options(chosen, options, schedule)
+    settings = {"method": method, "seed": seed, "options": _options(read, schedule)}
+    settings |= setting.describe()
     watch, history = Stopwatch(), History(problem.constraints, setting.steps)
-    running = chosen(setting, read)
-    stopped = _iterate(running, history, callbacks, on_failure, progress=progress)
-    watch.lap("train")
-    projection = _verified(running.finish(), problem)
+    run = Run(setting, chosen(setting, read), history, settings)
+    ended = loop.run(run, resume_run(run, loop.checkpoint, resume=resume))
+    watch.lap("train", before=history.seconds_before)
+    return _complete(run, ended, watch, on_failure)
+
+
+def _complete(
+    run: Run, ended: Status, watch: Stopwatch, on_failure: OnFailure
+) -> Solution:
+    """Project what the updates left, judge it, and put the solution together."""
+    setting, problem = run.setting, run.setting.problem
+    projection = _verified(run.method.finish(), problem)
     watch.lap("project")
     if on_failure == "raise":
         raise_if_infeasible(projection)
     # The guarantee is that of a whole run. Not the gradient mapping: it takes another
     # projection, and there is one.
-    executed = None if stopped else schedule
+    executed = setting.schedule if ended is Status.FEASIBLE else None
     certificate = certify(problem, schedule=executed, smooth=False)
     watch.lap("certify")
     return Solution(
-        status=_status(projection, stopped=stopped),
+        status=ended if projection.status.ok else projection.status,
         objective=problem.objective.value(),
         residuals=projection.residuals,
         certificate=certificate,
         counts=setting.counts,
         projection=projection,
-        history=history.columns,
+        history=run.history.columns,
         seconds=watch.laps,
-        settings={"method": method, "seed": seed, "options": _options(read, schedule)}
-        | setting.describe()
-        | running.describe(),
+        settings={**run.settings, **run.method.describe()},
     )
-
-
-def _iterate(
-    method: AbstractMethod,
-    history: History,
-    callbacks: Iterable[Callback] | Callback,
-    on_failure: OnFailure,
-    *,
-    progress: bool | None,
-) -> bool:
-    """Make the updates; True if a callback, Ctrl-C or a failure ended them early."""
-    steps, k = history.steps, 0
-    calls = (callbacks,) if callable(callbacks) else tuple(callbacks)
-    try:
-        with progress_bar("training", steps, enabled=progress) as advance_to:
-            for k in range(1, steps + 1):
-                sight = method.update()
-                update = history.add(k, sight.objective, sight.residuals)
-                advance_to(k)
-                wishes = [callback(update) for callback in calls]
-                if any(wishes):
-                    return k < steps and not method.done
-                if method.done:
-                    return False
-    except NonFiniteError as error:
-        raise NonFiniteError(error.quantity, step=k) from error
-    except InfeasibleError:  # a method that projects as it goes could not
-        if on_failure == "raise":
-            raise
-        return True
-    except KeyboardInterrupt:
-        return True
-    finally:
-        history.close()
-    return False
 
 
 def _verified(projection: Projection, problem: Problem) -> Projection:
@@ -180,7 +181,7 @@ def _verified(projection: Projection, problem: Problem) -> Projection:
             f"{problem.radius:.3g}: the nearest feasible point is not in it. Choose a "
             "ball that holds the feasible set, as the theorems assume."
         )
-        warnings.warn(message, OneprojWarning, stacklevel=3)
+        warnings.warn(message, OneprojWarning, stacklevel=4)
     status = Status.FEASIBLE
     if any(residual > 0 for residual in residuals.values()):
         status = Status.INFEASIBLE if projection.status.ok else projection.status
@@ -190,9 +191,3 @@ def _verified(projection: Projection, problem: Problem) -> Projection:
 def _options(read: Any, schedule: Schedule | None) -> dict[str, Any] | None:  # noqa: ANN401 - a dataclass
     """The options in force; a schedule leaves none."""
     return dataclasses.asdict(read) if schedule is None else None
-
-
-def _status(projection: Projection, *, stopped: bool) -> Status:
-    if not projection.status.ok:
-        return projection.status
-    return Status.INTERRUPTED if stopped else Status.FEASIBLE

@@ -9,7 +9,8 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from numbers import Real
 from typing import Literal, Self
 
@@ -39,11 +40,20 @@ class AbstractTerm(ABC):
     size: int | None = None
     """The number of examples behind it; None for a term without data."""
 
+    model: torch.nn.Module | None = None
+    """In evaluation mode whenever the term is seen in full; ``Problem`` sets it."""
+
     def named(self, name: str) -> Self:
         """A copy of this term under another name."""
         renamed = copy.copy(self)
         renamed.name = name
         return renamed
+
+    def judged_by(self, model: torch.nn.Module | None) -> Self:
+        """A copy of this term that is seen in full with the model evaluating."""
+        judged = copy.copy(self)
+        judged.model = model
+        return judged
 
     def draw(self, batch_size: int, generator: torch.Generator) -> Tensor | None:
         """Indices of a random minibatch; None where there is no data to sample."""
@@ -108,13 +118,15 @@ class Function(AbstractExpression):
 
     @torch.no_grad()
     def value(self) -> float:
-        value = float(self.batch_value(None).double())
+        with evaluating(self.model):
+            value = float(self.batch_value(None).double())
         self.check_finite(value)
         return value
 
     @torch.enable_grad()
     def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
-        value = self.batch_value(None)
+        with evaluating(self.model):
+            value = self.batch_value(None)
         gradient = [torch.zeros_like(p) for p in parameters]
         accumulate(gradient, value, parameters)
         self.check_finite(float(value.detach()), gradient)
@@ -153,6 +165,11 @@ class Constraint(AbstractTerm):
         renamed.term = self.term.named(name)
         return renamed
 
+    def judged_by(self, model: torch.nn.Module | None) -> Self:
+        judged = super().judged_by(model)
+        judged.term = self.term.judged_by(model)
+        return judged
+
     def draw(self, batch_size: int, generator: torch.Generator) -> Tensor | None:
         return self.term.draw(batch_size, generator)
 
@@ -186,6 +203,34 @@ def function(
         (5.0, 1.0, -1.0)
     """
     return Function(fn, curvature)
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module | None) -> Iterator[None]:
+    """Put a model into evaluation mode while the block runs; None for no model.
+
+    Every module then gets back the mode that it had, also after an error.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Dropout(0.5))
+        >>> _ = model[1].eval()                        # one of them is frozen
+        >>> with evaluating(model):
+        ...     model.training, model[0].training
+        (False, False)
+        >>> model.training, model[0].training, model[1].training
+        (True, True, False)
+    """
+    modes = [] if model is None else [(m, m.training) for m in model.modules()]
+    if model is None or not any(training for _, training in modes):
+        yield
+        return
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(modes[0][1])
+        for module, training in modes:
+            module.training = training
 
 
 def check_curvature(curvature: Curvature | None) -> Curvature | None:

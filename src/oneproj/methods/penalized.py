@@ -205,7 +205,7 @@ def default_lr(problem: Problem) -> float:
     Example:
         >>> import oneproj, torch
         >>> w = torch.zeros(100_000, requires_grad=True)
-        >>> default_lr(oneproj.Problem(w, oneproj.function(w.sum), {}))
+        >>> round(default_lr(oneproj.Problem(w, oneproj.function(w.sum), {})), 6)
         0.01
     """
     n = sum(parameter.numel() for parameter in problem.parameters)

@@ -1,0 +1,141 @@
+"""A checkpoint is a file that is whole or refused: header, checksum, ``torch.save``.
+
+The first line names the format, the second is the SHA-256 of everything after it, which
+is what ``torch.save`` wrote: plain containers, numbers, strings and tensors, so that
+``torch.load(weights_only=True)`` reads it and no code in it can run. A file is written
+beside its place, forced to the disk and only then moved there in one step: whoever
+looks, and whenever the machine stops, finds the checkpoint before or the one after.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor
+
+from oneproj.errors import CheckpointError
+
+VERSION = 1
+"""Of the format. A state that is read otherwise than before needs another number."""
+MAGIC = b"oneproj checkpoint, format "
+DIGEST_LINE = 65
+"""Bytes of the second line: 64 hexadecimal digits and a newline."""
+PIECE = 2**20
+"""Bytes per read while the checksum is computed."""
+PLAIN = (bool, int, float, str, Tensor)
+"""What a checkpoint may hold, in dicts, lists and tuples."""
+
+State = dict[str, Any]
+
+
+def write_checkpoint(path: Path, state: State) -> None:
+    """Write a checkpoint, in one step as far as anyone can see.
+
+    One run per path: a second one would write into the same draft.
+
+    Raises:
+        CheckpointError: The state holds an object that could not be read back safely.
+        OSError: The folder cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_checkpoint(Path(folder, "run.pt"), {"update": 3})
+        ...     read_checkpoint(Path(folder, "run.pt"))
+        {'update': 3}
+    """
+    _check_plain(state, "the run")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".draft")
+    first = MAGIC + str(VERSION).encode() + b"\n"
+    try:
+        with draft.open("w+b") as stream:
+            stream.write(first + b" " * DIGEST_LINE)
+            torch.save(state, stream)
+            stream.seek(len(first) + DIGEST_LINE)
+            digest = _digest(stream)
+            stream.seek(len(first))
+            stream.write(digest + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(path)
+    finally:  # Ctrl-C or a full disk: what is there is the last whole checkpoint
+        draft.unlink(missing_ok=True)
+
+
+def read_checkpoint(path: Path) -> State:
+    """Read a checkpoint; only a whole one, of this format.
+
+    Raises:
+        CheckpointError: There is none, or it is truncated, damaged or something else.
+    """
+    if not path.is_file():
+        message = (
+            f"There is no checkpoint at {str(path)!r} to resume from. Check the path, "
+            "or start a run with checkpoint=; with resume=True as well it starts anew "
+            "where there is no checkpoint yet."
+        )
+        raise CheckpointError(message)
+    with path.open("rb") as stream:
+        _check_version(path, stream.readline(len(MAGIC) + 20))
+        noted = stream.read(DIGEST_LINE).rstrip(b"\n")
+        start = stream.tell()
+        if _digest(stream) != noted:
+            message = (
+                f"The checkpoint {str(path)!r} is truncated or damaged: its contents "
+                "do not have the checksum that was noted when it was written. Nothing "
+                "was loaded. Checkpoints are replaced in one step, so this happened "
+                "afterwards, in a copy for example: take another copy, or delete it "
+                "and start anew."
+            )
+            raise CheckpointError(message)
+        stream.seek(start)
+        state: State = torch.load(stream, map_location="cpu", weights_only=True)
+    return state
+
+
+def _check_version(path: Path, line: bytes) -> None:
+    found = line.removeprefix(MAGIC).removesuffix(b"\n")
+    if not (line.startswith(MAGIC) and line.endswith(b"\n")):
+        message = (
+            f"The file {str(path)!r} is not a checkpoint of this library, or its first "
+            "bytes are lost. Pass the path that was given to solve(checkpoint=...)."
+        )
+        raise CheckpointError(message)
+    if found != str(VERSION).encode():
+        message = (
+            f"The checkpoint {str(path)!r} has format {found.decode(errors='replace')},"
+            f" this version of the library reads format {VERSION}. Finish the run with "
+            "the version that began it, or delete the file and start anew."
+        )
+        raise CheckpointError(message)
+
+
+def _digest(stream: BinaryIO) -> bytes:
+    """The checksum of the rest of a file."""
+    digest = hashlib.sha256()
+    while piece := stream.read(PIECE):
+        digest.update(piece)
+    return digest.hexdigest().encode()
+
+
+def _check_plain(value: object, where: str) -> None:
+    """Refuse now what ``weights_only`` would refuse when it is needed."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_plain(item, f"{where}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            _check_plain(item, f"{where}[{i}]")
+    elif not (value is None or type(value) in PLAIN or isinstance(value, Tensor)):
+        message = (
+            f"The state of this run cannot be saved: {where} is a "
+            f"{type(value).__name__}, and a checkpoint holds numbers, strings, tensors "
+            "and containers of them only, so that loading one runs no code. An "
+            "optimiser or scheduler of your own can say what to save in state_dict()."
+        )
+        raise CheckpointError(message)

@@ -1,0 +1,195 @@
+"""Loggers: callbacks of ``solve`` that write what every update saw.
+
+A log holds one run. One that is resumed goes on in the same place: what was written
+after the checkpoint, and is made again, replaces what was there.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from oneproj.errors import InvalidProblemError, OneprojError
+from oneproj.results import Update
+
+
+class AbstractLog(ABC):
+    """Decides which updates are written: every n-th, and the last of the plan.
+
+    Args:
+        every: Updates from one entry to the next.
+    """
+
+    def __init__(self, every: int = 1) -> None:
+        """Check the interval."""
+        if not every >= 1:
+            message = f"every must be at least 1, got {every}."
+            raise InvalidProblemError(message)
+        self._every = every
+
+    def __call__(self, update: Update) -> None:
+        """Write the update if it is its turn."""
+        if update.update % self._every == 0 or update.update == update.steps:
+            self.write(update)
+
+    @abstractmethod
+    def write(self, update: Update) -> None:
+        """Write the update."""
+
+
+class CsvLog(AbstractLog):
+    """Writes a CSV file, a row per update, each handed over before the next begins.
+
+    The columns are update, objective, seconds, outer and the constraints by name. After
+    a crash the file ends with whole rows, but for the last, which is dropped when the
+    run is resumed. A run that begins anew replaces the file's rows.
+
+    Args:
+        path: The file; made if it is not there.
+        every: Updates from one row to the next.
+
+    Raises:
+        InvalidProblemError: The file has other columns: it is of another problem.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     log = CsvLog(Path(folder, "run.csv"))
+        ...     log(Update(1, 500, 0.7, {"cap": 0.1}, 0.01, outer=0))
+        ...     Path(folder, "run.csv").read_text().splitlines()
+        ['update,objective,seconds,outer,cap', '1,0.7,0.01,0,0.1']
+    """
+
+    def __init__(self, path: str | PathLike[str], every: int = 1) -> None:
+        """Keep the path; nothing is written before the first update."""
+        super().__init__(every)
+        self._path = Path(path)
+        self._begun = False
+
+    def write(self, update: Update) -> None:
+        """Append a row."""
+        names = ["update", "objective", "seconds", "outer", *update.residuals]
+        if not self._begun:
+            self._keep_rows_before(update.update, names)
+            self._begun = True
+        seen = update.update, update.objective, update.seconds, update.outer
+        with self._path.open("a", encoding="utf-8", newline="") as file:
+            file.write(_line([*seen, *update.residuals.values()]))
+
+    def _keep_rows_before(self, update: int, names: list[str]) -> None:
+        """Leave what an earlier part of the same run wrote, in whole rows."""
+        header, kept = _line(names), [_line(names)]
+        if self._path.exists():
+            text = self._path.read_text(encoding="utf-8")
+            found, *rows = text.splitlines(keepends=True) or [header]
+            if found != header:
+                message = (
+                    f"The log {str(self._path)!r} has the columns {found.strip()}, but "
+                    f"this run has {header.strip()}. Choose another file, or delete it."
+                )
+                raise InvalidProblemError(message)
+            whole = [row for row in rows if row.endswith("\n")]
+            kept += [row for row in whole if int(row.split(",", 1)[0]) < update]
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._path.with_name(self._path.name + ".draft")
+        draft.write_text("".join(kept), encoding="utf-8", newline="")
+        draft.replace(self._path)
+
+
+class RichLog(AbstractLog):
+    """Prints a line every n updates, with rich.
+
+    Args:
+        every: Updates from one line to the next.
+        console: Where to; rich's own to stderr when left out.
+
+    Raises:
+        OneprojError: rich is not installed; the message names the extra.
+
+    Example:
+        >>> from rich.console import Console
+        >>> log = RichLog(every=100, console=Console(width=80))
+        >>> log(Update(100, 500, 0.7, {"cap": 0.1, "size": -2.0}, 1.5, outer=4))
+        update 100/500  objective 0.7  worst: cap +1.00e-01  outer 4  1.5 s
+    """
+
+    def __init__(self, every: int = 50, console: Any = None) -> None:  # noqa: ANN401 - a rich Console
+        """Find the console."""
+        super().__init__(every)
+        rich = _require("rich.console", "cli")
+        self._console = rich.Console(stderr=True) if console is None else console
+
+    def write(self, update: Update) -> None:
+        """Print a line."""
+        words = [
+            f"update {update.update}/{update.steps}",
+            f"objective {update.objective:.6g}",
+        ]
+        if update.residuals:
+            worst = max(update.residuals, key=lambda name: update.residuals[name])
+            words.append(f"worst: {worst} {update.residuals[worst]:+.2e}")
+        if update.outer is not None:
+            words.append(f"outer {update.outer}")
+        words.append(f"{update.seconds:.1f} s")
+        self._console.print("  ".join(words), highlight=False, markup=False)
+
+
+class TensorBoardLog(AbstractLog):
+    """Writes scalars for TensorBoard: objective, seconds, and residual/<constraint>.
+
+    Args:
+        folder: For the event files.
+        every: Updates from one point to the next.
+
+    Raises:
+        OneprojError: TensorBoard is not installed; the message names the extra.
+    """
+
+    def __init__(self, folder: str | PathLike[str], every: int = 1) -> None:
+        """Import TensorBoard; the event file is made at the first update."""
+        super().__init__(every)
+        self._folder = Path(folder)
+        self._make = _require("torch.utils.tensorboard", "tensorboard").SummaryWriter
+        self._writer: Any = None
+
+    def write(self, update: Update) -> None:
+        """Write the scalars, to the disk."""
+        k = update.update
+        if self._writer is None:  # points of an earlier part from here on are hidden
+            self._writer = self._make(str(self._folder), purge_step=k)
+        self._writer.add_scalar("objective", update.objective, k)
+        self._writer.add_scalar("seconds", update.seconds, k)
+        for name, residual in update.residuals.items():
+            self._writer.add_scalar(f"residual/{name}", residual, k)
+        self._writer.flush()
+        if k == update.steps:
+            self.close()
+
+    def close(self) -> None:
+        """Close the event file; a run that makes all its updates has done it."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def _line(values: Sequence[object]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(values)
+    return text.getvalue()
+
+
+def _require(module: str, extra: str) -> Any:  # noqa: ANN401 - a module
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        message = (
+            f"This log needs {module!r}, which is not installed. Try: pip install "
+            f"oneproj[{extra}]"
+        )
+        raise OneprojError(message) from error

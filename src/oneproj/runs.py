@@ -1,0 +1,195 @@
+"""A run between two updates: a state to save, and to go on from bit for bit.
+
+What is compared before a state is taken over: the settings that determine the updates,
+the shapes and dtypes of the parameters, the constraints with their names, bounds and
+sizes, and the ball. What cannot be compared is the user's to keep: the data, the
+functions of the terms, and the values of frozen parameters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+
+from oneproj.checkpoints import State, read_checkpoint
+from oneproj.errors import CheckpointError
+from oneproj.history import History
+from oneproj.methods.base import AbstractMethod
+from oneproj.methods.setting import Setting
+from oneproj.parameters import norm
+from oneproj.problem import Problem
+from oneproj.terms import AbstractTerm, Constraint
+
+Location: TypeAlias = str | PathLike[str]
+
+MOST_NAMED = 5
+"""Differences that a message spells out."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that determines the updates that are still to come.
+
+    Args:
+        setting: Problem, counts and generators.
+        method: Its own variables.
+        history: What was recorded, and the seconds so far.
+        settings: By name, as ``Solution.settings`` has them before the run.
+    """
+
+    setting: Setting
+    method: AbstractMethod
+    history: History
+    settings: Mapping[str, Any]
+
+    def state_dict(self, update: int) -> State:
+        """The state after an update; tensors are not copied."""
+        setting = self.setting
+        return {
+            "update": update,
+            "outline": self._outline(),
+            "parameters": [p.detach() for p in setting.problem.parameters],
+            "method": self.method.state_dict(),
+            "sampling": setting.sampling.get_state(),
+            "selection": setting.selection.get_state(),
+            "counts": dataclasses.asdict(setting.counts),
+            "history": self.history.state_dict(),
+            "model": _model_state(setting.problem.model),
+        }
+
+    def load_state_dict(self, state: State) -> int:
+        """Take a state over; returns the update after which it was saved.
+
+        Raises:
+            CheckpointError: It is of another run; the message names the difference.
+        """
+        _refuse_others(state["outline"], self._outline())
+        with torch.no_grad():
+            for p, kept in zip(
+                self.setting.problem.parameters, state["parameters"], strict=True
+            ):
+                p.copy_(kept)
+        self.method.load_state_dict(state["method"])
+        self.setting.sampling.set_state(state["sampling"])
+        self.setting.selection.set_state(state["selection"])
+        for name, count in state["counts"].items():
+            setattr(self.setting.counts, name, count)
+        self.history.load_state_dict(state["history"])
+        _load_model_state(self.setting.problem.model, state["model"])
+        return int(state["update"])
+
+    def _outline(self) -> dict[str, str]:
+        return _outline(self.setting.problem) | _flat(self.settings)
+
+
+def resume_run(
+    run: Run, checkpoint: Path | None, *, resume: Location | bool | None
+) -> int:
+    """Bring a run to where it is to go on; returns the updates that are done.
+
+    Args:
+        run: Not begun yet.
+        checkpoint: Where it will be saved, if it will.
+        resume: A path, which must exist; True for ``checkpoint``, if it exists; None or
+            False to start anew, which a checkpoint that exists forbids.
+
+    Raises:
+        CheckpointError: There is nothing to resume, or something that would be lost.
+    """
+    if resume is True:
+        if checkpoint is None:
+            message = (
+                "resume=True goes on from the checkpoint of the same call, but none is "
+                "given. Pass checkpoint=path as well, or resume=path."
+            )
+            raise CheckpointError(message)
+        resume = checkpoint if checkpoint.exists() else None
+    source = None if resume is None or resume is False else Path(resume)
+    if checkpoint is not None and checkpoint.exists() and checkpoint != source:
+        message = (
+            f"There is a checkpoint at {str(checkpoint)!r} already, and this run would "
+            "overwrite it. Pass resume=True to go on from it (and to start where there "
+            "is none), or delete it, or choose another path."
+        )
+        raise CheckpointError(message)
+    return 0 if source is None else run.load_state_dict(read_checkpoint(source))
+
+
+def _model_state(model: torch.nn.Module | None) -> State | None:
+    """What a model changes when it is called: buffers, and the noise of dropout."""
+    if model is None:
+        return None
+    buffers = {name: b.detach() for name, b in model.named_buffers()}
+    return {"buffers": buffers, "noise": torch.get_rng_state()}
+
+
+def _load_model_state(model: torch.nn.Module | None, state: State | None) -> None:
+    if model is None or state is None:
+        return
+    with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            buffer.copy_(state["buffers"][name])
+    # Dropout draws from the global generator, which a resumed run has to go on with.
+    torch.default_generator.set_state(state["noise"])
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Every setting in words, options by their own names."""
+    words: dict[str, str] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            words |= _flat(value)
+        elif callable(value):  # two runs cannot share the object, but the function
+            words[name] = getattr(value, "__qualname__", type(value).__name__)
+        else:
+            words[name] = repr(value)
+    return words
+
+
+def _outline(problem: Problem) -> dict[str, str]:
+    """What can be told of a problem without its data and functions."""
+    words = {
+        f"parameter {i}": f"{tuple(p.shape)}, {str(p.dtype).removeprefix('torch.')}"
+        for i, p in enumerate(problem.parameters)
+    }
+    words |= {
+        f"constraint {name!r}": _describe(c) for name, c in problem.constraints.items()
+    }
+    words["objective"] = _describe(problem.objective)
+    words["model"] = type(problem.model).__name__
+    words["order of the constraints"] = str(list(problem.constraints))
+    words["radius"] = repr(problem.radius)
+    center = problem.center
+    words["center"] = "the origin" if center is None else f"of length {norm(center)!r}"
+    return words
+
+
+def _describe(term: AbstractTerm) -> str:
+    size = "no data" if term.size is None else f"{term.size} examples"
+    if isinstance(term, Constraint):
+        return f"{size}, {'<=' if term.sense > 0 else '>='} {term.bound!r}"
+    return f"{size}, {type(term).__name__}"
+
+
+def _refuse_others(saved: Mapping[str, str], own: Mapping[str, str]) -> None:
+    """Raise with every difference, the first few in words."""
+    names = [name for name in {**saved, **own} if saved.get(name) != own.get(name)]
+    if not names:
+        return
+    told = "; ".join(
+        f"{name}: {saved.get(name, 'absent')} then, {own.get(name, 'absent')} now"
+        for name in names[:MOST_NAMED]
+    )
+    more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    message = (
+        f"The checkpoint is of another run: {told}{more}. A run resumes only as it "
+        "began, or its answer would be that of neither. Repeat the call that wrote it, "
+        "or start anew with another checkpoint path."
+    )
+    raise CheckpointError(message)

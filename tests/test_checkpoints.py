@@ -1,0 +1,479 @@
+"""A checkpoint is whole or refused, and a resumed run ends with the same bits."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+import oneproj
+from oneproj.checkpoints import MAGIC, VERSION, read_checkpoint, write_checkpoint
+from oneproj.methods import METHODS, auto
+from oneproj.methods.strength import AutoStrength
+from oneproj.oracles import ORACLES, Anchor
+from oneproj.results import Solution, Status, Update
+
+RESUMABLE = [name for name in METHODS if name not in ("slsqp", "auto")]
+STEPS = 24
+
+
+def problem(**changes: object) -> oneproj.Problem:
+    """Logistic regression with two risks and a halfspace; w is its only parameter."""
+    given = {"rows": 60, "bound": 0.5, "name": "source risk", "radius": 10.0} | changes
+    rows, generator = given["rows"], torch.Generator().manual_seed(1)
+    y = 2.0 * torch.randint(2, (rows,), generator=generator) - 1.0
+    x = torch.randn(rows, 4, generator=generator)
+    source = torch.randn(rows, 4, generator=generator) + 0.5 * y[:, None]
+    w = torch.full((4,), 0.3, requires_grad=True)
+
+    def loss(batch: tuple[Tensor, Tensor]) -> Tensor:
+        return softplus(-batch[1] * (batch[0] @ w))
+
+    risk = oneproj.mean(loss, data=(source, y), curvature="convex")
+    half = oneproj.sets.Halfspace(torch.ones(4), offset=2.0)
+    return oneproj.Problem(
+        w,
+        objective=oneproj.mean(loss, data=(x, y)),
+        constraints={given["name"]: risk <= given["bound"], "half": half.on(w)},
+        radius=given["radius"],
+    )
+
+
+def stop_after(count: int) -> Callable[[Update], bool]:
+    return lambda update: update.update >= count
+
+
+def outcome(built: oneproj.Problem, **arguments: object) -> tuple[Tensor, Solution]:
+    arguments = {"steps": STEPS, "batch_size": 8, "seed": 3} | arguments
+    solution = oneproj.solve(built, **arguments)
+    return built.parameters[0].detach().clone(), solution
+
+
+def assert_same(a: tuple[Tensor, Solution], b: tuple[Tensor, Solution]) -> None:
+    assert torch.equal(a[0], b[0])
+    for name, column in a[1].history.items():
+        if name != "seconds":
+            assert column == pytest.approx(b[1].history[name], abs=0, nan_ok=True), name
+    assert a[1].counts == b[1].counts
+    assert a[1].residuals == b[1].residuals
+    assert a[1].projection == b[1].projection
+
+
+# --- the same bits --------------------------------------------------------------------
+
+OPTIONS = {
+    "one-projection": [{}, {"base": "momentum", "strength": 3.0, "inner_steps": 6}],
+    "lagrangian": [{"select": "average", "base": "adam"}],
+    "switching-subgradient": [{"select": "random"}],
+}
+CASES = [
+    (method, oracle, options)
+    for method, oracle in itertools.product(RESUMABLE, ORACLES)
+    for options in OPTIONS.get(method, [{}])
+]
+
+
+@pytest.mark.parametrize(("method", "oracle", "options"), CASES)
+def test_stopped_and_resumed_is_not_to_be_told_from_a_whole_run(
+    tmp_path: Path, method: str, oracle: str, options: dict[str, object]
+) -> None:
+    arguments = {"method": method, "oracle": oracle, **options}
+    whole = outcome(problem(), **arguments)
+    file = tmp_path / "run.pt"
+    arguments |= {"checkpoint": file, "resume": True}
+    for stop in (7, 18):  # both inside an outer iteration, the second after a resume
+        stopped = outcome(problem(), callbacks=stop_after(stop), **arguments)
+        assert stopped[1].status is Status.INTERRUPTED
+        assert stopped[1].feasible
+        assert stopped[1].history["update"][-1] == stop
+    assert_same(outcome(problem(), **arguments), whole)
+    # And once more, from the end: no update is left to make.
+    assert_same(outcome(problem(), **arguments), whole)
+
+
+@pytest.mark.parametrize("stop", [1, 11, 12, 13])
+def test_random_selection_resumes_before_and_after_the_draw(
+    tmp_path: Path, stop: int
+) -> None:
+    arguments = {"select": "random", "inner_steps": 4, "seed": 5}
+    whole = outcome(problem(), **arguments)
+    arguments |= {"checkpoint": tmp_path / "run.pt", "resume": True}
+    outcome(problem(), callbacks=stop_after(stop), **arguments)
+    assert_same(outcome(problem(), **arguments), whole)
+
+
+def test_what_auto_chose_resumes_and_another_choice_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto, "FEW_PARAMETERS", 0)
+    whole = outcome(problem(), method="auto")
+    file = tmp_path / "run.pt"
+    arguments = {"method": "auto", "checkpoint": file, "resume": True}
+    outcome(problem(), callbacks=stop_after(7), **arguments)
+    state = file.read_bytes()
+    assert_same(outcome(problem(), **arguments), whole)
+    file.write_bytes(state)
+    monkeypatch.setattr(auto, "FEW_PARAMETERS", 10)
+    with pytest.raises(
+        oneproj.CheckpointError, match=r"chose 'one-projection'.*now: 4"
+    ):
+        outcome(problem(), **arguments)
+
+
+def test_what_a_projector_learned_is_resumed(tmp_path: Path) -> None:
+    # Hinge risks are all kinks: a projector that forgot its cuts takes more gradients.
+    def run(**arguments: object) -> tuple[Tensor, Solution]:
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(50, 20, generator=generator, dtype=torch.float64)
+        x[:, 0] += 1.0
+        y = 1.0 + 0.3 * torch.randn(80, 20, generator=generator, dtype=torch.float64)
+        w = torch.zeros(20, dtype=torch.float64, requires_grad=True)
+        risk = oneproj.mean(
+            lambda batch: (1.0 - batch @ w).clamp(min=0.0), data=x, curvature="convex"
+        )
+        built = oneproj.Problem(
+            w,
+            objective=oneproj.mean(lambda b: (b - w).square().sum(dim=1), data=y),
+            constraints={"risk": risk <= 0.2},
+            radius=20.0,
+        )
+        return outcome(built, method="projected-sgd", **arguments)
+
+    whole = run()
+    arguments = {"checkpoint": tmp_path / "run.pt", "resume": True}
+    run(callbacks=stop_after(9), **arguments)
+    assert_same(run(**arguments), whole)
+
+
+def test_strengths_remember_the_last_anchor() -> None:
+    # A constraint that holds is within reach after a move as long as the last one.
+    anchors = [
+        Anchor([torch.tensor([at])], {"cap": value}, {"cap": [torch.tensor([2.0])]})
+        for at, value in ((0.0, 0.1), (1.0, -1.5))
+    ]
+    first, second = AutoStrength(), AutoStrength()
+    first.watch([torch.tensor([-6.0])])
+    first.adapt(anchors[0])
+    penalty = second.load_state_dict(first.state_dict(), [torch.zeros(1)])
+    assert penalty.strengths == (6.0,)
+    found = []
+    for strength in (first, second):
+        strength.watch([torch.tensor([-8.0])])
+        found.append(strength.adapt(anchors[1]).strengths)
+    assert found == [(8.0,), (8.0,)]
+
+
+def test_any_scheduler_resumes(tmp_path: Path) -> None:
+    def cycle(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
+        schedulers = torch.optim.lr_scheduler
+        return schedulers.CosineAnnealingWarmRestarts(optimizer, T_0=5, T_mult=2)
+
+    whole = outcome(problem(), decay=cycle)
+    arguments = {"decay": cycle, "checkpoint": tmp_path / "run.pt", "resume": True}
+    outcome(problem(), callbacks=stop_after(9), **arguments)
+    assert_same(outcome(problem(), **arguments), whole)
+
+
+def test_a_schedule_resumes_to_the_letter(tmp_path: Path) -> None:
+    constants = oneproj.theory.ConvexConstants(
+        weak_convexity=1e-3,
+        gradient_bound=1e-2,
+        constraint_gradient_bound=1.0,
+        boundary_slope=1.0,
+        initial_gap=1e-3,
+    )
+    schedule = oneproj.theory.convex_schedule(constants, epsilon=1.0)
+
+    def run(**arguments: object) -> tuple[Tensor, Solution]:
+        w = torch.tensor([0.3, -0.2], requires_grad=True)
+        term = oneproj.function(lambda: (w - 3.0).square().sum())
+        ball = oneproj.sets.Ball(0.9).on(w)
+        built = oneproj.Problem(w, term, {"size": ball}, radius=1.0)
+        solution = oneproj.solve(built, schedule=schedule, seed=5, **arguments)
+        return w.detach().clone(), solution
+
+    whole = run()
+    file = str(tmp_path / "run.pt")
+    stopped = run(checkpoint=file, callbacks=stop_after(schedule.inner_steps + 2))
+    assert "Moreau residual" not in stopped[1].certificate
+    resumed = run(checkpoint=file, resume=file)
+    assert_same(resumed, whole)
+    assert resumed[1].certificate["Moreau residual"].bound == 1.0
+
+
+def test_seconds_add_up_over_a_stop(tmp_path: Path) -> None:
+    file = tmp_path / "run.pt"
+    _, first = outcome(problem(), checkpoint=file, callbacks=stop_after(9))
+    _, second = outcome(problem(), checkpoint=file, resume=file)
+    seconds = second.history["seconds"]
+    assert seconds == sorted(seconds)
+    assert seconds[:9] == first.history["seconds"]
+    assert second.seconds["train"] >= seconds[-1]
+
+
+# --- when it is saved -----------------------------------------------------------------
+
+
+def test_it_is_saved_every_n_updates_and_at_the_end(tmp_path: Path) -> None:
+    file, seen = tmp_path / "deep" / "run.pt", []
+
+    def watch(update: Update) -> None:
+        seen.append(read_checkpoint(file)["update"])
+        assert update.update == len(seen)
+
+    outcome(problem(), checkpoint=file, checkpoint_every=10, callbacks=watch)
+    assert seen == [0] * 10 + [10] * 10 + [20] * 4
+    assert read_checkpoint(file)["update"] == STEPS
+    assert list(file.parent.iterdir()) == [file], "no draft is left"
+
+
+def test_ctrl_c_inside_an_update_completes_and_saves_it(tmp_path: Path) -> None:
+    whole = outcome(problem())
+    file, built, looks = tmp_path / "run.pt", problem(), []
+    evaluate = built.objective.batch_value
+
+    def press(indices: Tensor | None) -> Tensor:
+        looks.append(None)
+        if len(looks) == 8:
+            signal.raise_signal(signal.SIGINT)
+        return evaluate(indices)
+
+    built.objective.batch_value = press
+    _, solution = outcome(built, checkpoint=file)
+    assert solution.status is Status.INTERRUPTED
+    assert solution.feasible
+    assert read_checkpoint(file)["update"] == 8
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert_same(outcome(problem(), resume=file), whole)
+
+
+def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
+    whole = outcome(problem())
+    file, built, looks = tmp_path / "run.pt", problem(), []
+    evaluate = built.objective.batch_value
+
+    def press(indices: Tensor | None) -> Tensor:
+        looks.append(None)
+        if len(looks) == 8:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return evaluate(indices)
+
+    built.objective.batch_value = press
+    _, solution = outcome(built, checkpoint=file, checkpoint_every=5)
+    assert solution.status is Status.INTERRUPTED
+    assert read_checkpoint(file)["update"] == 5, "half an update is not saved"
+    assert_same(outcome(problem(), checkpoint=file, resume=True), whole)
+
+
+def test_a_handler_of_the_users_own_stays(tmp_path: Path) -> None:
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+
+        def press(update: Update) -> None:
+            if update.update == 2:
+                signal.raise_signal(signal.SIGINT)
+
+        _, solution = outcome(
+            problem(), checkpoint=tmp_path / "run.pt", callbacks=press
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert pressed == [signal.SIGINT]
+    assert solution.status is Status.FEASIBLE
+
+
+def test_the_time_budget_ends_the_updates_and_the_next_call_has_its_own(
+    tmp_path: Path,
+) -> None:
+    whole = outcome(problem())
+    arguments = {"checkpoint": tmp_path / "run.pt", "resume": True, "seconds": 1e-9}
+    for done in range(1, 4):
+        _, solution = outcome(problem(), **arguments)
+        assert solution.status is Status.OUT_OF_TIME
+        assert solution.status.ok
+        assert solution.feasible
+        assert solution.history["update"] == list(range(1, done + 1))
+    arguments["seconds"] = 1e9
+    assert_same(outcome(problem(), **arguments), whole)
+
+
+# --- what is refused ------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    file = tmp_path / "saved.pt"
+    outcome(problem(), checkpoint=file, callbacks=stop_after(9))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"lr": 0.2}, "lr: None then, 0.2 now"),
+        ({"seed": 4}, "seed: 3 then, 4 now"),
+        ({"steps": 48}, "steps: 24 then, 48 now"),
+        ({"batch_size": 9}, "batch_size: 8 then, 9 now"),
+        ({"oracle": "exact"}, "oracle: .* then, 'exact' now"),
+        ({"method": "penalty-sgd"}, "method: 'one-projection' then, 'penalty-sgd' now"),
+        ({"base": torch.optim.SGD}, "base: 'adam' then, SGD now"),
+    ],
+)
+def test_other_settings_are_refused_by_name(
+    saved: Path, arguments: dict[str, object], message: str
+) -> None:
+    with pytest.raises(oneproj.CheckpointError, match=message):
+        outcome(problem(), resume=saved, **{"oracle": "minibatch"} | arguments)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rows": 61}, "'source risk': 60 examples, <= 0.5 then, 61 examples"),
+        ({"bound": 0.6}, "<= 0.5 then, 60 examples, <= 0.6 now"),
+        ({"name": "other"}, "constraint 'source risk': .* then, absent now"),
+        ({"radius": 5.0}, "radius: 10.0 then, 5.0 now"),
+    ],
+)
+def test_another_problem_is_refused_by_its_difference(
+    saved: Path, changes: dict[str, object], message: str
+) -> None:
+    built = problem(**changes)
+    start = built.parameters[0].detach().clone()
+    with pytest.raises(oneproj.CheckpointError, match=message):
+        outcome(built, resume=saved)
+    assert torch.equal(built.parameters[0].detach(), start), "nothing was loaded"
+
+
+def test_other_shapes_and_dtypes_are_refused(saved: Path) -> None:
+    for w, now in (
+        (torch.zeros(5, requires_grad=True), r"\(5,\), float32 now"),
+        (torch.zeros(4, dtype=torch.float64, requires_grad=True), r"\(4,\), float64"),
+    ):
+        built = oneproj.Problem(w, oneproj.function(lambda w=w: w.square().sum()), {})
+        with pytest.raises(
+            oneproj.CheckpointError, match=rf"parameter 0: \(4,\), float32 then, {now}"
+        ):
+            outcome(built, resume=saved)
+
+
+def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
+    absent = tmp_path / "absent.pt"
+    with pytest.raises(oneproj.CheckpointError, match=r"no checkpoint at .*absent\.pt"):
+        outcome(problem(), resume=absent)
+    with pytest.raises(oneproj.CheckpointError, match="Pass checkpoint=path as well"):
+        outcome(problem(), resume=True)
+
+
+def test_a_checkpoint_is_not_overwritten_by_a_run_that_does_not_know_it(
+    saved: Path, tmp_path: Path
+) -> None:
+    before = saved.read_bytes()
+    with pytest.raises(oneproj.CheckpointError, match=r"already.*resume=True"):
+        outcome(problem(), checkpoint=saved)
+    other = tmp_path / "other.pt"
+    other.write_bytes(before)
+    with pytest.raises(oneproj.CheckpointError, match="already"):
+        outcome(problem(), checkpoint=saved, resume=other)
+    assert saved.read_bytes() == before
+
+
+@pytest.mark.parametrize("method", ["slsqp", "auto"])
+def test_slsqp_says_why_it_cannot_be_saved(tmp_path: Path, method: str) -> None:
+    with pytest.raises(oneproj.CheckpointError, match="SciPy's loop keeps"):
+        outcome(problem(), method=method, checkpoint=tmp_path / "run.pt")
+
+
+def test_bad_budgets_and_intervals_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(oneproj.InvalidProblemError, match="seconds must be a positive"):
+        outcome(problem(), seconds=0.0)
+    for every in (0, 2.5):
+        with pytest.raises(oneproj.InvalidProblemError, match="checkpoint_every must"):
+            outcome(problem(), checkpoint=tmp_path / "a", checkpoint_every=every)
+
+
+# --- the file -------------------------------------------------------------------------
+
+
+def test_every_truncation_is_refused_with_words(saved: Path, tmp_path: Path) -> None:
+    whole, cut = saved.read_bytes(), tmp_path / "cut.pt"
+    generator = torch.Generator().manual_seed(0)
+    random = torch.randint(len(whole), (200,), generator=generator).tolist()
+    for size in [*range(120), *random, len(whole) - 1]:
+        cut.write_bytes(whole[:size])
+        with pytest.raises(
+            oneproj.CheckpointError, match=r"truncated or damaged|not a checkpoint"
+        ):
+            read_checkpoint(cut)
+
+
+def test_every_damaged_byte_is_noticed(saved: Path, tmp_path: Path) -> None:
+    whole, bad = saved.read_bytes(), tmp_path / "bad.pt"
+    generator = torch.Generator().manual_seed(1)
+    for position in torch.randint(len(whole), (200,), generator=generator).tolist():
+        flipped = bytearray(whole)
+        flipped[position] ^= 0x10
+        bad.write_bytes(flipped)
+        with pytest.raises(oneproj.CheckpointError):
+            read_checkpoint(bad)
+
+
+def test_another_format_and_another_file_are_refused(
+    saved: Path, tmp_path: Path
+) -> None:
+    here, newer = str(VERSION).encode(), str(VERSION + 1).encode()
+    other = tmp_path / "other.pt"
+    other.write_bytes(saved.read_bytes().replace(MAGIC + here, MAGIC + newer, 1))
+    with pytest.raises(oneproj.CheckpointError, match="has format 2, this version"):
+        read_checkpoint(other)
+    torch.save({"w": torch.ones(2)}, other)
+    with pytest.raises(oneproj.CheckpointError, match="not a checkpoint of this lib"):
+        read_checkpoint(other)
+
+
+def test_a_failed_write_leaves_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "run.pt"
+    write_checkpoint(file, {"update": 1})
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device", descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_checkpoint(file, {"update": 2})
+    assert read_checkpoint(file) == {"update": 1}
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_reader_keeps_the_whole_checkpoint_that_is_being_replaced(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "run.pt"
+    write_checkpoint(file, {"update": 1})
+    before = file.read_bytes()
+    with file.open("rb") as reader:
+        write_checkpoint(file, {"update": 2, "more": "x" * 1000})
+        assert reader.read() == before
+    assert read_checkpoint(file)["update"] == 2
+
+
+def test_what_could_not_be_loaded_safely_is_not_saved(tmp_path: Path) -> None:
+    class Eager(torch.optim.lr_scheduler.ConstantLR):
+        def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+            super().__init__(optimizer)
+            self.secret = print
+
+    message = r"\['scheduler'\]\['secret'\] is a builtin_function_or_method"
+    with pytest.raises(oneproj.CheckpointError, match=message):
+        outcome(problem(), decay=Eager, checkpoint=tmp_path / "run.pt")

@@ -1,0 +1,139 @@
+"""Loggers write what the updates saw, also across a crash and a resume."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import oneproj
+from oneproj.logs import CsvLog, RichLog, TensorBoardLog
+from oneproj.results import Update
+
+
+def problem() -> oneproj.Problem:
+    w = torch.tensor([0.3, -0.2], requires_grad=True)
+    target = torch.tensor([3.0, 4.0])
+    return oneproj.Problem(
+        w,
+        objective=oneproj.function(lambda: (w - target).square().sum()),
+        constraints={"size, in all": oneproj.sets.Ball(1.0).on(w)},
+        radius=10.0,
+    )
+
+
+def rows(file: Path) -> list[dict[str, str]]:
+    with file.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_csv_has_what_the_history_has(tmp_path: Path) -> None:
+    file = tmp_path / "logs" / "run.csv"
+    solution = oneproj.solve(problem(), steps=20, inner_steps=5, callbacks=CsvLog(file))
+    table = rows(file)
+    for name, column in solution.history.items():
+        assert [float(row[name]) for row in table] == column
+    assert [int(row["outer"]) for row in table] == [k // 5 for k in range(1, 21)]
+
+
+def test_csv_goes_on_after_a_crash(tmp_path: Path) -> None:
+    whole, file = tmp_path / "whole.csv", tmp_path / "run.csv"
+    oneproj.solve(problem(), steps=20, callbacks=CsvLog(whole))
+
+    def crash(update: Update) -> None:
+        if update.update == 13:
+            raise ZeroDivisionError
+
+    arguments = {"steps": 20, "checkpoint": tmp_path / "run.pt", "resume": True}
+    arguments["checkpoint_every"] = 5
+    with pytest.raises(ZeroDivisionError):
+        oneproj.solve(problem(), **arguments, callbacks=[CsvLog(file), crash])
+    assert len(rows(file)) == 13
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write("1")  # killed while it wrote the row of update 14
+    oneproj.solve(problem(), **arguments, callbacks=CsvLog(file))
+    kept, expected = rows(file), rows(whole)
+    for row in (*kept, *expected):
+        del row["seconds"]
+    assert kept == expected
+    assert list(tmp_path.glob("*.draft")) == []
+
+
+def test_csv_begins_anew_with_a_new_run_and_refuses_other_columns(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "run.csv"
+    for steps in (20, 12):
+        oneproj.solve(problem(), steps=steps, callbacks=CsvLog(file))
+        assert len(rows(file)) == steps
+    with pytest.raises(oneproj.InvalidProblemError, match="has the columns"):
+        CsvLog(file)(Update(1, 2, 0.5, {"other": 0.0}, 0.1))
+
+
+def test_every_nth_update_and_the_last(tmp_path: Path) -> None:
+    file = tmp_path / "run.csv"
+    oneproj.solve(problem(), steps=20, callbacks=CsvLog(file, every=8))
+    assert [row["update"] for row in rows(file)] == ["8", "16", "20"]
+    with pytest.raises(oneproj.InvalidProblemError, match="every must be at least 1"):
+        CsvLog(file, every=0)
+
+
+def test_rich_names_the_worst_constraint() -> None:
+    console = pytest.importorskip("rich.console")
+    stream = io.StringIO()
+    log = RichLog(every=2, console=console.Console(file=stream, width=200))
+    for k in range(1, 5):
+        log(Update(k, 9, 0.5, {"a [bold]": 0.1 * k, "b": 0.25}, 0.1))
+    log(Update(9, 9, 0.5, {}, 0.1, outer=3))
+    assert stream.getvalue().splitlines() == [
+        "update 2/9  objective 0.5  worst: b +2.50e-01  0.1 s",
+        "update 4/9  objective 0.5  worst: a [bold] +4.00e-01  0.1 s",
+        "update 9/9  objective 0.5  outer 3  0.1 s",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    solution = oneproj.solve(
+        problem(), steps=20, callbacks=TensorBoardLog(tmp_path, every=5)
+    )
+    events = EventAccumulator(str(tmp_path)).Reload()
+    for tag, column in (("objective",) * 2, ("residual/size, in all", "size, in all")):
+        points = [(event.step, event.value) for event in events.Scalars(tag)]
+        expected = [
+            (k, pytest.approx(solution.history[column][k - 1], rel=1e-6))
+            for k in (5, 10, 15, 20)
+        ]
+        assert points == expected
+
+
+@pytest.mark.parametrize(
+    ("make", "module", "extra"),
+    [
+        (lambda: TensorBoardLog("logs"), "torch.utils.tensorboard", "tensorboard"),
+        (RichLog, "rich.console", "cli"),
+    ],
+)
+def test_a_missing_package_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, make: type, module: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(oneproj.OneprojError, match=rf"pip install oneproj\[{extra}\]"):
+        make()
+
+
+def test_a_callback_can_act_once_per_outer_iteration() -> None:
+    seen: list[Update] = []
+    oneproj.solve(problem(), steps=20, inner_steps=5, callbacks=seen.append)
+    assert [u.update for u in seen if u.at_center] == [5, 10, 15, 20]
+    assert [u.outer for u in seen if u.at_center] == [1, 2, 3, 4]
+    seen.clear()
+    oneproj.solve(problem(), steps=8, method="penalty-sgd", callbacks=seen.append)
+    assert {(u.outer, u.at_center) for u in seen} == {(None, False)}
