@@ -145,6 +145,81 @@ def bench_projection(
         out.write_text(json.dumps(record, indent=2) + "\n")
 
 
+@bench.command("train")
+def bench_train(
+    *,
+    problems: Annotated[
+        list[str] | None,
+        typer.Option("--problem", help="Of the paper's six; may be repeated."),
+    ] = None,
+    contestants: Annotated[
+        list[str] | None,
+        typer.Option("--contestant", help="By name; may be repeated. Default: all."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Of data, start and sampling.")] = 5,
+    steps: Annotated[int, typer.Option(min=1, help="Updates of each run.")] = 500,
+    extrapolate: Annotated[
+        bool,
+        typer.Option("--extrapolate", help="Time the paper's projector on networks."),
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(help="The record, as JSON; continued if it exists.")
+    ] = Path("bench-train.json"),
+) -> None:
+    """Train on the paper's six problems with every method, side by side.
+
+    Problems whose data is missing are skipped. Projected SGD takes minutes a seed on
+    networks, so all of it takes hours; every run is saved when it is done, and the same
+    command continues. Beside the record: the anytime plot, as SVG and PNG. A bar that
+    is missed is shown and is no failure.
+    """
+    from oneproj.bench.train import train_record
+    from oneproj.bench.train_figure import draw_anytime
+    from oneproj.bench.train_table import train_tables
+    from oneproj.tasks import PAPER
+
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    try:
+        record = train_record(
+            problems or list(PAPER),
+            contestants=contestants,
+            seeds=seeds,
+            steps=steps,
+            extrapolate=extrapolate,
+            out=out,
+        )
+    except OneprojError as error:
+        console.print(str(error), markup=False)
+        raise typer.Exit(FAILED) from error
+    except KeyboardInterrupt as error:
+        console.print(f"Stopped. The same command continues from {out}.")
+        raise typer.Exit(INTERRUPTED) from error
+    for table in train_tables(record):
+        console.print(table)
+    files = ", ".join(str(file) for file in (out, *draw_anytime(record, out)))
+    console.print(f"Record and figure: {files}", highlight=False)
+
+
+@bench.command("robust")
+def bench_robust(
+    *,
+    steps: Annotated[int, typer.Option(min=1, help="Updates of every run.")] = 500,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of every method.")] = 3,
+    out: Annotated[Path | None, typer.Option(help="Write the record, as JSON.")] = None,
+) -> None:
+    """Try the defaults on one problem in many disguises; prints a Markdown table.
+
+    The bar is an objective at most 5 percent above that of the best method. A bar that
+    is missed is shown and is no failure.
+    """
+    from oneproj.bench.robust import robust_lines, robust_record
+
+    record = robust_record(steps=steps, seeds=seeds)
+    robust_lines(record, typer.echo)
+    if out is not None:
+        out.write_text(json.dumps(record, indent=2) + "\n")
+
+
 @contextmanager
 def _progress(plans: list[Plan]) -> Iterator[Callable[[str, int], None]]:
     """Show one bar per row on a terminal, nothing elsewhere."""

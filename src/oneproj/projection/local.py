@@ -26,6 +26,7 @@ import numpy as np
 
 from oneproj.parameters import combine, difference, norm
 from oneproj.projection.chart import Carried, Chart
+from oneproj.projection.descent import descend
 from oneproj.projection.frame import Array
 from oneproj.projection.model import TINY, Model, Place, Plan
 from oneproj.projection.view import View
@@ -267,6 +268,11 @@ def project_local(
                 break
         elif view.evaluations >= max_evaluations or not models.escape():
             break
+    if view.best.worst > 0 and descend(view, looks=max_evaluations):
+        models.resume()
+        budget = view.evaluations + max_evaluations
+        while view.evaluations < budget and not models.settled(tolerance):
+            models.advance()
     models.finish()
     return models
 
