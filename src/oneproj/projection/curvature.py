@@ -9,7 +9,7 @@ pairs are applied at once, by the compact form of Byrd, Nocedal and Schnabel (19
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg.lapack import dtrtrs
+from scipy.linalg.blas import dtrsm
 
 from oneproj.projection.frame import Array
 
@@ -67,9 +67,10 @@ class Curvature:
             Y = S + keep[:, None] * (Y - S)
             R = S @ Y.T
         # (I + B)^{-1} = I + S'R^{-T}(D + YY')R^{-1}S - S'R^{-T}Y - Y'R^{-1}S
-        along = dtrtrs(R, S @ rows.T)[0]
+        # By dtrsm: dtrtrs wakes threads even for a dozen rows, which then spin.
+        along = dtrsm(1.0, R, S @ rows.T)
         right = Y @ (Y.T @ along - rows.T) + R.diagonal()[:, None] * along
-        back = dtrtrs(R, right, trans=1)[0]
+        back = dtrsm(1.0, R, right, trans_a=1)
         divided: Array = rows - along.T @ Y + back.T @ S
         # Positive definite, but for the rounding of many nearly equal moves.
         positive = np.einsum("ij,ij->i", rows, divided).min() >= 0
