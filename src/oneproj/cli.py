@@ -130,9 +130,9 @@ def bench_projection(
 ) -> None:
     """Count gradients and time of one projection, by this library and by others.
 
-    18 parameters are two linear scores, other sizes are networks. The default sizes
-    take some ten minutes, nearly all of it the augmented Lagrangian at 10^5; 10^7 runs
-    if asked for. A bar that is missed is shown and is no failure.
+    18 parameters are two linear scores, other sizes are networks. The default sizes, up
+    to 10^7, take about a quarter of an hour, most of it the augmented Lagrangian. A bar
+    that is missed is shown and is no failure.
     """
     from oneproj.bench.projection import SIZES, projection_record
     from oneproj.bench.projection_table import projection_tables
