@@ -122,19 +122,6 @@ def test_ctrl_c_inside_a_projected_update_still_ends_feasible() -> None:
     assert solution.feasible
 
 
-class GivesUp(AbstractProjector):
-    """A projector that never gets there."""
-
-    name = "gives-up"
-
-    def accepts(self, constraints: object) -> None:
-        del constraints
-
-    def project(self, parameters: object, constraints: object) -> Projection:
-        del parameters, constraints
-        return Projection(Status.INFEASIBLE, 0.0, {"size": 0.25}, {}, 7)
-
-
 def test_a_schedule_is_executed_to_the_letter() -> None:
     problem, w = nearest_in_ball(radius=1.0)
     schedule = short_schedule()

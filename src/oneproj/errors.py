@@ -82,6 +82,24 @@ class CheckpointError(OneprojError, RuntimeError):
     """
 
 
+class DataNotFoundError(OneprojError, FileNotFoundError):
+    """A data file is in none of the places where it is looked for.
+
+    Example:
+        >>> issubclass(DataNotFoundError, FileNotFoundError)
+        True
+    """
+
+
+class InvalidDataError(OneprojError, ValueError):
+    """A data file was found, but it does not hold what it should.
+
+    Example:
+        >>> issubclass(InvalidDataError, ValueError)
+        True
+    """
+
+
 class OneprojWarning(UserWarning):
     """Something was changed or could not be done, and the user should know.
 

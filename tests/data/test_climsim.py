@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from oneproj.data import climsim_abstention, climsim_transfer
 from oneproj.data.climsim import GRID_FILE, SAMPLE_FILE
-from oneproj.data.errors import DataNotFoundError, InvalidDataError
 from oneproj.data.samples import Splits
 from oneproj.data.splits import chronological_split
+from oneproj.errors import DataNotFoundError, InvalidDataError
 
 STEPS, COLUMNS = 40, 12
 LAT = np.array([0.0, 10.0, -20.0, 15.0, 5.0, -5.0, 18.0, -9.0, 21.0, -40.0, 60.0, 89.0])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from oneproj.data.climsim_rows import read_grid, read_rows
-from oneproj.data.errors import InvalidDataError
+from oneproj.errors import InvalidDataError
 
 
 def arrays() -> dict[str, Any]:

@@ -12,9 +12,9 @@ from sklearn.preprocessing import PowerTransformer
 
 from oneproj.data import credit_abstention as load
 from oneproj.data.credit import COLUMNS, FILE, INCOME, LABEL
-from oneproj.data.errors import DataNotFoundError, InvalidDataError
 from oneproj.data.samples import Sample, Splits
 from oneproj.data.splits import stratified_split
+from oneproj.errors import DataNotFoundError, InvalidDataError
 
 ROWS = 400
 AGE, MONEY = COLUMNS.index("age"), COLUMNS.index(INCOME)

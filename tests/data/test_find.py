@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from oneproj.data import find as module
-from oneproj.data.errors import DataNotFoundError
 from oneproj.data.find import cache_folder, find
+from oneproj.errors import DataNotFoundError
 
 NAME = "credit/table.csv"
 

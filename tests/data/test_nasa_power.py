@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from oneproj.data import nasa_abstention as load
-from oneproj.data.errors import DataNotFoundError, InvalidDataError
 from oneproj.data.nasa_power import COLUMNS, FILE, LABEL
 from oneproj.data.samples import Sample, Splits
 from oneproj.data.splits import stratified_split
+from oneproj.errors import DataNotFoundError, InvalidDataError
 
 ROWS = 200
 LABELS = (np.arange(ROWS) % 10 == 0).astype(float)

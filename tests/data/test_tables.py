@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oneproj.data.errors import InvalidDataError
 from oneproj.data.tables import check_counts, read_columns
+from oneproj.errors import InvalidDataError
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from oneproj.data.climsim import climsim_abstention, climsim_transfer
 from oneproj.data.credit import credit_abstention
-from oneproj.data.errors import DataNotFoundError, InvalidDataError
 from oneproj.data.gaussian import gaussian_abstention, gaussian_transfer
 from oneproj.data.nasa_power import nasa_abstention
 from oneproj.data.samples import Sample, Splits, TransferSplits
+from oneproj.errors import DataNotFoundError, InvalidDataError
 
 __all__ = [
     "DataNotFoundError",

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from oneproj.data.climsim_rows import Mask, Rows, read_grid, read_rows
-from oneproj.data.errors import InvalidDataError
 from oneproj.data.extras import require
 from oneproj.data.find import find
 from oneproj.data.preprocess import fit_on_train
 from oneproj.data.samples import Splits, TransferSplits
 from oneproj.data.splits import Parts, chronological_split
 from oneproj.data.tables import Array
+from oneproj.errors import InvalidDataError
 
 SAMPLE_FILE = "climsim/climsim_lowres_rows.npz"
 GRID_FILE = "climsim/ClimSim_low-res_grid-info.nc"

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from oneproj.data.errors import InvalidDataError
 from oneproj.data.extras import require
 from oneproj.data.tables import Array
+from oneproj.errors import InvalidDataError
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]

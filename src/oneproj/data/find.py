@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from oneproj.data.errors import DataNotFoundError
 from oneproj.data.extras import require
+from oneproj.errors import DataNotFoundError
 
 VARIABLE = "ONEPROJ_DATA"
 """The environment variable that names the user's own folder."""
@@ -36,7 +36,7 @@ def find(name: str) -> Path:
     Example:
         >>> find("no/such/file.csv")
         Traceback (most recent call last):
-        oneproj.data.errors.DataNotFoundError: 'no/such/file.csv' was not found...
+        oneproj.errors.DataNotFoundError: 'no/such/file.csv' was not found...
     """
     named = os.environ.get(VARIABLE)
     folders = [*([Path(named)] if named else []), cache_folder()]

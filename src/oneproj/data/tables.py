@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from oneproj.data.errors import InvalidDataError
+from oneproj.errors import InvalidDataError
 
 Array = NDArray[np.float64]
 
