@@ -1,90 +1,16 @@
-"""The command line: parses, delegates, and turns failures into exit codes."""
+"""`oneproj bench`: what things cost, and how good they are."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
-from oneproj.errors import OneprojError
-
-if TYPE_CHECKING:
-    from oneproj.laboratory.plans import Plan
-
-FAILED, INTERRUPTED = 1, 130
-
-app = typer.Typer(
-    help="Train under hard constraints with one projection.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-
-
-@app.callback()
-def main() -> None:
-    """Train under hard constraints with one projection."""
-
-
-@app.command()
-def theory(
-    *,
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="T and K divided by 16: outside the theorem."),
-    ] = False,
-    trials: Annotated[int, typer.Option(min=1, help="Independent runs per row.")] = 8,
-    seed: Annotated[int, typer.Option(min=0, help="Of every random number.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("theory"),
-    jobs: Annotated[int, typer.Option(min=1, help="Threads.")] = os.cpu_count() or 1,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume/--fresh", help="Continue from checkpoints, or not."),
-    ] = True,
-) -> None:
-    """Execute the three theorems' schedules and count how often they keep their word.
-
-    To the letter this is 10^10 inner steps per trial and row, about 15 minutes on two
-    free cores. Exit code 1 if a row fails.
-    """
-    from oneproj.laboratory.plans import make_plans
-    from oneproj.laboratory.report import check_theorems
-    from oneproj.laboratory.tables import COLUMNS, table_cells, table_title
-
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    plans = make_plans(trials=trials, seed=seed, quick=quick)
-    try:
-        with _progress(plans) as report:
-            records = check_theorems(
-                plans, out=out, jobs=jobs, fresh=not resume, report=report
-            )
-    except OneprojError as error:
-        console.print(str(error), markup=False)
-        raise typer.Exit(FAILED) from error
-    except KeyboardInterrupt as error:
-        console.print(f"Stopped. The same command continues from {out}/checkpoints.")
-        raise typer.Exit(INTERRUPTED) from error
-    table = Table(title=table_title(records))
-    for name in COLUMNS:
-        table.add_column(name, overflow="fold")
-    for record in records:
-        table.add_row(*table_cells(record))
-    console.print(table)
-    console.print(f"Records, table and figure: {out}", highlight=False)
-    if not all(record.passed for record in records):
-        raise typer.Exit(FAILED)
-
+from oneproj.cli.exits import console, exits
 
 bench = typer.Typer(help="Measure what things cost.", no_args_is_help=True)
-app.add_typer(bench, name="bench")
 
 
 @bench.callback()
@@ -112,7 +38,7 @@ def bench_step(
     from oneproj.bench.table import step_table
 
     record = step_record(sizes or SIZES, repeats=repeats, seed=seed)
-    Console(width=None if sys.stdout.isatty() else 160).print(step_table(record))
+    console().print(step_table(record))
     if out is not None:
         out.write_text(json.dumps(record, indent=2) + "\n")
 
@@ -138,9 +64,9 @@ def bench_projection(
     from oneproj.bench.projection_table import projection_tables
 
     record = projection_record(sizes or SIZES, repeats=repeats, seed=seed)
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    terminal = console()
     for table in projection_tables(record):
-        console.print(table)
+        terminal.print(table)
     if out is not None:
         out.write_text(json.dumps(record, indent=2) + "\n")
 
@@ -178,8 +104,9 @@ def bench_train(
     from oneproj.bench.train_table import train_tables
     from oneproj.tasks import PAPER
 
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    try:
+    terminal = console(width=200)
+    stopped = f"Stopped. The same command continues from {out}."
+    with exits(terminal, stopped=stopped):
         record = train_record(
             problems or list(PAPER),
             contestants=contestants,
@@ -188,16 +115,10 @@ def bench_train(
             extrapolate=extrapolate,
             out=out,
         )
-    except OneprojError as error:
-        console.print(str(error), markup=False)
-        raise typer.Exit(FAILED) from error
-    except KeyboardInterrupt as error:
-        console.print(f"Stopped. The same command continues from {out}.")
-        raise typer.Exit(INTERRUPTED) from error
     for table in train_tables(record):
-        console.print(table)
+        terminal.print(table)
     files = ", ".join(str(file) for file in (out, *draw_anytime(record, out)))
-    console.print(f"Record and figure: {files}", highlight=False)
+    terminal.print(f"Record and figure: {files}", highlight=False)
 
 
 @bench.command("robust")
@@ -218,18 +139,3 @@ def bench_robust(
     robust_lines(record, typer.echo)
     if out is not None:
         out.write_text(json.dumps(record, indent=2) + "\n")
-
-
-@contextmanager
-def _progress(plans: list[Plan]) -> Iterator[Callable[[str, int], None]]:
-    """Show one bar per row on a terminal, nothing elsewhere."""
-    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        tasks = {
-            plan.problem.key: bars.add_task(
-                plan.problem.key, total=plan.schedule.outer_steps * plan.trials
-            )
-            for plan in plans
-        }
-        yield lambda key, steps: bars.advance(tasks[key], steps)

@@ -1,0 +1,23 @@
+"""The command line: parses, delegates, and turns failures into exit codes."""
+
+from __future__ import annotations
+
+import typer
+
+from oneproj.cli.bench import bench
+from oneproj.cli.theory import theory
+
+app = typer.Typer(
+    help="Train under hard constraints with one projection.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def main() -> None:
+    """Train under hard constraints with one projection."""
+
+
+app.command()(theory)
+app.add_typer(bench, name="bench")
