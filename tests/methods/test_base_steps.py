@@ -20,7 +20,7 @@ STEPS = 30
 TWINS: dict[str, tuple[BaseLike, Callable[..., Optimizer]]] = {
     "sgd": ("sgd", SGD),
     "momentum": ("momentum", lambda p, lr: SGD(p, lr=lr, momentum=0.9)),
-    "adam": ("adam", lambda p, lr: Adam(p, lr=lr, betas=(0.9, 0.95))),
+    "adam": ("adam", lambda p, lr: Adam(p, lr=lr, betas=(0.9, 0.95), fused=True)),
     "one of the user's": (
         lambda groups: AdamW(groups, weight_decay=0.1),
         lambda p, lr: AdamW(p, lr=lr, weight_decay=0.1),
@@ -119,6 +119,25 @@ def test_linear_decay_reaches_zero_with_the_last_step_and_stays(steps: int) -> N
     assert optimizer.param_groups[0]["lr"] == 0.0
 
 
+@pytest.mark.parametrize("steps", [1, 7, 500])
+def test_cosine_decay_warms_up_and_reaches_zero_with_the_last_step(steps: int) -> None:
+    optimizer = SGD(Walk().parameters, lr=0.2)
+    scheduler = schedule_lr("cosine", optimizer, steps)
+    rates = []
+    for _ in range(steps):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    assert min(rates) > 0, "every planned step moves"
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.0, abs=1e-12)
+    top = rates.index(max(rates))
+    assert top <= 0.05 * steps, "the warm-up is a twentieth"
+    assert rates == sorted(rates[: top + 1]) + sorted(rates[top + 1 :], reverse=True)
+    if steps == 500:
+        assert rates[0] == pytest.approx(0.2 / 25, rel=1e-3)
+        assert rates[250] == pytest.approx(0.1, rel=1e-9), "half at half time"
+
+
 def test_constant_stays() -> None:
     optimizer = SGD(Walk().parameters, lr=0.2)
     scheduler = schedule_lr("constant", optimizer, 3)
@@ -155,6 +174,6 @@ def test_an_unknown_base_is_refused(base: object) -> None:
 def test_an_unknown_decay_is_refused(decay: object) -> None:
     optimizer = SGD(Walk().parameters, lr=0.2)
     with pytest.raises(
-        InvalidProblemError, match=r'"linear", "constant" or a function'
+        InvalidProblemError, match=r'"linear", "cosine", "constant" or a '
     ):
         schedule_lr(decay, optimizer, 3)

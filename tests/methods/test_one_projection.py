@@ -138,6 +138,23 @@ def test_without_constraint_prox_and_ball_it_is_averaged_sgd() -> None:
     torch.testing.assert_close(w.detach(), average, rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("q", [0, 1, 3])
+def test_late_weight_weighs_the_inner_iterates_as_it_says(q: int) -> None:
+    gradient = noisy_quadratic(4, 2, torch.float64)
+    (w,), K = start(4, torch.float64, [(4,)]), 12
+    optimizer = OneProjection(
+        [w], 0.07, prox_weight=0.5, inner_steps=K, late_weight=float(q)
+    )
+    inner = list(run(optimizer, [w], gradient, K))[:K]
+    optimizer.eval()
+    # s (s + 1) ... (s + q - 1): 1 for the mean, s for q = 1, about s^q.
+    weights = torch.tensor(
+        [math.prod(range(s, s + q)) for s in range(1, K + 1)], dtype=torch.float64
+    )
+    expected = (weights / weights.sum()) @ torch.stack(inner)
+    torch.testing.assert_close(w.detach(), expected, rtol=0, atol=1e-14)
+
+
 def test_a_single_inner_step_leaves_the_centre_in_place() -> None:
     # The average is over z_1..z_K, before each step, so K = 1 averages x_t alone.
     gradient = noisy_quadratic(3, 3, torch.float64)
@@ -384,6 +401,7 @@ def test_nan_is_named_with_its_step() -> None:
         ({"lr": 0.1, "first_index": 5}, "first_index must be 0 or 1"),
         ({"lr": 0.1, "radius": 0.0}, "radius is out of range: got 0"),
         ({"lr": 0.1, "radius": math.nan}, "radius is out of range: got nan"),
+        ({"lr": 0.1, "late_weight": -1.0}, "late_weight is out of range: got -1.0"),
         ({"lr": 0.1, "select": "best"}, 'select must be "last" or "random"'),
         ({"lr": 0.1, "select": "random"}, "needs outer_steps >= 1 and"),
     ],

@@ -181,6 +181,7 @@ def _paper_options(task: Task) -> dict[str, Any]:
         "base": "sgd",
         "prox_weight": settings.prox_weight,
         "inner_steps": settings.inner_steps,
+        "late_weight": 0.0,
         "strength": settings.strength,
         "combine": "max",
         "select": "last",

@@ -22,26 +22,26 @@ projection of ``x_J`` is feasible and, with probability at least 2/3, its projec
 gradient mapping (Theorem 1) or Moreau residual (Theorem 2) is at most epsilon, or it
 lies within 2 epsilon / beta of an epsilon-KKT point (Theorem 3).
 
-Deviations from the paper, all of them:
+Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9 and 11:
 
 1. Line 6 is not here: ``oneproj.project`` (or ``solve``, once) makes it.
 2. ``v_s`` plus the penalty's subgradient is what ``backward()`` left in ``.grad``.
 3. ``lr`` may replace ``2 / (m (s + 1))``: a constant, or what a
-   ``torch.optim.lr_scheduler`` makes of it. The theorems do not cover it.
-4. ``select="last"`` returns ``x_T`` in place of ``x_J``, as the paper's experiments
-   do. The theorems do not cover it.
+   ``torch.optim.lr_scheduler`` makes of it.
+4. ``select="last"`` returns ``x_T`` in place of ``x_J``, as the paper's experiments do.
 5. J is drawn before the run, not after, so that one copy of ``x_J`` is enough. J is
    independent of the trajectory either way.
 6. ``base`` may replace the plain subgradient step of lines 11-12 by another optimiser
    of ``torch.optim``. The pull ``beta (z - x)`` then acts outside it, as decoupled
-   weight decay does; for plain SGD both are the same step. The theorems cover plain
-   SGD only.
+   weight decay does; for plain SGD both are the same step.
 7. The mean of line 14 is a running mean, in the parameters' precision: no sum can
    overflow, but K must stay well below 1/eps of the dtype (a warning says so).
 8. B may have any radius and centre, or none; the theorems' unit ball is a matter of
    scale (``theory.schedules``). A start outside B is projected onto it, with a warning.
-9. ``inner_steps=1`` and ``prox_weight=0`` are allowed; no theorem covers them.
+9. ``inner_steps=1`` and ``prox_weight=0`` are allowed.
 10. Frozen parameters are constants: they are not part of x, z or B.
+11. ``late_weight = q > 0`` weighs ``z_s`` by about ``s^q`` in line 14 (polynomial-decay
+    averaging; Shamir and Zhang, 2013): the centre trails the inner iterates less.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ class OneProjection(Optimizer):
         strong_convexity: m. Given in place of ``lr``, the step is 2 / (m (s + 1)).
         prox_weight: beta, the pull towards the centre ``x_t``.
         inner_steps: K >= 1. With K = 1 the centre never moves, as line 14 has it.
+        late_weight: q >= 0; the mean of line 14 weighs z_s by about s^q.
         radius: Of the ball B; infinite for none.
         center: Of the ball B, one tensor per parameter; None is the origin.
         base: Makes the optimiser of lines 11-12 from parameter groups.
@@ -122,6 +123,7 @@ class OneProjection(Optimizer):
         *,
         prox_weight: float,
         inner_steps: int,
+        late_weight: float = 0.0,
         strong_convexity: float | None = None,
         radius: float = math.inf,
         center: Sequence[Tensor] | None = None,
@@ -132,17 +134,17 @@ class OneProjection(Optimizer):
         generator: torch.Generator | None = None,
     ) -> None:
         """Check the settings, put x_0 into the ball and draw J."""
-        check_settings(lr, strong_convexity, prox_weight, inner_steps, radius)
+        beta, m, K, q = prox_weight, strong_convexity, inner_steps, late_weight
+        check_settings(lr, m, beta, K, radius, late_weight=q)
         self._base: Optimizer | None = None
-        self._beta, self._m, self._K = prox_weight, strong_convexity, inner_steps
-        self._radius = radius
-        eta = lr if strong_convexity is None else 1.0 / strong_convexity
+        self._beta, self._m, self._K, self._q, self._radius = beta, m, K, q, radius
+        eta = lr if m is None else 1.0 / m
         super().__init__(params, {"lr": eta})
         for group in self.param_groups:  # frozen parameters are constants
             group["params"] = [p for p in group["params"] if p.requires_grad]
         self._z = [p for group in self.param_groups for p in group["params"]]
         self._center = check_center(center, self._z)
-        check_precision(inner_steps, self._z)
+        check_precision(K, self._z)
         move_start_into_ball(self._z, radius, self._center)
         self._base = base(self.param_groups)  # the same group dicts, so one lr for both
         drawn = draw_index(select, outer_steps, first_index, generator)  # line 5
@@ -173,8 +175,8 @@ class OneProjection(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        s, z = run.s, self._z
-        torch._foreach_lerp_(self._average, z, 1.0 / s)  # line 14
+        s, z, q = run.s, self._z, self._q
+        torch._foreach_lerp_(self._average, z, (1.0 + q) / (s + q))  # line 14
         for group, x in zip(self.param_groups, self._x, strict=True):
             if self._m is not None:
                 group["lr"] = 2.0 / (self._m * (s + 1))  # line 10
@@ -221,9 +223,8 @@ class OneProjection(Optimizer):
     def eval(self) -> None:
         """Make the parameters hold the selected outer iterate.
 
-        Inner updates of an unfinished outer iteration are not part of it. A run that
-        stopped before J shows the last complete outer iterate; ``selected_index``
-        says which one it is.
+        Inner updates of an unfinished outer iteration are not part of it. Before J it
+        is the last complete outer iterate; ``selected_index`` says which.
         """
         if self._run.shown is None:
             reached = self._run.J is not None and self._run.t >= self._run.J
@@ -290,9 +291,9 @@ class OneProjection(Optimizer):
 
     def _settings(self) -> dict[str, Any]:
         select = "last" if self._run.J is None else "random"
-        names = ("prox_weight", "strong_convexity", "inner_steps", "radius", "select")
-        values = (self._beta, self._m, self._K, self._radius, select)
-        return dict(zip(names, values, strict=True))
+        names = ("prox_weight", "strong_convexity", "inner_steps", "late_weight")
+        values = (self._beta, self._m, self._K, self._q, self._radius, select)
+        return dict(zip((*names, "radius", "select"), values, strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything, so that a deep copy is whole; torch's keeps its own part only."""

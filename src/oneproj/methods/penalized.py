@@ -38,13 +38,15 @@ class PenalizedOptions:
     lr: float | None = None
     """None for 0.1, and less for more than a thousand parameters; see ``default_lr``.
     """
-    decay: DecayLike = "linear"
+    decay: DecayLike = "cosine"
     """How lr changes: to zero over the planned steps, or not, or as a scheduler has it.
     """
     base: BaseLike = "adam"
     prox_weight: float = 0.02
     inner_steps: int | None = None
     """None for about 10, as near to a divisor of the steps as there is."""
+    late_weight: float = 3.0
+    """How much later inner iterates count for in the next centre; 0 for the mean."""
     strength: float | Literal["auto"] = "auto"
     smoothing: float | None = None
     """None for the hinge, a number for softplus."""
@@ -181,6 +183,7 @@ def _with_options(setting: Setting, options: PenalizedOptions, K: int) -> OnePro
         _lr(setting, options),
         prox_weight=options.prox_weight,
         inner_steps=K,
+        late_weight=options.late_weight,
         radius=setting.problem.radius,
         center=setting.problem.center,
         base=choose_base(options.base),

@@ -82,7 +82,13 @@ def draw_index(
 
 
 def check_settings(
-    lr: float | None, m: float | None, beta: float, inner_steps: int, radius: float
+    lr: float | None,
+    m: float | None,
+    beta: float,
+    inner_steps: int,
+    radius: float,
+    *,
+    late_weight: float = 0.0,
 ) -> None:
     """Refuse settings with which Algorithm 1 cannot run.
 
@@ -101,6 +107,7 @@ def check_settings(
         ("prox_weight", beta, 0 <= beta < math.inf),
         ("inner_steps", inner_steps, is_count(inner_steps)),
         ("radius", radius, radius > 0),
+        ("late_weight", late_weight, 0 <= late_weight < math.inf),
     )
     for name, value, fine in rules:
         if not fine:
