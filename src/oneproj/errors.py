@@ -100,6 +100,24 @@ class InvalidDataError(OneprojError, ValueError):
     """
 
 
+class RecordError(OneprojError, RuntimeError):
+    """A record of an experiment is damaged, or does not belong with the others.
+
+    Example:
+        >>> issubclass(RecordError, OneprojError)
+        True
+    """
+
+
+class CalibrationError(OneprojError, RuntimeError):
+    """No thresholds keep the class errors, or a file of thresholds is of no use.
+
+    Example:
+        >>> issubclass(CalibrationError, OneprojError)
+        True
+    """
+
+
 class OneprojWarning(UserWarning):
     """Something was changed or could not be done, and the user should know.
 

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from oneproj.data import climsim_abstention, climsim_transfer
-from oneproj.data.climsim import GRID_FILE, SAMPLE_FILE
+from oneproj.data.climsim_labels import Sizes
+from oneproj.data.climsim_tropics import GRID_FILE, SAMPLE_FILE
 from oneproj.data.samples import Splits
 from oneproj.data.splits import chronological_split
 from oneproj.errors import DataNotFoundError, InvalidDataError
@@ -56,12 +57,11 @@ def write(
 
 @pytest.fixture
 def small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("oneproj.data.climsim.ROWS", STEPS * COLUMNS)
-    monkeypatch.setattr("oneproj.data.climsim.HEAVY", 0.6)
-    for name, count in (("SOURCE_TRAIN", 9), ("TARGET_TRAIN", 6)):
-        monkeypatch.setattr(f"oneproj.data.climsim.{name}", count)
-    for name in ("VALIDATION", "TEST"):
-        monkeypatch.setattr(f"oneproj.data.climsim.{name}", 4)
+    module = "oneproj.data.climsim_tropics"
+    monkeypatch.setattr(f"{module}.ROWS", STEPS * COLUMNS)
+    monkeypatch.setattr(f"{module}.COLUMNS", COLUMNS)
+    monkeypatch.setattr(f"{module}.SIZES", Sizes(9, 6, 4, 4))
+    monkeypatch.setattr("oneproj.data.climsim_labels.HEAVY", 0.6)
     write(folder)
     return folder
 
@@ -165,22 +165,31 @@ def test_stand_ins_say_so(load: Callable[..., Splits]) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_too_few_heavy_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oneproj.data.climsim.TEST", 1_000)
+    sizes = Sizes(9, 6, 4, 1_000)
+    monkeypatch.setattr("oneproj.data.climsim_tropics.SIZES", sizes)
     with pytest.raises(InvalidDataError, match="where 1000 are needed"):
         climsim_transfer()
 
 
 @pytest.mark.usefixtures("small")
 def test_another_sample_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oneproj.data.climsim.ROWS", 48_768)
+    monkeypatch.setattr("oneproj.data.climsim_tropics.ROWS", 48_768)
     with pytest.raises(InvalidDataError, match="holds 480 rows, expected are 48,768"):
+        climsim_abstention()
+
+
+@pytest.mark.usefixtures("small")
+def test_another_grid_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oneproj.data.climsim_tropics.COLUMNS", 384)
+    with pytest.raises(InvalidDataError, match="12 columns of a grid"):
         climsim_abstention()
 
 
 @pytest.mark.parametrize("load", LOADERS)
 def test_a_missing_file_is_named(load: Callable[..., Splits], folder: Path) -> None:
-    with pytest.raises(DataNotFoundError, match=str(folder)):
+    with pytest.raises(DataNotFoundError, match=str(folder)) as caught:
         load()
+    assert "`oneproj data prepare climsim`" in str(caught.value)
 
 
 # --- the real files -----------------------------------------------------------

@@ -5,11 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import netCDF4
 import numpy as np
 import pytest
 
-from oneproj.data.climsim_rows import read_grid, read_rows
+from oneproj.data.climsim_calendar import stamp
+from oneproj.data.climsim_rows import (
+    Rows,
+    concatenate,
+    daily,
+    read_rows,
+    write_rows,
+)
 from oneproj.errors import InvalidDataError
 
 
@@ -63,13 +69,48 @@ def test_another_archive_is_refused(
         read_rows(write(tmp_path / "rows.npz", **changes))
 
 
-def test_the_grid_is_read_from_its_format(tmp_path: Path) -> None:
-    path = tmp_path / "grid.nc"
-    with netCDF4.Dataset(path, "w", format="NETCDF3_64BIT_DATA") as file:
-        file.createDimension("ncol", 3)
-        for name, values in (("lat", [-10.0, 0.0, 80.0]), ("lon", [0.0, 90.0, 350.0])):
-            file.createVariable(name, "f8", ("ncol",))[:] = values
-    assert path.read_bytes()[:4] == b"CDF\x05"
-    lat, lon = read_grid(path)
-    assert lat.tolist() == [-10.0, 0.0, 80.0]
-    assert lon.tolist() == [0.0, 90.0, 350.0]
+def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.npz")
+    path.write_bytes(path.read_bytes()[:-300])
+    with pytest.raises(InvalidDataError, match="could not be read"):
+        read_rows(path)
+
+
+def test_a_flipped_bit_is_seen(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.npz")
+    content = bytearray(path.read_bytes())
+    content[content.index(b"X.npy") + 400] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InvalidDataError, match="CRC"):
+        read_rows(path)
+
+
+def test_rows_are_written_as_they_are_read(tmp_path: Path) -> None:
+    rows = read_rows(write(tmp_path / "rows.npz"))
+    write_rows(tmp_path / "again.tmp", rows)
+    again = read_rows(tmp_path / "again.tmp")
+    for name in ("x", "rain", "location", "time"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(rows, name))
+    assert again.names == rows.names
+
+
+def test_rows_of_several_files_are_joined(tmp_path: Path) -> None:
+    rows = read_rows(write(tmp_path / "rows.npz"))
+    both = concatenate([rows, rows.where(rows.rain > 0)])
+    assert both.location.tolist() == [5, 6, 5, 6, 5]
+    assert both.x.shape == (5, 124)
+
+
+def test_a_day_is_the_mean_of_its_steps_at_each_location() -> None:
+    rng = np.random.default_rng(0)
+    n, date = 600, rng.integers(10_201, 10_206, size=600)
+    x, rain = rng.normal(size=(n, 3)), rng.gamma(1.0, size=n)
+    location = rng.integers(104, 108, size=n)
+    rows = Rows(x, rain, location, stamp(date, rng.integers(0, 86_400, n)), ("a",) * 3)
+    days = daily(rows)
+    assert len(days.rain) == 5 * 4
+    assert bool((np.diff(days.time) >= 0).all())
+    for k in range(len(days.rain)):
+        own = (date == days.time[k] // 100_000) & (location == days.location[k])
+        np.testing.assert_allclose(days.x[k], x[own].mean(0), rtol=1e-12)
+        np.testing.assert_allclose(days.rain[k], rain[own].mean(), rtol=1e-12)

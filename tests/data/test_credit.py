@@ -11,7 +11,7 @@ import torch
 from sklearn.preprocessing import PowerTransformer
 
 from oneproj.data import credit_abstention as load
-from oneproj.data.credit import COLUMNS, FILE, INCOME, LABEL
+from oneproj.data.credit_source import COLUMNS, FILE, INCOME, LABEL
 from oneproj.data.samples import Sample, Splits
 from oneproj.data.splits import stratified_split
 from oneproj.errors import DataNotFoundError, InvalidDataError
@@ -43,7 +43,7 @@ def write(folder: Path, table: list[list[float]]) -> None:
 
 @pytest.fixture
 def small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("oneproj.data.credit.COUNTS", (360, 40))
+    monkeypatch.setattr("oneproj.data.credit_source.COUNTS", (360, 40))
     write(folder, list(rows()))
     return folder
 

@@ -23,13 +23,13 @@ def put(folder: Path) -> Path:
 def test_the_users_folder_comes_before_the_cache(folder: Path) -> None:
     put(module.cache_folder())
     own = put(folder)
-    assert find(NAME) == own
+    assert find(NAME, data="credit") == own
 
 
 def test_the_cache_is_second(folder: Path) -> None:
     del folder  # it is empty
     cached = put(module.cache_folder())
-    assert find(NAME) == cached
+    assert find(NAME, data="credit") == cached
 
 
 def test_the_cache_serves_without_the_variable(
@@ -38,14 +38,15 @@ def test_the_cache_serves_without_the_variable(
     put(folder)  # not named any more
     monkeypatch.delenv(module.VARIABLE)
     cached = put(module.cache_folder())
-    assert find(NAME) == cached
+    assert find(NAME, data="credit") == cached
 
 
 def test_a_missing_file_is_named_with_both_places(folder: Path) -> None:
     with pytest.raises(DataNotFoundError) as caught:
-        find(NAME)
+        find(NAME, data="credit")
     message = str(caught.value)
-    for part in (NAME, str(folder), str(module.cache_folder()), "Set ONEPROJ_DATA"):
+    places = (str(folder), str(module.cache_folder()))
+    for part in (NAME, *places, "`oneproj data prepare credit`", "set ONEPROJ_DATA"):
         assert part in message
     assert "is not set" not in message
 
@@ -56,14 +57,35 @@ def test_the_message_says_when_the_variable_is_not_set(
     del folder
     monkeypatch.delenv(module.VARIABLE)
     with pytest.raises(DataNotFoundError, match="ONEPROJ_DATA is not set"):
-        find(NAME)
+        find(NAME, data="credit")
 
 
 def test_a_folder_of_that_name_is_not_a_file(folder: Path) -> None:
     (folder / NAME).mkdir(parents=True)
     with pytest.raises(FileNotFoundError):
-        find(NAME)
+        find(NAME, data="credit")
 
 
-def test_the_cache_belongs_to_this_project() -> None:
+def test_a_cache_that_cannot_be_written_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del folder
+    monkeypatch.delenv("ONEPROJ_OFFLINE")
+
+    def download() -> Path:
+        raise PermissionError(13, "Permission denied")
+
+    with pytest.raises(DataNotFoundError, match=r"failed: .*Permission denied"):
+        find(NAME, data="credit", download=download)
+
+
+def test_the_cache_belongs_to_this_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(module.CACHE_VARIABLE, raising=False)
     assert "oneproj" in cache_folder().parts
+
+
+def test_the_cache_can_be_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(module.CACHE_VARIABLE, str(tmp_path / "large"))
+    assert cache_folder() == tmp_path / "large"

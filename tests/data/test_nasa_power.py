@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from oneproj.data import nasa_abstention as load
-from oneproj.data.nasa_power import COLUMNS, FILE, LABEL
+from oneproj.data.nasa_power import FILE
+from oneproj.data.power_source import COLUMNS, LABEL
 from oneproj.data.samples import Sample, Splits
 from oneproj.data.splits import stratified_split
 from oneproj.errors import DataNotFoundError, InvalidDataError

@@ -16,6 +16,7 @@ from torch.optim import SGD
 
 from oneproj.bench.train_outcome import PROJECTOR, Contestant, Outcome, Task
 from oneproj.bench.train_trace import Trace
+from oneproj.methods.penalized import default_lr
 from oneproj.methods.slsqp import MOST_PARAMETERS
 from oneproj.results import Solution
 from oneproj.solve import solve
@@ -54,8 +55,8 @@ def library_contestants() -> list[Contestant]:
         Contestant(RIVAL, "lr and batch of the paper", _solving(_rival_options)),
         Contestant(
             RIVAL_CARED_FOR,
-            "adam, lr 0.1, linear decay",
-            _solving(_given("projected-sgd", base="adam", lr=0.1, decay="linear")),
+            "adam, default lr, cosine",
+            _solving(_cared_for_options),
         ),
         *(_plain(name) for name in ("penalty-sgd", "lagrangian")),
         _plain("switching-subgradient"),
@@ -194,6 +195,12 @@ def _rival_options(task: Task) -> dict[str, Any]:
     settings = task.experiment.settings
     lr = settings.methods["projected-sgd"].lr
     return {"method": "projected-sgd", "lr": lr, "batch_size": settings.batch_size}
+
+
+def _cared_for_options(task: Task) -> dict[str, Any]:
+    """One projection's own base step and schedule, for Projected SGD."""
+    own = {"base": "adam", "lr": default_lr(task.problem), "decay": "cosine"}
+    return {"method": "projected-sgd"} | own
 
 
 def _given(method: str, **options: Any) -> Options:  # noqa: ANN401 - of any method

@@ -5,6 +5,10 @@ from __future__ import annotations
 import typer
 
 from oneproj.cli.bench import bench
+from oneproj.cli.calibrate import calibrate
+from oneproj.cli.data import data
+from oneproj.cli.report import report
+from oneproj.cli.reproduce import reproduce
 from oneproj.cli.theory import theory
 
 app = typer.Typer(
@@ -20,4 +24,8 @@ def main() -> None:
 
 
 app.command()(theory)
+app.command()(reproduce)
+app.command()(report)
+app.command()(calibrate)
 app.add_typer(bench, name="bench")
+app.add_typer(data, name="data")

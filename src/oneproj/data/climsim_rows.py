@@ -1,26 +1,44 @@
 """Rows of ClimSim's low-resolution set: the state of one column at one time, and rain.
 
 ``Rows`` is what every reader of ClimSim files has to produce; the splits and labels
-of ``climsim.py`` know nothing of files.
+of the experiments know nothing of files.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
 
-from oneproj.data.extras import require
-from oneproj.data.tables import Array
+from oneproj.data.climsim_calendar import (
+    STAMP_DAY,
+    Integers,
+    date_of_stamp,
+    stamp,
+)
+from oneproj.data.tables import Array, Mask
 from oneproj.errors import InvalidDataError
 
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-
-VARIABLES = 124
-"""60 temperatures, 60 humidities, pressure, insolation and two surface fluxes."""
+LEVELS = 60
+COLUMNS = 384
+"""Of the grid, and so rows of one time step."""
+PROFILES = ("state_t", "state_q0001")
+"""Temperature in K and specific humidity in kg/kg, one value per level."""
+SCALARS = ("state_ps", "pbuf_SOLIN", "pbuf_LHFLX", "pbuf_SHFLX")
+"""Surface pressure in Pa; insolation, latent and sensible heat flux in W/m2."""
+NAMES = (
+    *(f"{name}_{level}" for name in PROFILES for level in range(LEVELS)),
+    *SCALARS,
+)
+VARIABLES = len(NAMES)
+GROUP = 4
+"""Consecutive locations of a group, the paper's domains."""
+TARGET_GROUP, SOURCE_GROUP = 26, 27
+LOCATIONS = np.arange(GROUP * TARGET_GROUP, GROUP * (SOURCE_GROUP + 1))
+"""Of both groups: 104 to 111."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +59,7 @@ class Rows:
     location: Integers
     """The number of the column, 0 to 383."""
     time: Integers
-    """Larger is later; equal for rows of the same time step."""
+    """A stamp of ``climsim_calendar``: larger is later."""
     names: tuple[str, ...]
 
     def where(self, mask: Mask) -> Rows:
@@ -55,6 +73,42 @@ class Rows:
         )
 
 
+def concatenate(several: Sequence[Rows]) -> Rows:
+    """All rows, one after the other; the variables have to be the same."""
+    return Rows(
+        np.concatenate([rows.x for rows in several]),
+        np.concatenate([rows.rain for rows in several]),
+        np.concatenate([rows.location for rows in several]),
+        np.concatenate([rows.time for rows in several]),
+        several[0].names,
+    )
+
+
+def daily(rows: Rows) -> Rows:
+    """The mean state and the mean rain rate of each day at each location.
+
+    In the order of days, then of locations. A day is the mean of the steps it has.
+
+    Example:
+        >>> rows = Rows(np.array([[1.0], [5.0], [7.0]]), np.array([0.0, 2.0, 4.0]),
+        ...             np.array([6, 6, 6]), stamp(np.array([101, 101, 102]),
+        ...                                        np.array([0, 1200, 0])), ("a",))
+        >>> days = daily(rows)
+        >>> days.x.tolist(), days.rain.tolist(), days.time.tolist()
+        ([[3.0], [7.0]], [1.0, 4.0], [10100000, 10200000])
+    """
+    key = date_of_stamp(rows.time) * STAMP_DAY + rows.location
+    order = np.argsort(key, kind="stable")
+    found, first, count = np.unique(key[order], return_index=True, return_counts=True)
+    return Rows(
+        np.add.reduceat(rows.x[order], first, axis=0) / count[:, None],
+        np.add.reduceat(rows.rain[order], first) / count,
+        rows.location[order][first],
+        stamp(date_of_stamp(found), np.zeros_like(found)),
+        rows.names,
+    )
+
+
 def read_rows(path: Path) -> Rows:
     """Read a sample in one NumPy archive.
 
@@ -62,37 +116,48 @@ def read_rows(path: Path) -> Rows:
     day as one number), ``tod`` (seconds of the day) and ``feature_names``.
 
     Raises:
-        InvalidDataError: An array is not there or has the wrong size.
+        InvalidDataError: An array is not there, is damaged or has the wrong size.
     """
     wanted = ("X", "precc", "location", "ymd", "tod", "feature_names")
-    with np.load(path, allow_pickle=False) as archive:
-        absent = [name for name in wanted if name not in archive]
-        if absent:
-            message = (
-                f"{path} has no array {', '.join(absent)}; it has: "
-                f"{', '.join(archive)}. It may be another file of the same name."
-            )
-            raise InvalidDataError(message)
-        x, rain, location, day, second, names = (archive[name] for name in wanted)
-    rows = {len(array) for array in (x, rain, location, day, second)}
+    try:
+        # Opened here, because np.load does not close what it cannot read.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            absent = [name for name in wanted if name not in archive]
+            if absent:
+                message = (
+                    f"{path} has no array {', '.join(absent)}; it has: "
+                    f"{', '.join(archive)}. It may be another file of the same name."
+                )
+                raise InvalidDataError(message)
+            x, rain, location, date, second, names = (archive[n] for n in wanted)
+    except (BadZipFile, OSError, EOFError, ValueError) as error:
+        if isinstance(error, InvalidDataError):
+            raise
+        message = f"{path} could not be read: {error}. It may be truncated."
+        raise InvalidDataError(message) from error
+    rows = {len(array) for array in (x, rain, location, date, second)}
     if len(rows) > 1 or x.shape[1:] != (VARIABLES,) or len(names) != VARIABLES:
         message = (
             f"{path} should hold {VARIABLES} variables and one rain rate per row, but "
             f"X is {x.shape}, precc {rain.shape}. It may be truncated."
         )
         raise InvalidDataError(message)
-    seconds_a_day = 100_000  # more than there are, so that days stay apart
-    time = day.astype(np.int64) * seconds_a_day + second
+    time = stamp(date, second)
     return Rows(x.astype(np.float64), rain, location, time, tuple(map(str, names)))
 
 
-def read_grid(path: Path) -> tuple[Array, Array]:
-    """Latitude and longitude of every column, in degrees, from the grid's netCDF file.
+def write_rows(path: Path, rows: Rows) -> None:
+    """Write what ``read_rows`` reads; the state is rounded to float32, as its source.
 
-    The file is in the CDF-5 format, which SciPy does not read and netCDF4 does.
+    The path may have any ending: unlike ``np.savez``, nothing is added to it.
     """
-    with require("netCDF4").Dataset(path) as file:
-        lat, lon = (
-            np.asarray(file[name][:], dtype=np.float64) for name in ("lat", "lon")
+    with path.open("wb") as file:
+        np.savez(
+            file,
+            X=rows.x.astype(np.float32),
+            precc=rows.rain,
+            location=rows.location,
+            ymd=date_of_stamp(rows.time),
+            tod=rows.time % STAMP_DAY,
+            feature_names=np.array(rows.names),
         )
-    return lat, lon

@@ -12,30 +12,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from oneproj.data.credit_source import (
+    COLUMNS,
+    FILE,
+    INCOME,
+    NAME,
+    prepare_credit,
+    read_credit,
+)
 from oneproj.data.extras import require
 from oneproj.data.find import find
 from oneproj.data.preprocess import fit_on_train
 from oneproj.data.samples import Splits
 from oneproj.data.splits import stratified_split
-from oneproj.data.tables import check_counts, read_columns
 
-FILE = "credit/cs-training.csv"
-LABEL = "SeriousDlqin2yrs"
-INCOME = "MonthlyIncome"
-COLUMNS = (
-    "RevolvingUtilizationOfUnsecuredLines",
-    "age",
-    "NumberOfTime30-59DaysPastDueNotWorse",
-    "DebtRatio",
-    INCOME,
-    "NumberOfOpenCreditLinesAndLoans",
-    "NumberOfTimes90DaysLate",
-    "NumberRealEstateLoansOrLines",
-    "NumberOfTime60-89DaysPastDueNotWorse",
-    "NumberOfDependents",
-)
-COUNTS = (139_974, 10_026)
-"""Rows of each class in the whole file."""
 YOUNGEST, OLDEST = 1, 36
 
 NOTE = (
@@ -50,14 +40,13 @@ def credit_abstention(seed: int = 0, *, dtype: torch.dtype = torch.float32) -> S
     """The credit-default data of appendix D.2; the seed decides the stratified split.
 
     Medians, Yeo-Johnson exponents, means and scales are those of the training part.
+    A missing file is downloaded (about 10 MB) unless ONEPROJ_OFFLINE is set.
 
     Raises:
-        DataNotFoundError: The file is in neither place; see ``oneproj.data.find``.
+        DataNotFoundError: The file is in neither place and could not be downloaded.
         InvalidDataError: The file is not the one with 150,000 rows.
     """
-    path = find(FILE)
-    table = read_columns(path, [LABEL, *COLUMNS])
-    check_counts(path, table[:, 0], COUNTS)
+    table = read_credit(find(FILE, data=NAME, download=prepare_credit))
     age = table[:, 1 + COLUMNS.index("age")]
     table = table[(age >= YOUNGEST) & (age <= OLDEST)]
     x, y = table[:, 1:], torch.tensor(table[:, 0]).long()

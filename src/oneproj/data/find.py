@@ -1,52 +1,92 @@
 """Where data files are: the folder that ONEPROJ_DATA names, then the user's cache.
 
 A file has the same name in both, relative to the folder: ``credit/cs-training.csv``,
-for example. Whatever fetches a file has to put it under ``cache_folder()``; nothing
-else here needs to know.
+for example. ONEPROJ_CACHE moves the cache. What is in neither has to be prepared: a
+small download starts by itself, a large one, or one that needs a choice, waits for
+``oneproj data prepare``.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from oneproj.data.extras import require
+from oneproj.data.offline import OFFLINE, is_offline
 from oneproj.errors import DataNotFoundError
 
 VARIABLE = "ONEPROJ_DATA"
-"""The environment variable that names the user's own folder."""
+"""The environment variable that names the user's own folder; it is only read."""
+CACHE_VARIABLE = "ONEPROJ_CACHE"
+"""The environment variable that moves the cache, to a larger disk for example."""
 
 
 def cache_folder() -> Path:
-    """The folder of this user for data that can be fetched again.
+    """The folder for data that can be fetched again: the user's cache.
 
     Example:
-        >>> cache_folder().name
-        'data'
+        >>> cache_folder().is_absolute()
+        True
     """
+    named = os.environ.get(CACHE_VARIABLE)
+    if named:
+        return Path(named).absolute()
     return Path(require("platformdirs").user_cache_dir("oneproj")) / "data"
 
 
-def find(name: str) -> Path:
-    """The path of a data file.
+def folders() -> list[Path]:
+    """Where to look, in this order."""
+    named = os.environ.get(VARIABLE)
+    return [*([Path(named)] if named else []), cache_folder()]
 
-    Raises:
-        DataNotFoundError: It is in neither place; the message names both.
+
+def locate(name: str) -> Path | None:
+    """The path of a data file, or None if it is in neither place.
 
     Example:
-        >>> find("no/such/file.csv")
+        >>> locate("no/such/file.csv") is None
+        True
+    """
+    paths = (folder / name for folder in folders())
+    return next((path for path in paths if path.is_file()), None)
+
+
+def find(name: str, *, data: str, download: Callable[[], Path] | None = None) -> Path:
+    """The path of a data file, downloaded if that is allowed to start by itself.
+
+    Args:
+        name: The file, relative to either folder.
+        data: The data set it belongs to, for ``oneproj data prepare``.
+        download: Fetches a small file into the cache; None for a large one.
+
+    Raises:
+        DataNotFoundError: It is in neither place and was not fetched; the message
+            names the places and the command.
+
+    Example:
+        >>> find("no/such/file.csv", data="credit")
         Traceback (most recent call last):
         oneproj.errors.DataNotFoundError: 'no/such/file.csv' was not found...
     """
-    named = os.environ.get(VARIABLE)
-    folders = [*([Path(named)] if named else []), cache_folder()]
-    for folder in folders:
-        if (folder / name).is_file():
-            return folder / name
-    places = ", ".join(str(folder) for folder in folders)
-    unset = "" if named else f" ({VARIABLE} is not set)"
-    message = (
-        f"{name!r} was not found. Looked in: {places}{unset}. Set {VARIABLE} to a "
-        f"folder that holds it under that name."
+    path = locate(name)
+    if path is not None:
+        return path
+    if download is None or is_offline():
+        raise DataNotFoundError(_absent(name, data, forbidden=download is not None))
+    try:
+        return download()
+    except OSError as error:  # no source, or no room for what it sends
+        message = f"{_absent(name, data)} Downloading it now failed: {error}"
+        raise DataNotFoundError(message) from error
+
+
+def _absent(name: str, data: str, *, forbidden: bool = False) -> str:
+    places = ", ".join(str(folder) for folder in folders())
+    unset = "" if os.environ.get(VARIABLE) else f" ({VARIABLE} is not set)"
+    offline = f" {OFFLINE} is set, so it was not downloaded." if forbidden else ""
+    return (
+        f"{name!r} was not found. Looked in: {places}{unset}.{offline} Run `oneproj "
+        f"data prepare {data}`, or set {VARIABLE} to a folder that holds it under that "
+        "name."
     )
-    raise DataNotFoundError(message)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from oneproj.errors import InvalidDataError
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 MISSING = ("", "NA")
 
