@@ -207,6 +207,13 @@ def test_is_finite_looks_at_every_tensor(bad: float) -> None:
     assert not is_finite([torch.zeros(2), torch.tensor([0.0, bad])])
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_numbers_whose_squares_are_not_finite_are(dtype: torch.dtype) -> None:
+    assert is_finite([torch.full((3,), torch.finfo(dtype).max, dtype=dtype)])
+    assert is_finite([])
+    assert is_finite([torch.zeros(0)])
+
+
 # --- the safeguard ball -------------------------------------------------------
 
 

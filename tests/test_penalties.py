@@ -137,7 +137,7 @@ def test_hinges_are_the_sum_of_the_single_ones(
     expected = sum(hinge(u, lam) for u, lam in pairs)
     assert penalty.value(c).item() == pytest.approx(expected, rel=1e-12)
     weights = [lam if u > 0 else 0.0 for u, lam in pairs]
-    assert penalty.weights(c).tolist() == weights
+    assert penalty.weights(c).tolist() == penalty.weigh(values) == weights
     point = c.requires_grad_()
     (gradient,) = torch.autograd.grad(penalty(point), point)
     assert gradient.tolist() == weights
@@ -155,6 +155,8 @@ def test_hinges_at_zero_and_without_constraints() -> None:
     assert penalty.weights(real([0.0, 1.0, 5e-324])).tolist() == [0.0, 0.0, 2.0]
     assert Hinges(()).value(real([])).item() == 0.0
     assert Hinges(()).weights(real([])).shape == (0,)
+    assert Hinges(()).weigh([]) == Hinge(1.0).weigh([]) == []
+    assert penalty.weigh([0.0, 1.0, 5e-324]) == [0.0, 0.0, 2.0]
 
 
 def test_hinges_keep_the_dtype() -> None:
@@ -179,6 +181,7 @@ def test_the_call_has_the_value_and_exactly_the_weights_as_gradient(
         (gradient,) = torch.autograd.grad(value, point)
         assert value.item() == penalty.value(point).item()
         assert torch.equal(gradient, penalty.weights(point))
+        assert penalty.weigh(c) == gradient.tolist()
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 2)])

@@ -199,18 +199,17 @@ def _length_bound(point: Vector) -> float:
     A sum of n squares in float32, in any order, errs by less than ``n 2^-24`` of it:
     by 1/16 for n = ``BLOCK``. NaN or inf where an entry is or its square overflows.
     """
-    if any(tensor.dtype not in PLAIN for tensor in point):
-        return math.inf  # no such bound is known: take the norm itself
-    large = [
-        part
-        for tensor in point
-        if tensor.numel() > SMALL
-        for part in torch.split(tensor.reshape(-1), BLOCK)
-    ]
-    small = [tensor for tensor in point if 0 < tensor.numel() <= SMALL]
-    lengths = [torch.dot(part, part).sqrt() for part in large]
+    small, lengths = [], []
+    for tensor in point:
+        if tensor.dtype not in PLAIN:
+            return math.inf  # no such bound is known: take the norm itself
+        if tensor.numel() <= SMALL:
+            small.append(tensor)
+        else:
+            parts = torch.split(tensor.reshape(-1), BLOCK)
+            lengths += [torch.dot(part, part).sqrt() for part in parts]
     lengths += torch._foreach_norm(small, 2) if small else ()
-    seen = math.hypot(*torch.stack(lengths).tolist()) if lengths else 0.0
+    seen = math.hypot(*(length.item() for length in lengths))
     return TINY + seen / math.sqrt(1.0 - 1 / 16)
 
 
@@ -281,11 +280,17 @@ def project_ball_(point: Vector, radius: float, center: Vector | None) -> float:
     return length - radius
 
 
+@torch.no_grad()
 def is_finite(vector: Vector) -> bool:
-    """Whether every entry of every tensor is finite.
+    """Whether every entry of every tensor is finite, for one read of memory.
 
     Example:
         >>> is_finite([torch.tensor([1.0, float("nan")])])
         False
     """
-    return all(bool(torch.isfinite(tensor).all()) for tensor in vector)
+    tensors = list(vector)
+    # A finite sum of squares has finite terms. One that is not may have overflowed.
+    lengths = torch._foreach_norm(tensors, 2) if tensors else ()
+    if all(math.isfinite(length.item()) for length in lengths):
+        return True
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -47,6 +48,13 @@ class AbstractPenalty(ABC):
         worst = int(flat.argmax())
         weights[worst] = self._slope(flat[worst])
         return weights.reshape(c.shape)
+
+    def weigh(self, values: Sequence[float]) -> list[float]:
+        """The same weights, from plain numbers to plain numbers."""
+        weights: list[float] = self.weights(
+            torch.tensor(values, dtype=torch.float64)
+        ).tolist()
+        return weights
 
     def __call__(self, c: Tensor) -> Tensor:
         """The penalty as a differentiable scalar, for the user's own loop.
@@ -110,6 +118,11 @@ class Hinges(AbstractPenalty):
 
     strengths: tuple[float, ...]
     combine: Combine = field(default="sum", init=False)
+
+    def weigh(self, values: Sequence[float]) -> list[float]:
+        """The same weights, without the cost of tensors for a few numbers."""
+        pairs = zip(self.strengths, values, strict=True)
+        return [strength if c > 0 else 0.0 for strength, c in pairs]
 
     def _value(self, u: Tensor) -> Tensor:
         return u.new_tensor(self.strengths) * u.clamp(min=0)

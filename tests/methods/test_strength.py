@@ -12,7 +12,15 @@ from torch import Tensor
 
 import oneproj
 from oneproj.methods import penalized
-from oneproj.methods.strength import FLOOR, KEPT, SAFETY, AutoStrength, multipliers
+from oneproj.methods import strength as module
+from oneproj.methods.strength import (
+    FLOOR,
+    KEPT,
+    SAFETY,
+    AutoStrength,
+    gram,
+    multipliers,
+)
 from oneproj.oracles import Anchor
 from oneproj.penalties import Hinges
 
@@ -80,6 +88,18 @@ def test_duplicates_share_the_multiplier() -> None:
 def test_of_opposite_constraints_one_holds() -> None:
     mu = multipliers(wide(-4.0), [wide(2.0), wide(-2.0)])
     assert mu.tolist() == [2.0, 0.0]
+
+
+@pytest.mark.parametrize("small", [1, 4, 100])
+def test_inner_products_do_not_depend_on_how_vectors_are_cut(
+    small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SMALL", small)
+    drawn = torch.from_numpy(np.random.default_rng(1).normal(size=(3, 12)))
+    cut = [[r[:2], r[2:3].reshape(()), r[3:12].reshape(3, 3)] for r in drawn]
+    cut[1][0] = cut[1][0].float()
+    drawn[1, :2] = drawn[1, :2].float().double()
+    np.testing.assert_allclose(gram(cut), drawn @ drawn.T, rtol=1e-13)
 
 
 # --- what a strength is -------------------------------------------------------

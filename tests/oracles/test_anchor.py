@@ -120,6 +120,39 @@ def test_a_sampled_look_is_unbiased() -> None:
     torch.testing.assert_close(torch.stack(slopes).mean(0), whole.jacobian["large"][0])
 
 
+def test_slopes_are_those_of_a_sample_where_there_is_much_data(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SLOPES", 2)
+    case = Case()
+    constraint, slopes = case.problem.constraints["large"], []
+    for rows in product(range(LARGE), repeat=2):
+        constraint.draw = lambda size, _, rows=rows: torch.tensor(rows[:size])
+        anchor = case.look()
+        assert anchor.values == case.problem.residuals(), "values are of all data"
+        slopes.append(anchor.jacobian["large"][0])
+    whole = constraint.value_and_gradient([case.w])[1][0]
+    assert not torch.allclose(slopes[0], whole)
+    torch.testing.assert_close(torch.stack(slopes).mean(0), whole)
+    assert case.counts == Counts(
+        constraint_gradients=4 * LARGE**2, constraint_passes=2 * LARGE**2
+    )
+
+
+def test_a_sample_gives_all_of_it_to_the_value_and_its_first_to_the_slope(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SLOPES", 2)
+    case, rows = Case(), torch.tensor([6, 0, 3, 3, 1])
+    constraint = case.problem.constraints["large"]
+    constraint.draw = lambda size, _: rows[:size]
+    anchor = case.look(size=5)
+    assert case.counts.constraint_passes == 1, "the little data only"
+    assert anchor.values["large"] == pytest.approx(constraint.batch_value(rows).item())
+    (slope,) = torch.autograd.grad(constraint.batch_value(rows[:2]), case.w)
+    torch.testing.assert_close(anchor.jacobian["large"][0], slope)
+
+
 def test_a_large_sample_is_seen_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Case().look(size=5)
     monkeypatch.setattr(module, "PIECE", 2)

@@ -26,8 +26,9 @@ from oneproj.theory import Schedule
 DEFAULT_STEPS = 500
 FEW_BATCHES = 4
 """``oracle="auto"`` sees all data at every update if that is as many minibatches."""
-AFFORDABLE = 10**8
-"""Parameters times examples: an anchor on all data costs little up to here."""
+AFFORDABLE = 3 * 10**8
+"""Parameters times examples: the value on all data, at every anchor, costs little up to
+here."""
 SHARE = 0.5
 """Of the examples that the updates between two anchors see: what a costly anchor may
 see."""

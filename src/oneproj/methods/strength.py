@@ -16,7 +16,7 @@ The estimates scale as the objective and the constraints do, so no unit is built
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from oneproj.oracles import Anchor
 from oneproj.oracles.anchor import on_devices
-from oneproj.parameters import Vector, combine, distance, dot, norm
+from oneproj.parameters import SMALL, Vector, distance
 from oneproj.penalties import Hinges
 from oneproj.simplex_qp import Array, solve_simplex_qp
 
@@ -70,18 +70,20 @@ class AutoStrength:
         if self._sum is None:
             message = "adapt() was called before any objective gradient was seen."
             raise ValueError(message)
-        mean = combine([1.0 / self._count], [self._sum])
-        near = [name for name in anchor.values if self._within_reach(name, anchor)]
-        found = multipliers(mean, [anchor.jacobian[name] for name in near])
+        rows, first = [self._sum, *anchor.jacobian.values()], not self._strengths
+        G = gram(rows)
+        G[0] /= self._count  # of the mean, not of the sum
+        G[:, 0] /= self._count
+        pull, *steepness = np.sqrt(G.diagonal()).tolist()
+        near = self._within_reach(anchor, steepness)
+        found = _least_residual(G[np.ix_([0, *near], [0, *near])])
         estimate = dict(zip(near, found.tolist(), strict=True))
-        pull, first = norm(mean), not self._strengths
-        for name, row in anchor.jacobian.items():
-            steepness = norm(row)
+        for j, name in enumerate(anchor.jacobian, start=1):
             # The strength with which it would balance the whole objective alone.
-            alone = pull / steepness if steepness > 0 else 0.0
-            share = 0.0 if name not in estimate else 1.0 if first else FLOOR
+            alone = pull / steepness[j - 1] if steepness[j - 1] > 0 else 0.0
+            share = 0.0 if j not in estimate else 1.0 if first else FLOOR
             kept = KEPT * self._strengths.get(name, 0.0)
-            found_now = SAFETY * estimate.get(name, 0.0)
+            found_now = SAFETY * estimate.get(j, 0.0)
             strength = max(found_now, kept, share * alone)
             # At a stationary point of f nothing says how strong; any push leaves it.
             stuck = strength == 0 and anchor.values[name] > 0
@@ -116,17 +118,18 @@ class AutoStrength:
         self._count, self._strengths = state["count"], dict(state["strengths"])
         return Hinges(tuple(self._strengths.values())) if self._strengths else None
 
-    def _within_reach(self, name: str, anchor: Anchor) -> bool:
-        """Whether c_j is violated, or would be after another move of the last length.
+    def _within_reach(self, anchor: Anchor, steepness: Sequence[float]) -> list[int]:
+        """Which c_j, from 1, are violated, or after another move of the last length.
 
         A constraint that is not says nothing of its multiplier: the flatter it is, the
         more of it would be needed.
         """
-        value = anchor.values[name]
-        if value > 0 or self._last is None:
-            return value > 0
-        moved = distance(anchor.point, self._last.point)
-        return value + moved * norm(anchor.jacobian[name]) > 0
+        values = [anchor.values[name] for name in anchor.jacobian]
+        moved = 0.0
+        if self._last is not None and min(values, default=1.0) <= 0:
+            moved = distance(anchor.point, self._last.point)
+        slopes = zip(values, steepness, strict=True)
+        return [j for j, (c, L) in enumerate(slopes, 1) if c > 0 or c + moved * L > 0]
 
 
 def multipliers(objective: Vector, constraints: list[Vector]) -> Array:
@@ -137,12 +140,44 @@ def multipliers(objective: Vector, constraints: list[Vector]) -> Array:
         >>> multipliers(f, [c]).tolist()
         [3.0]
     """
-    m = len(constraints)
+    return _least_residual(gram([objective, *constraints]))
+
+
+@torch.no_grad()
+def gram(vectors: Sequence[Vector]) -> Array:
+    """All inner products, formed and added up in float64.
+
+    Example:
+        >>> gram([[torch.tensor([1.0, 2.0])], [torch.tensor([3.0, 0.0])]]).tolist()
+        [[5.0, 3.0], [3.0, 9.0]]
+    """
+    total = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
+    for pieces in zip(*(_pieces(vector) for vector in vectors), strict=True):
+        rows = torch.stack([piece.double() for piece in pieces])
+        total += (rows @ rows.T).cpu()
+    G: Array = total.numpy()
+    return G
+
+
+def _pieces(vector: Vector) -> list[Tensor]:
+    """The same numbers in few flat tensors, small enough to be copied one by one."""
+    flat = [part.reshape(-1) for part in vector]
+    large = [part for part in flat if part.numel() > SMALL]
+    small = [part for part in flat if part.numel() <= SMALL]
+    blocks = [block for part in large for block in torch.split(part, SMALL)]
+    devices = dict.fromkeys(part.device for part in small)
+    joined = [torch.cat([t for t in small if t.device == on]) for on in devices]
+    return joined + blocks
+
+
+def _least_residual(G: Array) -> Array:
+    """``argmin_{mu >= 0} |v_0 + sum_j mu_j v_j|``, given the products of all v."""
+    m = len(G) - 1
+    if m == 1:  # the usual case, without the machinery
+        steep = float(G[1, 1])
+        return np.array([max(0.0, -float(G[1, 0]) / steep) if steep > 0 else 0.0])
     P, w = np.zeros((m + 1, m + 1)), np.zeros(m + 1)
-    for i, row in enumerate(constraints):
-        w[i] = dot(row, objective)
-        for j in range(i + 1):
-            P[i, j] = P[j, i] = dot(row, constraints[j])
+    P[:m, :m], w[:m] = G[1:, 1:], G[1:, 0]
     # The solver has a simplex; an entry of its own, without cost, fulfils it.
     z: Array = solve_simplex_qp(P, w, np.arange(m + 1) == m).z[:m]
     return z

@@ -1,7 +1,7 @@
 """``"anchored"``: minibatches, corrected by what is known at the proximal centre.
 
-With x the anchor, at which c(x) and its gradient were seen on all data, and B a fresh
-minibatch, the constraint at z is estimated by
+With x the anchor, at which c(x) and its gradient were seen on all data (the gradient on
+``SLOPES`` of more), and B a fresh minibatch, the constraint at z is estimated by
 
     ``c_B(z) - c_B(x) + c(x)``,
 
@@ -9,6 +9,8 @@ and its gradient by the same combination. Both are unbiased, as c_B is. Their va
 is that of ``c_B(z) - c_B(x)``, at most ``L^2 |z - x|^2 / |B|`` for losses that are
 L-Lipschitz: it vanishes at the anchor, near which the proximal term keeps z. So a hinge
 of it is nearly a hinge of c, where a hinge of c_B alone is biased upwards.
+
+At x itself the minibatch would cancel, so none is looked at there.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -23,7 +26,7 @@ from torch import Tensor
 
 from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.base import AbstractOracle
-from oneproj.parameters import Vector, assign, snapshot
+from oneproj.parameters import Vector
 from oneproj.terms import AbstractTerm
 
 
@@ -37,8 +40,8 @@ class Anchored(AbstractOracle):
 
     _anchor: Anchor | None = None
     _age = 0
-    _there: dict[str, float]
-    """``c_B(x)`` of the minibatches of this update."""
+    _there: Mapping[str, tuple[float, Tensor]] = MappingProxyType({})
+    """``c_B(x)`` of the minibatches of this update, and what carries its gradient."""
 
     def anchor(self) -> Anchor:
         """Make the present point the anchor."""
@@ -64,23 +67,28 @@ class Anchored(AbstractOracle):
         if self._anchor is None or self._age >= every:
             self.anchor()
         self._age += 1
-        return super().add_penalty()
+        residuals = super().add_penalty()
+        self._there = {}  # graphs are large
+        return residuals
 
     def _see_constraints(self) -> dict[str, tuple[float, Tensor | None]]:
+        known = self._known
+        if self._age == 1 and self._is_at(known.point):
+            # A minibatch would cancel itself: what is known is the estimate.
+            return {name: (value, None) for name, value in known.values.items()}
         sampled = [c for c in self._problem.constraints.values() if c.size is not None]
         for constraint in sampled:
             self._draw(constraint)
-        with torch.no_grad(), self._at_anchor():
-            self._there = {c.name: float(self._on_batch(c)) for c in sampled}
+        with self._at_anchor():
+            self._there = {c.name: self._on_batch(c) for c in sampled}
         return super()._see_constraints()
 
     def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
-        if constraint.size is None:
-            carrier = self._sample(constraint)
-            return float(carrier.detach().double()), carrier
-        carrier = self._on_batch(constraint)
-        here, there = float(carrier.detach()), self._there[constraint.name]
-        return here - there + self._known.values[constraint.name], carrier
+        name = constraint.name
+        if name not in self._there:  # it has no data
+            return self._sample(constraint)
+        here, carrier = self._on_batch(constraint)
+        return here - self._there[name][0] + self._known.values[name], carrier
 
     def _add_gradients(
         self,
@@ -88,20 +96,19 @@ class Anchored(AbstractOracle):
         seen: Mapping[str, tuple[float, Tensor | None]],
     ) -> None:
         super()._add_gradients(weighted, seen)
-        sampled = [(c, w) for c, w in weighted if c.size is not None]
-        if not sampled:
-            return
-        gradients = [p.grad for p in self._problem.parameters]
-        with self._at_anchor():
-            losses = torch.stack([w * self._on_batch(c) for c, w in sampled])
-            there = torch.autograd.grad(
-                losses.sum(), self._problem.parameters, allow_unused=True
-            )
-        for gradient, part in zip(gradients, there, strict=True):
-            if gradient is not None and part is not None:
-                gradient.sub_(part)
-        for constraint, w in sampled:
-            self._add(self._known.jacobian[constraint.name], w)
+        sampled = [(c.name, w) for c, w in weighted if c.name in self._there]
+        if sampled:
+            with self._at_anchor():
+                self._descend([(self._there[name][1], -w) for name, w in sampled])
+            for name, w in sampled:
+                self._add(self._known.jacobian[name], w)
+
+    def _full_gradient(self, constraint: AbstractTerm) -> Vector:
+        return self._known.jacobian[constraint.name]
+
+    def _is_at(self, point: Vector) -> bool:
+        pairs = zip(self._problem.parameters, point, strict=True)
+        return all(torch.equal(p, there) for p, there in pairs)
 
     @property
     def _known(self) -> Anchor:
@@ -112,11 +119,17 @@ class Anchored(AbstractOracle):
 
     @contextmanager
     def _at_anchor(self) -> Iterator[None]:
-        """Hold the anchor's point in the parameters for a while."""
+        """Let the parameters be at the anchor's point for a while.
+
+        They exchange their memory for that of the point: nothing is copied, and a graph
+        that was made there can be gone back through on a second visit.
+        """
         parameters: Vector = self._problem.parameters
-        here = snapshot(parameters)
-        assign(parameters, self._known.point)
+        here = [p.data for p in parameters]
         try:
+            for p, there in zip(parameters, self._known.point, strict=True):
+                p.data = there
             yield
         finally:
-            assign(parameters, here)
+            for p, own in zip(parameters, here, strict=True):
+                p.data = own

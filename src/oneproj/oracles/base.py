@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -97,12 +98,12 @@ class AbstractOracle(ABC):
         parameters = self._problem.parameters
         for p in parameters:
             p.grad = None
-        f = self._sample(self._problem.objective)
+        value, f = self._sample(self._problem.objective)
         self._counts.objective_gradients += 1
         # Into the problem's parameters only: other leaves of the graph are not ours.
         f.backward(inputs=parameters)  # type: ignore[no-untyped-call]
         self._check_gradient([self._problem.objective])
-        return float(f.detach())
+        return value
 
     @torch.enable_grad()
     def add_penalty(self) -> dict[str, float]:
@@ -111,8 +112,9 @@ class AbstractOracle(ABC):
             return {}
         seen = self._see_constraints()
         weighted = self._weigh(seen, self._penalty)
-        self._add_gradients(weighted, seen)
-        self._check_gradient([constraint for constraint, _ in weighted])
+        if weighted:
+            self._add_gradients(weighted, seen)
+            self._check_gradient([constraint for constraint, _ in weighted])
         return {name: value for name, (value, _) in seen.items()}
 
     @abstractmethod
@@ -129,12 +131,9 @@ class AbstractOracle(ABC):
         penalty: AbstractPenalty,
     ) -> list[tuple[AbstractTerm, float]]:
         """The constraints that the penalty pushes on, each with its weight."""
-        values = torch.tensor([v for v, _ in seen.values()], dtype=torch.float64)
-        weights = penalty.weights(values).tolist()
+        weights = penalty.weigh([value for value, _ in seen.values()])
         pairs = zip(self._problem.constraints.values(), weights, strict=True)
-        pushed = [(constraint, w) for constraint, w in pairs if w != 0]
-        self._counts.constraint_gradients += len(pushed)
-        return pushed
+        return [(constraint, w) for constraint, w in pairs if w != 0]
 
     def _add_gradients(
         self,
@@ -142,35 +141,51 @@ class AbstractOracle(ABC):
         seen: Mapping[str, tuple[float, Tensor | None]],
     ) -> None:
         """Add ``sum_j w_j grad c_j``, from one backward pass where there are graphs."""
-        parameters = self._problem.parameters
-        carried = [(seen[constraint.name][1], w) for constraint, w in weighted]
-        loss = sum(w * carrier for carrier, w in carried if carrier is not None)
-        if isinstance(loss, Tensor):
-            loss.backward(inputs=parameters)  # type: ignore[no-untyped-call]
-        for (carrier, w), (constraint, _) in zip(carried, weighted, strict=True):
+        looks = [
+            (constraint, w, seen[constraint.name][1]) for constraint, w in weighted
+        ]
+        carried = [(carrier, w) for _, w, carrier in looks if carrier is not None]
+        self._counts.constraint_gradients += len(carried)
+        self._descend(carried)
+        for constraint, w, carrier in looks:
             if carrier is None:
-                _, gradient = constraint.value_and_gradient(parameters)
-                self._counts.constraint_passes += 1
-                self._add(gradient, w)
+                self._add(self._full_gradient(constraint), w)
+
+    def _full_gradient(self, constraint: AbstractTerm) -> Vector:
+        self._counts.constraint_gradients += 1
+        self._counts.constraint_passes += 1
+        return constraint.value_and_gradient(self._problem.parameters)[1]
+
+    def _descend(self, carried: Sequence[tuple[Tensor, float]]) -> None:
+        """Add the gradient of ``sum_j w_j v_j``, by one backward pass."""
+        moving = [(value, w) for value, w in carried if value.requires_grad]
+        if moving:
+            torch.autograd.backward(
+                [value for value, _ in moving],
+                [torch.full_like(value, w) for value, w in moving],
+                inputs=self._problem.parameters,
+            )
 
     def _add(self, gradient: Vector, weight: float) -> None:
         for p, part in zip(self._problem.parameters, gradient, strict=True):
             if p.grad is None:
-                p.grad = torch.zeros_like(p)
-            p.grad.add_(part, alpha=weight)
+                p.grad = weight * part
+            else:
+                p.grad.add_(part, alpha=weight)
 
     def _draw(self, term: AbstractTerm) -> None:
         self._drawn[term.name] = term.draw(self._batch_size, self._generator)
 
-    def _on_batch(self, term: AbstractTerm) -> Tensor:
-        """The value on the minibatch that was drawn last."""
-        value = term.batch_value(self._drawn[term.name])
-        if not bool(torch.isfinite(value.detach())):
+    def _on_batch(self, term: AbstractTerm) -> tuple[float, Tensor]:
+        """The value on the minibatch that was drawn last, and what carries it."""
+        carrier = term.batch_value(self._drawn[term.name])
+        value = carrier.item()
+        if not math.isfinite(value):
             quantity = f"the value of {term.name!r}"
             raise NonFiniteError(quantity)
-        return value
+        return value, carrier
 
-    def _sample(self, term: AbstractTerm) -> Tensor:
+    def _sample(self, term: AbstractTerm) -> tuple[float, Tensor]:
         self._draw(term)
         return self._on_batch(term)
 

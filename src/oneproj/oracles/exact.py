@@ -14,7 +14,6 @@ class Exact(AbstractOracle):
     def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
         if constraint.size is None:
             with evaluating(constraint.model):
-                value = self._sample(constraint)
-            return float(value.detach().double()), value
+                return self._sample(constraint)
         self._counts.constraint_passes += 1
         return constraint.value(), None
