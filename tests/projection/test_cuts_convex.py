@@ -434,6 +434,22 @@ def test_a_thin_set_and_a_ball_from_far_away() -> None:
     assert done.lower_bound == pytest.approx(done.distance, rel=1e-9)
 
 
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_rounding_from_far_away_does_not_make_a_set_empty(count: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    A = torch.randn(count, 20, generator=generator, dtype=torch.float64)
+    b = torch.randn(count, generator=generator, dtype=torch.float64)
+    w = (1000 * torch.randn(20, generator=generator)).requires_grad_()
+    both = {
+        "plane": oneproj.sets.Affine(A, b).on(w),
+        "ball": oneproj.sets.Ball(3.0).on(w),
+    }
+    done = project(w, both)
+    assert w.dtype == torch.float32
+    assert done.status is Status.FEASIBLE
+    assert done.lower_bound == pytest.approx(done.distance, rel=1e-6)
+
+
 # --- the empty set ------------------------------------------------------------
 
 

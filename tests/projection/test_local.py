@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from statistics import median
 
 import numpy as np
 import pytest
@@ -83,7 +82,7 @@ def test_a_new_frame_keeps_the_place(capacity: int) -> None:
     bowl = oneproj.function(lambda: (scale * w.square()).sum().sqrt()) <= 1.0
     view = View([w], named_constraints({"bowl": bowl}), differentiate_all=True)
     found = LocalModels(view, progress=1e-4, memory=12, capacity=capacity)
-    for _ in range(25):
+    for _ in range(15):
         found.advance()
         d = found._chart._frame.vector(found.place.d)[0]
         assert torch.allclose(d, w.detach() - view.origin[0], atol=1e-6)
@@ -232,7 +231,7 @@ def steps_apart(carries: bool) -> list[int]:  # noqa: FBT001 - a parameter of th
 def test_what_is_carried_saves_gradients() -> None:
     warm, cold = steps_apart(carries=True), steps_apart(carries=False)
     assert sum(warm) < 0.9 * sum(cold)
-    assert median(warm) <= 4
+    assert max(warm) <= 4
 
 
 def test_what_is_carried_fits_or_is_left_behind() -> None:

@@ -78,6 +78,33 @@ def test_the_best_point_is_a_copy() -> None:
     assert view.best_point[0].tolist() == [0.0, 0.0]
 
 
+def test_the_way_back_to_the_best_point_costs_no_look() -> None:
+    w, view = setting(3.0, 0.0)
+    view.move(vector(-1.5, 0.0))
+    view.move(vector(-3.0, 4.0))
+    assert w.tolist() == [0.0, 4.0]
+    view.return_to_best()
+    assert w.tolist() == [1.5, 0.0]
+    view.move(vector(-3.0, 4.0))
+    assert view.moved() == 1.5
+    assert w.tolist() == [1.5, 0.0]
+    assert view.evaluations == 4
+    view.move(vector(-1.25, 0.0))
+    assert view.moved() == 1.25
+
+
+def test_the_best_point_survives_what_it_was_made_of() -> None:
+    w, view = setting(3.0, 0.0)
+    step = vector(-1.5, 0.0)
+    view.move(step)
+    view.keep_best()
+    step[0].zero_()
+    view.move(vector(-3.0, 4.0))
+    view.return_to_best()
+    assert w.tolist() == view.best_point[0].tolist() == [1.5, 0.0]
+    assert view.best_distance == 1.5
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_margins_scale_with_the_bound_the_start_and_the_rounding(
     dtype: torch.dtype,

@@ -16,14 +16,17 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from oneproj.parameters import Vector, combine, dot
+from oneproj.projection.active_set import settled_minimiser
 from oneproj.projection.stack import Stack
 from oneproj.simplex_qp import Array, QpSolution, solve_simplex_qp
 
-SURE = 1e-6
-"""Cuts contradict each other if what they add up to is beyond this share of its terms.
+SURE, UNITS = 1e-6, 1e3
+"""Cuts contradict each other if what they add up to is beyond this share of its terms,
+and beyond this many rounding units of the gradients.
 
 Their normals cancel to the root of the rounding, so less proves only that the feasible
 points are far away compared to the cuts.
@@ -73,6 +76,7 @@ class Bundle:
         self._normals = Stack()
         self._gram: Array = np.zeros((0, 0))
         self._z: Array = np.zeros(0)
+        self._sure = SURE
         self.contradicts = False
         """Whether the cuts, at the last solution, prove that no point is feasible."""
 
@@ -106,6 +110,11 @@ class Bundle:
             cut.offset -= product / cut.length
             cut.level -= product / cut.length
 
+    def forget(self) -> None:
+        """Drop the older half of the cuts."""
+        for i in reversed(range(len(self._cuts) // 2)):
+            self._remove(i)
+
     def reserve(self, count: int) -> None:
         """Make room for new cuts: drop the idle; if none is, mix two into one."""
         while len(self._cuts) > max(1, self._capacity - count):
@@ -124,13 +133,13 @@ class Bundle:
         """
         tight = self._tightened(margins)
         found = self._minimise(tight)
-        self._z = found.z[:-1]
+        self._z = found.z
         for cut, z in zip(self._cuts, self._z, strict=True):
             cut.idle = 0 if z > 0 else cut.idle + 1
         if found.ray is None:
             return True
-        ray = found.ray[:-1]
-        self.contradicts = bool(-tight @ ray > SURE * (np.abs(tight) @ ray))
+        ray = found.ray
+        self.contradicts = bool(-tight @ ray > self._sure * (np.abs(tight) @ ray))
         return False
 
     def displacement(self, like: Vector) -> list[Tensor]:
@@ -156,12 +165,12 @@ class Bundle:
         share, z = curvature / (1.0 + curvature), self._z
         levels = share * np.array([cut.level for cut in self._cuts])
         if share > 0:
-            z = self._minimise(self._tightened(margins) - levels).z[:-1]
+            z = self._minimise(self._tightened(margins) - levels).z
         for cut, level in zip(self._cuts, levels - self._gram @ z, strict=True):
             cut.level = float(level)
         if not self._cuts:
             return combine([share], [center])
-        pull = self._normals.combination(-z / self._lengths())
+        pull = self._normals.combination(-z / self._lengths(), wide=True)
         return combine([share, 1.0], [center, pull]) if share > 0 else pull
 
     def multipliers(self) -> dict[str, float]:
@@ -194,14 +203,18 @@ class Bundle:
         )
 
     def _minimise(self, offsets: Array) -> QpSolution:
+        quick = settled_minimiser(self._gram, -offsets, self._z > 0)
+        if quick is not None:
+            return QpSolution(quick)
         # The solver has a simplex; an entry of its own, without cost, fulfils it.
         n = len(offsets)
         P = np.zeros((n + 1, n + 1))
         P[:n, :n] = self._gram
         start = np.append(self._z, 1.0)
-        return solve_simplex_qp(
+        found = solve_simplex_qp(
             P, np.append(offsets, 0.0), np.arange(n + 1) == n, start
         )
+        return QpSolution(found.z[:-1], None if found.ray is None else found.ray[:-1])
 
     def _lengths(self) -> Array:
         return np.array([cut.length for cut in self._cuts])
@@ -215,6 +228,8 @@ class Bundle:
         z: float,
     ) -> None:
         """Keep ``<normal, d> <= offset``, scaled to a unit normal with dual value z."""
+        eps = max(torch.finfo(t.dtype).eps for t in normal)
+        self._sure = max(self._sure, UNITS * eps)
         products = self._normals.append(normal)
         length = math.sqrt(products[-1])
         if length == 0.0:

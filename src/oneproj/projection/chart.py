@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import Vector, difference, snapshot
+from oneproj.parameters import Vector, difference
 from oneproj.projection.curvature import Curvature
 from oneproj.projection.frame import Array, Frame
 from oneproj.projection.model import Model, Place
@@ -65,10 +66,14 @@ class Chart:
 
     def place(self, d: Array, look: Look) -> Place:
         """What was seen at the displacement d."""
-        values = [look.values[name] for name in self.names]
-        rows = [self._frame.coordinates(look.gradients[name]) for name in self.names]
-        c = np.array(values) + self._margins
-        return Place(d, c, np.array(rows), look, 0.5 * float(d @ d))
+        m = len(self.names)
+        rows = np.empty((m + 1, self._capacity))
+        for row, name in zip(rows, self.names, strict=False):
+            row[:] = self._frame.coordinates(look.gradients[name])
+        rows[m] = d
+        c = np.array([look.values[name] for name in self.names])
+        c += self._margins
+        return Place(rows[m], c, rows[:m], rows, look, 0.5 * float(d @ d))
 
     def visit(self, d: Array) -> Place | None:
         """The place at d, or None where a constraint is not a number.
@@ -78,7 +83,7 @@ class Chart:
         if self._frame.size == 0:
             return None
         try:
-            look = self._view.move(self._frame.vector(d))
+            look = self._view.move(self._frame.move(d, math.sqrt(d @ d)))
         except NonFiniteError:
             return None
         self._last = place = self.place(d, look)
@@ -96,7 +101,8 @@ class Chart:
         if place is self._last and place.look is not view.best:
             equal = place.half <= (1.0 + EQUAL) * self.best_half
             if place.look.worst <= 0 and equal:
-                view.best, view.best_point = place.look, snapshot(view.parameters)
+                d = place.d
+                view.prefer(place.look, self._frame.move(d, math.sqrt(d @ d)))
                 self._best, self.best_half = place, place.half
         return view.best is place.look
 
@@ -113,7 +119,7 @@ class Chart:
 
     def model(self, place: Place, mu: Array) -> Model:
         """The model at a place, with the curvature for these multipliers."""
-        divided = self._curvature.divide(np.vstack([place.J, place.d]), mu)
+        divided = self._curvature.divide(place.rows, mu)
         return Model(place.J, divided[:-1], -divided[-1])
 
     def refreshed(self, place: Place) -> Place:
@@ -136,6 +142,7 @@ class Chart:
         return Carried(self.names, mu, bend, self._frame, self._curvature)
 
     def _in_new_frame(self, moved: Vector, look: Look) -> Place:
+        self._view.keep_best()
         self._frame, self._curvature = Frame(self._capacity), Curvature(self._memory)
         for name in self.names:
             self._frame.coordinates(look.gradients[name])

@@ -19,10 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from oneproj.parameters import Vector, combine, difference, dot, norm
 from oneproj.projection.bundle import Bundle
+from oneproj.projection.stack import is_short
 from oneproj.projection.view import Look, View
 
 STALLED = 3
@@ -32,6 +34,8 @@ WIDER = 4.0
 STUCK = 12
 """Looks without progress after which wider margins do not help either; on a hundred
 risk caps there were never more than two."""
+FORGETFUL = 20
+"""How often the older half of the cuts may be left behind for the sake of rounding."""
 AGREE = 2.0
 """Curvatures within this factor of each other belong to a smooth constraint.
 
@@ -123,6 +127,7 @@ class _Search:
         self._center = bend.at
         self._margins = dict(view.margins)
         self._least, self._waited, self._vain = view.first.worst, 0, 0
+        self._forgotten = 0
 
     @property
     def is_stuck(self) -> bool:
@@ -132,11 +137,18 @@ class _Search:
     def solve(self) -> bool:
         """Add the cuts of the last look, and solve; False if they are inconsistent."""
         self._add_cuts()
-        if self._bundle.solve(self._margins):
+        bundle = self._bundle
+        if bundle.solve(self._margins):
             return True
         # A set without interior has no point inside by a margin, yet has points.
         self._margins = dict.fromkeys(self._margins, 0.0)
-        return self._bundle.solve(self._margins)
+        while not bundle.solve(self._margins):
+            # Less than a proof is rounding, and that of far cuts is the largest.
+            if bundle.contradicts or self._forgotten == FORGETFUL:
+                return False
+            bundle.forget()
+            self._forgotten += 1
+        return True
 
     def is_done(self, *, hurry: bool) -> bool:
         """Whether the nearest feasible point was seen; in a hurry, any feasible one.
@@ -161,7 +173,7 @@ class _Search:
         h = self._bend.curvature if smooth else 0.0
         self._seen = view.move(bundle.step(self._margins, self._center or self._at, h))
         self._center, self._is_solution = None, h == 0.0
-        self._at = difference(view.parameters, view.origin)
+        self._at = _displacement(view)
         if self._is_solution:
             # Elsewhere a residual near zero does not mean that the answer is near.
             self._adapt_margins(hurry=hurry)
@@ -190,3 +202,16 @@ class _Search:
             self._bundle.add(
                 name, seen.values[name], seen.gradients[name], self._at, self._center
             )
+
+
+@torch.no_grad()
+def _displacement(view: View) -> list[Tensor]:
+    """Where the parameters are, seen from the origin; in float64 if they are few.
+
+    From far away the rounding of a displacement in float32 is more than the residuals
+    near the answer, and cuts whose offsets have it contradict each other.
+    """
+    here, origin = view.parameters, view.origin
+    if is_short(here):
+        return [x.double() - x0.double() for x, x0 in zip(here, origin, strict=True)]
+    return difference(here, origin)

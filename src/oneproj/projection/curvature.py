@@ -8,6 +8,8 @@ pairs are applied at once, by the compact form of Byrd, Nocedal and Schnabel (19
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.linalg.blas import dtrsm
 
@@ -33,7 +35,7 @@ class Curvature:
         self._memory = memory
         self._S: Array = np.zeros((0, 0))
         self._Y: Array = np.zeros((0, 0, 0))
-        """By constraint, then by move."""
+        """By move, then by constraint."""
         self.moves = 0
         """How many are kept."""
 
@@ -43,9 +45,9 @@ class Curvature:
             return
         if self.moves == len(self._S):
             self._make_room(change.shape)
-        k, length = self.moves, np.sqrt(move @ move)
+        k, length = self.moves, math.sqrt(move @ move)
         # Moves of unit length: the estimate is the same, the sums are in scale.
-        self._S[k], self._Y[:, k] = move / length, change / length
+        self._S[k], self._Y[k] = move / length, change / length
         self.moves += 1
 
     def divide(self, rows: Array, mu: Array) -> Array:
@@ -54,24 +56,22 @@ class Curvature:
         if k == 0:
             return rows
         S = self._S[:k]
-        Y = S.copy()
-        for j in np.flatnonzero(mu):
-            Y += mu[j] * self._Y[j, :k]
-        R = S @ Y.T  # of which the upper triangle is read
+        bent = mu @ self._Y[:k]
+        Y = S + bent
+        R = S.dot(Y.T)  # of which the upper triangle is read
         curvature = R.diagonal()
-        low = curvature < LEAST
-        if low.any():
+        if curvature.min() < LEAST:
             # Where the constraints bend down too much, only a share of it counts.
-            keep = np.ones(k)
-            keep[low] = (1.0 - LEAST) / (1.0 - curvature[low])
-            Y = S + keep[:, None] * (Y - S)
-            R = S @ Y.T
+            share = (1.0 - LEAST) / (1.0 - np.minimum(curvature, LEAST))
+            Y = S + share[:, None] * bent
+            R = S.dot(Y.T)
+            curvature = R.diagonal()
         # (I + B)^{-1} = I + S'R^{-T}(D + YY')R^{-1}S - S'R^{-T}Y - Y'R^{-1}S
         # By dtrsm: dtrtrs wakes threads even for a dozen rows, which then spin.
-        along = dtrsm(1.0, R, S @ rows.T)
-        right = Y @ (Y.T @ along - rows.T) + R.diagonal()[:, None] * along
-        back = dtrsm(1.0, R, right, trans_a=1)
-        divided: Array = rows - along.T @ Y + back.T @ S
+        along = dtrsm(1.0, R.T, S.dot(rows.T), lower=1, trans_a=1)
+        right = Y.dot(Y.T.dot(along) - rows.T) + curvature[:, None] * along
+        back = dtrsm(1.0, R.T, right, lower=1)
+        divided: Array = rows - along.T.dot(Y) + back.T.dot(S)
         # Positive definite, but for the rounding of many nearly equal moves.
         positive = np.einsum("ij,ij->i", rows, divided).min() >= 0
         return divided if positive else rows
@@ -81,11 +81,11 @@ class Curvature:
         k, (m, n) = self.moves, shape
         if k == self._memory:
             self._S[:-1] = self._S[1:]
-            self._Y[:, :-1] = self._Y[:, 1:]
+            self._Y[:-1] = self._Y[1:]
             self.moves -= 1
             return
         room = min(self._memory, max(2 * k, 8))
-        moves, changes = np.zeros((room, n)), np.zeros((m, room, n))
+        moves, changes = np.zeros((room, n)), np.zeros((room, m, n))
         if k:
-            moves[:k], changes[:, :k] = self._S, self._Y
+            moves[:k], changes[:k] = self._S, self._Y
         self._S, self._Y = moves, changes

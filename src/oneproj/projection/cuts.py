@@ -12,7 +12,7 @@ import copy
 from collections.abc import Mapping
 
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import Vector, assign, difference, distance, norm
+from oneproj.parameters import Vector, difference, distance, norm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.bundle import Bundle
 from oneproj.projection.convex import Bend, project_convex
@@ -131,7 +131,7 @@ class Cuts(AbstractProjector):
             return self._project_local(view, past)
         except BaseException:
             # NaN at a visited point, or Ctrl-C: leave the best point, not that one.
-            assign(parameters, view.best_point)
+            view.return_to_best()
             raise
 
     def _recall(
@@ -193,12 +193,11 @@ def _report(
     empty: bool = False,
 ) -> Projection:
     """Make the parameters hold the best point, and describe it."""
-    assign(view.parameters, view.best_point)
-    weights = multipliers or {}
+    moved, weights = view.moved(), multipliers or {}
     status = Status.FEASIBLE if view.best.worst <= 0 else Status.INFEASIBLE
     return Projection(
         status=Status.EMPTY if empty else status,
-        distance=distance(view.parameters, view.origin),
+        distance=moved,
         residuals=view.best.values,
         multipliers={name: weights.get(name, 0.0) for name in view.constraints},
         evaluations=view.evaluations,

@@ -11,8 +11,10 @@ more. We chose:
    tried; gradients are kept from one multiplier to the next. They end when the gap
    between c and the mixture below it is at most the square of the tolerance, so that
    the point is right to about the tolerance. Each is one full constraint gradient.
-2. *Bisection*: doubling to find an upper end does not count as a step. It ends when
-   ``|c + shift|`` is at most the tolerance.
+2. *Bisection*: between the multiplier of a Newton step and that of twice the next one,
+   or, if the root lies beyond, after doubling to find an upper end; this does not count
+   as a step. It ends when ``|c + shift|`` is at most the tolerance. Away from the root
+   only the sign counts, and dual steps end as soon as it is certain.
 3. *Several constraints*: in turn, by the scheme of Dykstra (coordinate ascent in the
    dual): constraint j projects ``x + p_j`` and keeps what it took off as the next p_j.
    The paper has two constraints on separate parameters: there one turn suffices, and
@@ -150,15 +152,18 @@ class DualBisection(AbstractProjector):
         if steepness == 0.0:
             return None  # a minimum of a convex constraint, and it is not feasible
         low, high = 0.0, max(side.mu, value / steepness)
-        for _ in range(DOUBLINGS):
+        for k in range(DOUBLINGS):
             at, value = side.proximal_point(high, self._dual_steps, self._tolerance)
             if value <= 0.0:
                 break
-            low, high = high, 2.0 * high
+            # Newton's step falls short of a convex constraint, but seldom by far.
+            beyond = high if k else min(high, 2.0 * value / steepness)
+            low, high = high, high + beyond
         else:
             return None
         for _ in range(self._bisection_steps):
-            if abs(value) <= self._tolerance:
+            # Or the ends are so near that the constraint is the same at both.
+            if min(abs(value), (high - low) * steepness) <= self._tolerance:
                 return at
             middle = 0.5 * (low + high)
             at, value = side.proximal_point(middle, self._dual_steps, self._tolerance)
@@ -174,16 +179,19 @@ class _Side:
         self.name, self.mu = name, 0.0
         self._trail = trail
         self._gap = trail.view.margins[name]
-        self.pull = combine([0.0], [trail.view.origin])
+        self.dual = ExampleDual(combine([0.0], [trail.view.origin]))
+
+    @property
+    def pull(self) -> list[Tensor]:
         """``mu w``, with w a subgradient of c_j."""
-        self.dual = ExampleDual(self.pull)
+        return combine([self.mu], [self.dual.mixture])
 
     def start(self, y: list[Tensor]) -> tuple[float, float]:
         """Look at y; returns ``c_j + shift`` and the squared norm of its gradient."""
         self.dual.recenter(y)
         value, gradient = self._look(y)
         if value <= 0.0:
-            self.mu, self.pull = 0.0, combine([0.0], [y])
+            self.mu = 0.0
         return value, dot(gradient, gradient)
 
     def proximal_point(
@@ -194,21 +202,33 @@ class _Side:
         self.mu = mu
         for _ in range(steps):
             at = self.dual.solve(mu)
-            self.pull = combine([mu], [self.dual.mixture])
             value, _ = self._look(at)
             gap = value - self._trail.shift - self.dual.model
             waited = 0 if gap < 0.5 * least else waited + 1
             least = min(least, gap)
             if gap <= max(tolerance**2, self._gap) or waited >= STALLED:
                 break
+            if abs(value) > tolerance and self._is_sign_sure(value, gap):
+                break
         return at, value
+
+    def _is_sign_sure(self, value: float, gap: float) -> bool:
+        """Whether ``c_j + shift`` has the same sign at the proximal point itself.
+
+        The proximal problem is 1-strongly convex and solved up to ``mu gap``, so that
+        point is within ``r = sqrt(2 mu gap)``. From here c_j falls no faster than its
+        gradient says, and there ``y - x`` is mu times a subgradient.
+        """
+        r = math.sqrt(2.0 * self.mu * max(0.0, gap))
+        rise = self.dual.length + r / self.mu
+        return value > self.dual.slope * r or value < -rise * r
 
     def _look(self, d: list[Tensor]) -> tuple[float, list[Tensor]]:
         view = self._trail.view
         assign(view.parameters, combine([1.0, 1.0], [view.origin, d]))
-        seen = self._trail.visit()
+        seen = self._trail.visit(self.name)
         value, gradient = seen.values[self.name], seen.gradients[self.name]
-        self.dual.add(value, gradient, d)
+        self.dual.add(value, gradient)
         return value + self._trail.shift, gradient
 
 

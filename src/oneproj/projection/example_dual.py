@@ -11,10 +11,13 @@ mixtures of gradients of c, and a *dual step* adds one of them and weighs them a
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from torch import Tensor
 
-from oneproj.parameters import Vector, combine, difference, dot
+from oneproj.parameters import Vector, combine, dot
+from oneproj.projection.stack import Stack
 from oneproj.simplex_qp import Array, solve_simplex_qp
 
 ROOM = 100
@@ -30,63 +33,81 @@ class ExampleDual:
         >>> import torch
         >>> at = [torch.zeros(1)]
         >>> dual = ExampleDual(at)
-        >>> dual.add(2.0, [torch.tensor([1.0])], at)    # c(d) = |d + 2|, seen at 0
+        >>> dual.add(2.0, [torch.tensor([1.0])])        # c(d) = |d + 2|, seen at 0
         >>> at = dual.solve(mu=3.0); at, dual.model
         ([tensor([-3.])], -1.0)
-        >>> dual.add(1.0, [torch.tensor([-1.0])], at)   # and at -3
+        >>> dual.add(1.0, [torch.tensor([-1.0])])       # and at -3
         >>> [round(t.item(), 6) for t in dual.solve(mu=3.0)], abs(dual.model) < 1e-15
         ([-2.0], True)
     """
 
     def __init__(self, y: Vector) -> None:
         """Start without a gradient."""
-        self._y = y
-        self._a: list[list[Tensor]] = []
+        self._y, self._mu = y, 0.0
+        self._a = Stack()
         self._b: Array = np.zeros(0)
         self._at_y: Array = np.zeros(0)
         self._idle: Array = np.zeros(0)
-        self._gram: Array = np.zeros((0, 0))
+        self._v: Array = np.zeros(0)
+        self._gram: Array = np.zeros((ROOM + 1, ROOM + 1))
         self.model = -np.inf
         """The value of the mixture at the point last found."""
         self.height = 0.0
         """Its value at the start of the projection, ``d = 0``."""
         self.mixture = combine([0.0], [y])
         """``w``: a subgradient of c at that point, up to the gap between the two."""
+        self.length = 0.0
+        """Of the mixture."""
+
+    @property
+    def slope(self) -> float:
+        """The length of the gradient last added."""
+        last = len(self._a) - 1
+        return math.sqrt(self._gram[last, last])
 
     def recenter(self, y: Vector) -> None:
         """Set the point whose proximal point is sought."""
-        self._y = y
-        self._at_y = self._b + np.array([dot(a, y) for a in self._a])
+        self._y, self._mu = y, 0.0
+        if len(self._a):
+            self._at_y = self._b + self._a.products(y)
 
-    def add(self, value: float, gradient: list[Tensor], at: Vector) -> None:
-        """Add ``value + <gradient, d - at>``."""
-        if len(self._a) >= ROOM:
-            self._forget(int(np.argmax(self._idle)))
-        row = np.array([dot(gradient, a) for a in self._a])
-        own = np.array([[dot(gradient, gradient)]])
-        self._gram = np.block([[self._gram, row[:, None]], [row[None, :], own]])
-        self._a.append(gradient)
-        self._b = np.append(self._b, value - dot(gradient, at))
-        at_y = value + dot(gradient, difference(self._y, at))
+    def add(self, value: float, gradient: list[Tensor]) -> None:
+        """Add what was seen at the point last found, or at y before there is one."""
+        n = len(self._a)
+        row = self._a.append(gradient)
+        self._gram[n, : n + 1] = self._gram[: n + 1, n] = row
+        # The point is y - mu w, so the product with y - d is mu times that with w.
+        at_y = value + self._mu * float(row[:n] @ self._v)
         self._at_y = np.append(self._at_y, at_y)
-        self._idle = np.append(self._idle, 0.0)
+        self._b = np.append(self._b, at_y - dot(gradient, self._y))
+        self._idle, self._v = np.append(self._idle, 0.0), np.append(self._v, 0.0)
+        if n == ROOM:
+            self._forget(int(np.argmax(self._idle)))
 
     def solve(self, mu: float) -> list[Tensor]:
         """The best mixture for a multiplier, and its point ``y - mu w``.
 
         ``max_v  b'v + <w, y> - (mu/2)|w|^2`` over the simplex, ``w = sum_k v_k a_k``.
+        The search for v begins with the last one.
         """
-        simplex = np.ones(len(self._a), dtype=bool)
-        v = solve_simplex_qp(mu * self._gram, -self._at_y, simplex).z
+        n = len(self._a)
+        gram, simplex = self._gram[:n, :n], np.ones(n, dtype=bool)
+        start = self._v if self._v.any() else None
+        self._mu = mu
+        v = self._v = solve_simplex_qp(mu * gram, -self._at_y, simplex, start).z
         self._idle = np.where(v > 0, 0.0, self._idle + 1.0)
-        self.model = float(v @ self._at_y - mu * (v @ self._gram @ v))
+        square = float(v @ gram @ v)
+        self.length = math.sqrt(max(0.0, square))
+        self.model = float(v @ self._at_y) - mu * square
         self.height = float(v @ self._b)
-        used = np.flatnonzero(v)
-        self.mixture = combine([float(v[k]) for k in used], [self._a[k] for k in used])
+        self.mixture = self._a.combination(v)
         return combine([1.0, -mu], [self._y, self.mixture])
 
     def _forget(self, k: int) -> None:
-        self._a.pop(k)
-        self._gram = np.delete(np.delete(self._gram, k, 0), k, 1)
-        self._b, self._idle = np.delete(self._b, k), np.delete(self._idle, k)
-        self._at_y = np.delete(self._at_y, k)
+        n = len(self._a)
+        self._a.remove(k)
+        rest = np.delete(np.arange(n), k)
+        self._gram[: n - 1, : n - 1] = self._gram[rest[:, None], rest]
+        self._b, self._idle = self._b[rest], self._idle[rest]
+        self._at_y = self._at_y[rest]
+        self._v = self._v[rest] if self._v[k] == 0 else np.zeros(n - 1)

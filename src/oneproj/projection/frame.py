@@ -13,14 +13,16 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
-from oneproj.parameters import Vector, difference
+from oneproj.parameters import Vector
 from oneproj.projection.stack import Stack
+from oneproj.projection.view import AbstractMove
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-INDEPENDENT, CLEAR = 1e-9, 1e-3
+INDEPENDENT, CLEAR = 1e-9, 1e-4
 """A vector whose part outside the span is a smaller share than the first adds nothing.
 
 The share is the root of a difference of squares, which hides what is below 1e-8. So if
@@ -71,8 +73,7 @@ class Frame:
             return y
         self._vectors.remove(n)
         y[n:] = 0.0
-        outside = difference(vector, self.vector(y)) if n else vector
-        rest, _ = self._append(outside)
+        rest, _ = self._append(self._outside(vector, y) if n else vector)
         if rest[n] ** 2 <= INDEPENDENT**2 * square:
             self._vectors.remove(n)
             rest[n:] = 0.0
@@ -94,5 +95,29 @@ class Frame:
 
     def vector(self, coordinates: Array) -> list[Tensor]:
         """The vector with these coordinates, in a frame that is not empty."""
-        n = self.size
-        return self._vectors.combination(coordinates[:n] @ self._inverse[:n, :n])
+        return self._vectors.combination(self._weights(coordinates))
+
+    def move(self, coordinates: Array, length: float) -> AbstractMove:
+        """The displacement with these coordinates, not formed; its length is known."""
+        return _Move(self._vectors, self._weights(coordinates), length)
+
+    def _weights(self, coordinates: Array) -> Array:
+        n = len(self._vectors)
+        weights: Array = coordinates[:n] @ self._inverse[:n, :n]
+        return weights
+
+    def _outside(self, vector: Vector, y: Array) -> list[Tensor]:
+        """What is left of a vector without its part in the span."""
+        left = [torch.empty_like(tensor) for tensor in vector]
+        self._vectors.move(left, vector, -self._weights(y))
+        return left
+
+
+class _Move(AbstractMove):
+    """A sum of stacked vectors; those stacked later have no part in it."""
+
+    def __init__(self, vectors: Stack, weights: Array, length: float) -> None:
+        self._vectors, self._weights, self.length = vectors, weights, length
+
+    def apply(self, origin: Vector, point: Vector) -> None:
+        self._vectors.move(point, origin, self._weights)

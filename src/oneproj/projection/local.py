@@ -10,7 +10,8 @@ where B estimates the curvature ``sum_j mu_j hess c_j`` (``curvature.py``) and t
 solution also where the linearised constraints contradict each other: it then lowers the
 worst residual (restoration). A step is taken if it lowers the merit
 ``(1/2)|d|^2 + rho max(0, max_j c_j + e_j)`` below the worse of its last two values; a
-full step that does not is corrected to second order, then shortened.
+full step that does not is corrected to second order, then shortened, and the next
+search begins with the length that this one came to.
 
 The model also says how much nearer the boundary could be than the best feasible point
 so far. If that is not worth a gradient, the search ends.
@@ -22,13 +23,17 @@ can be promised.
 
 from __future__ import annotations
 
+import math
+from operator import itemgetter
+
 import numpy as np
 
-from oneproj.parameters import combine, difference, norm
+from oneproj.projection.blocks import combined_norm
 from oneproj.projection.chart import Carried, Chart
 from oneproj.projection.descent import descend
 from oneproj.projection.frame import Array
-from oneproj.projection.model import TINY, Model, Place, Plan
+from oneproj.projection.line_search import SHORTENINGS, SHORTER, LineSearch
+from oneproj.projection.model import TINY, Model, Plan
 from oneproj.projection.view import View
 
 SUFFICIENT = 1e-4
@@ -36,8 +41,6 @@ SUFFICIENT = 1e-4
 WINDOW, EXPERIENCED = 2, 3
 """A step may be worse than the place before it, not than the last places; unless the
 curvature is known from fewer moves than this."""
-SHORTER, SHORTENINGS = 0.4, 8
-"""By how much, and how often at most, a step is shortened."""
 ABOVE = 1.5
 """The penalty's ratio to the multipliers, which it has to exceed."""
 BELIEVED = 0.3
@@ -48,8 +51,6 @@ for, but of no more than this share, is not worth the gradients that it takes.""
 SHALLOW, DEEP = 0.05, 0.25
 """The least, where the model is wrong, and the most that aiming inside may cost, as a
 share of that gain."""
-ROUNDING = 1e-13
-"""Changes of the merit below this share are rounding."""
 SLOW, HOPELESS = 3, 4
 """Steps in a row without progress that end the search, and the way back inside."""
 ROUNDS, FARTHER = 3, 1.01
@@ -80,6 +81,7 @@ class LocalModels:
         self._recent = [self.place]
         self._plan: Plan | None = None
         self._believed = True
+        self._line = LineSearch(self._chart)
 
     def settled(self, tolerance: float) -> bool:
         """Whether the KKT conditions hold, or what could be gained is not worth it."""
@@ -98,15 +100,18 @@ class LocalModels:
 
     def advance(self) -> float:
         """Take the planned step; returns the share of the merit that it gained."""
-        plan, place, rho = self._planned(), self.place, self._rho
+        plan = self._planned()
+        place, rho = self.place, self._rho
         before = place.merit(rho, plan.aim)
-        promised = max(before - plan.ahead, 0.0)
-        worst = max(recent.merit(rho, plan.aim) for recent in self._recent)
-        tries = self._search(plan, worst - SUFFICIENT * promised)
-        if tries:
-            self.place = min(tries, key=lambda tried: tried.merit(rho, plan.aim))
-        after = self.place.merit(rho, plan.aim)
-        self._believed = len(tries) == 1 and before - after >= BELIEVED * promised
+        worst = max(
+            before if recent is place else recent.merit(rho, plan.aim)
+            for recent in self._recent
+        )
+        promised, share = max(before - plan.ahead, 0.0), self._line.share
+        tries = self._line.search(place, plan, rho, worst - SUFFICIENT * promised)
+        after, self.place = min(tries, key=itemgetter(0), default=(before, place))
+        gained = before - after
+        self._believed = len(tries) == 1 and gained >= BELIEVED * share * promised
         self._recent = [*self._recent, self.place][-WINDOW:]
         self._plan = None
         return 1.0 - after / max(before, TINY)
@@ -153,7 +158,7 @@ class LocalModels:
         if self.feasible:
             d, c, J = self.place.d, self.place.c, self.place.J
             _, plain = Model(J, J, -d).feasible_step(self._rho, c)
-            self.mu = min(self.mu, plain, key=lambda mu: np.linalg.norm(d + mu @ J))
+            self.mu = min(self.mu, plain, key=lambda mu: _square(d + mu @ J))
 
     def carry(self) -> Carried:
         """What helps a projection onto the same constraints from a point nearby."""
@@ -167,17 +172,19 @@ class LocalModels:
     @property
     def length(self) -> float:
         """How far away from the start this is."""
-        return float(np.linalg.norm(self.place.d))
+        return math.sqrt(2.0 * self.place.half)
 
     def kkt_residual(self) -> float:
         """``|d + sum_j mu_j grad c_j|`` relative to ``|d|``, at the best point.
 
         Taken over the parameters themselves: their frame drops what is tiny.
         """
-        moved = difference(self._view.best_point, self._view.origin)
-        pulls = [self._view.best.gradients[name] for name in self._chart.names]
-        forces = combine([1.0, *self.mu], [moved, *pulls])
-        return norm(forces) / max(norm(moved), TINY)
+        view, mu = self._view, self.mu.tolist()
+        moved = view.moved()
+        pulls = [view.best.gradients[name] for name in self._chart.names]
+        here = [view.parameters, view.origin]
+        left = combined_norm([1.0, -1.0, *mu], [*here, *pulls])
+        return left / max(moved, TINY)
 
     def multipliers(self) -> dict[str, float]:
         """Mu by the constraint's name."""
@@ -193,9 +200,10 @@ class LocalModels:
             p, mu = self._chart.model(place, self.mu).feasible_step(self._rho, c)
             aim = self._aim(d + p, p, mu)
             model = self._chart.model(place, mu)
-            p, mu = model.feasible_step(self._rho, c + aim)
+            aimed = c + aim
+            p, mu = model.feasible_step(self._rho, aimed)
             self.mu, self._rho = mu, max(ABOVE * float(mu.sum()), TINY)
-            end, left = d + p, float((c + aim + J @ p).max())
+            end, left = d + p, float((aimed + J @ p).max())
             ahead = 0.5 * float(end @ end) + self._rho * max(0.0, left)
             # With (I + B) p = -(d + J'mu); aiming inside cost mu'aim.
             bent = -0.5 * float(p @ (end + mu @ J))
@@ -208,27 +216,12 @@ class LocalModels:
         worth = self._coarse * 0.5 * float(ahead @ ahead) / max(float(mu.sum()), TINY)
         least = 0.0 if self._believed else SHALLOW * worth
         most = worth if self._quick else DEEP * worth
-        aim: Array = np.clip(self._chart.bend * (p @ p), least, most)
-        return aim
+        aim: Array = self._chart.bend * float(p @ p)
+        return np.minimum(np.maximum(aim, least), most)
 
-    def _search(self, plan: Plan, limit: float) -> list[Place]:
-        """Try the step, its second-order correction, then shorter ones."""
-        start, rho, tries = self.place, self._rho, []
-        limit += ROUNDING * abs(limit)
-        step = plan.p
-        for k in range(1 + SHORTENINGS):
-            trial = self._chart.visit(start.d + step)
-            if trial is not None:
-                tries.append(trial)
-                self._chart.remember(start, trial)
-                if trial.merit(rho, plan.aim) <= limit:
-                    break
-            step = SHORTER ** max(k, 1) * plan.p
-            if k == 0 and trial is not None:
-                # The linear model was off by this much; aim at the true residuals.
-                error = trial.c - start.J @ plan.p
-                step, _ = plan.model.step(rho, error + plan.aim)
-        return tries
+
+def _square(a: Array) -> float:
+    return float(a @ a)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a merit of inf or NaN is not taken

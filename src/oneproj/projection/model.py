@@ -27,6 +27,8 @@ class Place:
     d: Array
     c: Array
     J: Array
+    rows: Array
+    """J, and below it d."""
     look: Look
     half: float
     """``(1/2)|d|^2``."""

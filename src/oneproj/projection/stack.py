@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.parameters import Vector, combine, dot
+from oneproj.parameters import Vector
+from oneproj.projection.blocks import combination, combine_into, products
 from oneproj.simplex_qp import Array
 
 SHORT = 2**14
@@ -35,6 +37,7 @@ class Stack:
         """Start empty."""
         self._vectors: list[Vector] = []
         self._rows: Array = np.zeros((0, 0))
+        self._row: _Row | None = None
 
     def __len__(self) -> int:
         """How many vectors there are."""
@@ -42,37 +45,55 @@ class Stack:
 
     def append(self, vector: Vector) -> Array:
         """Keep a vector; returns its product with each, itself last."""
-        self._vectors.append(vector)
-        n = len(self._vectors)
-        if not _is_short(vector):
-            return np.array([dot(vector, kept) for kept in self._vectors])
-        row = _flat(vector)
+        kept = self._vectors
+        if not kept:
+            self._row = _Row(vector) if is_short(vector) else None
+        kept.append(vector)
+        if self._row is None:
+            return np.array(products(vector, kept))
+        n, row = len(kept), self._row.of(vector)
         if n > len(self._rows):
             grown = np.zeros((max(2 * n, 8), len(row)))
             grown[: n - 1] = self._rows[: n - 1] if n > 1 else 0.0
             self._rows = grown
         self._rows[n - 1] = row
-        products: Array = self._rows[:n] @ row
-        return products
+        found: Array = self._rows[:n] @ row
+        return found
 
     def products(self, vector: Vector) -> Array:
         """The product of a vector with each of those that are kept."""
-        if not (self._vectors and _is_short(vector)):
-            return np.array([dot(vector, kept) for kept in self._vectors])
-        products: Array = self._rows[: len(self)] @ _flat(vector)
-        return products
+        if self._row is None or not self._vectors:
+            return np.array(products(vector, self._vectors))
+        found: Array = self._rows[: len(self._vectors)] @ self._row.of(vector)
+        return found
 
-    def combination(self, weights: Sequence[float] | Array) -> list[Tensor]:
-        """``sum_i weights[i] * vector_i``."""
-        like = self._vectors[0]
-        if not _is_short(like):
-            # The first one is there for the shapes, should all weights be zero.
-            used = [i for i, weight in enumerate(weights) if weight != 0 or i == 0]
-            chosen = [self._vectors[i] for i in used]
-            return combine([float(weights[i]) for i in used], chosen)
-        flat = torch.from_numpy(np.asarray(weights) @ self._rows[: len(self)])
-        parts = torch.split(flat, [t.numel() for t in like])
-        return [p.view(t.shape).to(t) for p, t in zip(parts, like, strict=True)]
+    def combination(
+        self, weights: Sequence[float] | Array, *, wide: bool = False
+    ) -> list[Tensor]:
+        """``sum_i weights[i] * vector_i``; wide is in float64, if they are short."""
+        if self._row is None:
+            return combination(*self._used(weights))
+        kept = self._vectors
+        parts = self._row.holding(weights, self._rows[: len(kept)])
+        if wide:
+            return [part.clone() for part in parts]
+        return [p.to(t, copy=True) for p, t in zip(parts, kept[0], strict=True)]
+
+    def move(
+        self, point: Vector, origin: Vector, weights: Sequence[float] | Array
+    ) -> None:
+        """Write ``origin + sum_i weights[i] * vector_i`` into ``point``.
+
+        None of them requires a gradient. There may be more vectors than weights; the
+        last ones then do not count.
+        """
+        if self._row is None:
+            combine_into(point, origin, *self._used(weights))
+            return
+        parts = self._row.holding(weights, self._rows[: len(weights)])
+        moving = list(point)
+        torch._foreach_copy_(moving, list(origin))
+        torch._foreach_add_(moving, parts)
 
     def remove(self, i: int) -> None:
         """Drop a vector; those after it move up."""
@@ -80,12 +101,46 @@ class Stack:
         if len(self._rows):
             self._rows[i:-1] = self._rows[i + 1 :]
 
+    def _used(
+        self, weights: Sequence[float] | Array
+    ) -> tuple[list[float], list[Vector]]:
+        # The first one is there for the shapes, should all weights be zero.
+        used = [i for i, weight in enumerate(weights) if weight != 0 or i == 0]
+        return [float(weights[i]) for i in used], [self._vectors[i] for i in used]
 
-def _is_short(vector: Vector) -> bool:
+
+class _Row:
+    """One row of numbers, and the tensors of a vector that share its memory.
+
+    Tensors both: a checkpoint keeps what tensors share, but not what arrays do.
+    """
+
+    def __init__(self, like: Vector) -> None:
+        sizes = [prod(t.shape) for t in like]
+        self._flat = torch.zeros(sum(sizes), dtype=torch.float64)
+        self._parts = [
+            part.view(t.shape)
+            for part, t in zip(self._flat.split_with_sizes(sizes), like, strict=True)
+        ]
+
+    def of(self, vector: Vector) -> Array:
+        """The numbers of a vector, until the next one's."""
+        torch._foreach_copy_(self._parts, list(vector))
+        numbers: Array = self._flat.numpy()
+        return numbers
+
+    def holding(self, weights: Sequence[float] | Array, rows: Array) -> list[Tensor]:
+        """The vector with the numbers ``weights @ rows``, until the next one."""
+        np.matmul(weights, rows, out=self._flat.numpy())
+        return self._parts
+
+
+def is_short(vector: Vector) -> bool:
+    """Whether vectors like this one become the rows of a matrix.
+
+    Example:
+        >>> is_short([torch.zeros(3)])
+        True
+    """
     on_cpu = all(t.device.type == "cpu" for t in vector)
     return on_cpu and sum(t.numel() for t in vector) <= SHORT
-
-
-def _flat(vector: Vector) -> Array:
-    flat: Array = torch.cat([t.detach().reshape(-1) for t in vector]).double().numpy()
-    return flat

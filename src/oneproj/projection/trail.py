@@ -7,6 +7,7 @@ aimed at ``c_j <= -tolerance``, what the paper accepts is ``c_j <= 0``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from oneproj.errors import InvalidProblemError
@@ -50,17 +51,27 @@ class Trail:
         self.slack = tolerance - self.shift
         """The residual up to which a point is accepted."""
         self.best, self.best_point = self.view.first, self.view.origin
+        self._best_distance = 0.0
 
     @property
     def accepted(self) -> bool:
         """Whether the best point so far is feasible within the slack."""
         return self.best.worst <= self.slack
 
-    def visit(self) -> Look:
-        """Look where the parameters are, and remember the point if it is the best."""
-        seen = self.view.look()
-        if self._is_better(seen):
+    def visit(self, only: str | None = None) -> Look:
+        """Look where the parameters are, and remember the point if it is the best.
+
+        Args:
+            only: The constraint whose gradient is wanted; None for all.
+        """
+        seen = self.view.look(only)
+        # Before a point is accepted the distance does not matter.
+        far = math.inf
+        if seen.worst <= self.slack:
+            far = distance(self.view.parameters, self.view.origin)
+        if self._is_better(seen, far):
             self.best, self.best_point = seen, snapshot(self.view.parameters)
+            self._best_distance = far
         return seen
 
     def report(
@@ -84,13 +95,11 @@ class Trail:
             lower_bound=lower_bound,
         )
 
-    def _is_better(self, seen: Look) -> bool:
+    def _is_better(self, seen: Look, far: float) -> bool:
         """Accepted points are ranked by distance, others by their worst residual."""
         if seen.worst > self.slack or not self.accepted:
             return seen.worst < self.best.worst
-        origin = self.view.origin
-        here = distance(self.view.parameters, origin)
-        return here < distance(self.best_point, origin)
+        return far < self._best_distance
 
 
 def check_settings(settings: Mapping[str, tuple[float, float]]) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from oneproj.parameters import Vector, assign, combine, difference, norm, snapshot
+from oneproj.parameters import Vector, assign, norm, snapshot
+from oneproj.projection.blocks import combined_norm
 from oneproj.projection.sets import SetConstraint
 from oneproj.terms import AbstractTerm, Constraint
 
@@ -33,10 +35,46 @@ class Look:
     values: dict[str, float]
     gradients: dict[str, list[Tensor]]
 
-    @property
-    def worst(self) -> float:
-        """The largest residual; feasible means <= 0."""
-        return max(self.values.values(), default=-torch.inf)
+    worst: float = field(init=False)
+    """The largest residual; feasible means <= 0."""
+
+    def __post_init__(self) -> None:
+        """It is asked for more often than it changes."""
+        worst = max(self.values.values(), default=-torch.inf)
+        object.__setattr__(self, "worst", worst)
+
+
+class AbstractMove(ABC):
+    """A displacement from the origin, which need not exist as a vector."""
+
+    length: float
+
+    @abstractmethod
+    def apply(self, origin: Vector, point: Vector) -> None:
+        """Write the origin plus the displacement into tensors without a gradient."""
+
+
+class _Plain(AbstractMove):
+    """A displacement that is kept, not copied: a large model has none to spare."""
+
+    def __init__(self, displacement: Vector) -> None:
+        self._displacement, self.length = list(displacement), norm(displacement)
+
+    def apply(self, origin: Vector, point: Vector) -> None:
+        moving = list(point)
+        torch._foreach_copy_(moving, list(origin))
+        torch._foreach_add_(moving, self._displacement)
+
+
+class _Arrived(AbstractMove):
+    """A displacement that is known by where it led."""
+
+    def __init__(self, there: Vector, length: float) -> None:
+        self._there, self.length = there, length
+
+    def apply(self, origin: Vector, point: Vector) -> None:
+        del origin
+        assign(point, self._there)
 
 
 class View:
@@ -64,6 +102,8 @@ class View:
         """
         self.parameters = parameters
         self.constraints = constraints
+        # The same memory, for writing to: nothing done to it is differentiated.
+        self._storage = [parameter.detach() for parameter in parameters]
         self.origin = snapshot(parameters)
         self.evaluations = 0
         self._suspects = set(constraints if differentiate_all else suspects)
@@ -76,30 +116,59 @@ class View:
         }
         self.best = self.first
         """What was seen at the nearest feasible point, or the least infeasible one."""
-        self._best_move: Vector | None = None
+        self._best_move: AbstractMove | None = None
         self._best_point: list[Tensor] | None = self.origin
+        self._measured: tuple[Look, float] | None = None
+        self._here: Look | None = self.first
+        """What was seen where the parameters are; None if that is unknown."""
 
     @property
     def best_point(self) -> list[Tensor]:
-        """Where that was; made on demand from the displacement."""
-        if self._best_point is None and self._best_move is not None:
-            self._best_point = combine([1.0, 1.0], [self.origin, self._best_move])
-        return self._best_point or self.origin
-
-    @best_point.setter
-    def best_point(self, point: list[Tensor]) -> None:
-        self._best_point, self._best_move = point, difference(point, self.origin)
+        """Where that was; made on demand from the move."""
+        if self._best_point is None:
+            self._best_point = [torch.empty_like(tensor) for tensor in self.origin]
+            self._go_to_best(self._best_point)
+        return self._best_point
 
     @property
     def best_distance(self) -> float:
         """Its distance from the start."""
-        return 0.0 if self._best_move is None else norm(self._best_move)
+        return 0.0 if self._best_move is None else self._best_move.length
 
-    def look(self) -> Look:
-        """Evaluate where the parameters are; one evaluation, however many there are."""
+    def moved(self) -> float:
+        """Its distance once more, from the parameters themselves, which go there."""
+        self.return_to_best()
+        if self._measured is None or self._measured[0] is not self.best:
+            here = [self.parameters, self.origin]
+            self._measured = self.best, combined_norm([1.0, -1.0], here)
+        return self._measured[1]
+
+    def return_to_best(self) -> None:
+        """Make the parameters hold the best point."""
+        if self._here is not self.best:
+            self._go_to_best(self._storage)
+            self._here = self.best
+
+    def keep_best(self) -> None:
+        """Form the best point, so that what its move is made of can be forgotten."""
+        self._best_move = _Arrived(self.best_point, self.best_distance)
+
+    def prefer(self, seen: Look, move: AbstractMove) -> None:
+        """Declare what was seen after a move to be the best."""
+        self.best, self._best_move, self._best_point = seen, move, None
+
+    def look(self, only: str | None = None) -> Look:
+        """Evaluate where the parameters are; one evaluation, however many there are.
+
+        Args:
+            only: The constraint whose gradient is wanted; None for all that may bind.
+        """
         self.evaluations += 1
         values, gradients = {}, {}
         for name, constraint in self.constraints.items():
+            if only not in (None, name):
+                values[name] = constraint.value()
+                continue
             if name not in self._suspects:
                 values[name] = constraint.value()
                 if values[name] <= 0:
@@ -112,27 +181,31 @@ class View:
             watch(self.evaluations, seen.worst)
         return seen
 
-    def move(self, displacement: Vector) -> Look:
-        """Go to ``x_0 + displacement`` and look; remember the best point.
-
-        The displacement is kept, not copied: a large model has no vectors to spare.
-        """
-        assign(self.parameters, self.origin)
-        with torch.no_grad():
-            torch._foreach_add_(list(self.parameters), list(displacement))
-        seen = self.look()
-        if self._is_better(seen, displacement):
-            self.best, self._best_move, self._best_point = seen, displacement, None
+    def move(self, move: AbstractMove | Vector) -> Look:
+        """Go to ``x_0 + displacement`` and look; remember the best point."""
+        if not isinstance(move, AbstractMove):
+            move = _Plain(move)
+        self._here = None
+        move.apply(self.origin, self._storage)
+        self._here = seen = self.look()
+        if self._is_better(seen, move.length):
+            self.prefer(seen, move)
         return seen
 
-    def _is_better(self, seen: Look, displacement: Vector) -> bool:
+    def _go_to_best(self, point: Vector) -> None:
+        if self._best_move is None:
+            assign(point, self.origin)
+        else:
+            self._best_move.apply(self.origin, point)
+
+    def _is_better(self, seen: Look, length: float) -> bool:
         """Feasible points are ranked by distance, others by their worst residual.
 
         Of feasible points that a margin cannot tell apart, the later one saw more.
         """
         if seen.worst > 0 or self.best.worst > 0:
             return seen.worst < self.best.worst
-        return norm(displacement) <= self.best_distance * (1.0 + self.share)
+        return length <= self.best_distance * (1.0 + self.share)
 
 
 @contextmanager

@@ -1,0 +1,111 @@
+"""Sums of long vectors, a block at a time.
+
+A sum of k vectors that do not fit the cache, made vector by vector, reads and writes
+the sum k times; made block by block it is read never and written once. New memory costs
+more than either, since the system hands it out page by page: what can be written in
+place is, and what is wanted only for its length is never kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from oneproj.parameters import Vector, combine, norm
+
+BLOCK = 2**17
+"""Numbers in a block: it and the sum so far fit the caches of a core."""
+TINY = 1e-12
+"""Below it the squares of a block may have vanished."""
+
+
+@torch.no_grad()
+def combine_into(
+    point: Vector, origin: Vector, weights: Sequence[float], vectors: Sequence[Vector]
+) -> None:
+    """Write ``origin + sum_k weights[k] * vectors[k]`` into the tensors of ``point``.
+
+    Example:
+        >>> w, v = torch.zeros(2), torch.tensor([1.0, 2.0])
+        >>> combine_into([w], [torch.ones(2)], [2.0, -1.0], [[v], [torch.ones(2)]])
+        >>> w.tolist()
+        [2.0, 4.0]
+    """
+    for y, x, *parts in _aligned([point, origin, *vectors]):
+        torch.add(x, _sum(weights, parts), out=y)
+
+
+@torch.no_grad()
+def combination(weights: Sequence[float], vectors: Sequence[Vector]) -> list[Tensor]:
+    """The vector ``sum_k weights[k] * vectors[k]``.
+
+    Example:
+        >>> combination([2.0, -1.0], [[torch.ones(1)], [torch.ones(1)]])
+        [tensor([1.])]
+    """
+    total = [torch.empty_like(t) for t in vectors[0]]
+    for y, first, *rest in _aligned([total, *vectors]):
+        torch.mul(first, weights[0], out=y)
+        for weight, part in zip(weights[1:], rest, strict=True):
+            y.add_(part, alpha=weight)
+    return total
+
+
+@torch.no_grad()
+def combined_norm(weights: Sequence[float], vectors: Sequence[Vector]) -> float:
+    """The length of ``sum_k weights[k] * vectors[k]``, which is not formed.
+
+    Example:
+        >>> combined_norm([1.0, -1.0], [[torch.tensor([3.0])], [torch.tensor([1.0])]])
+        2.0
+    """
+    if all(tensor.numel() <= BLOCK for tensor in vectors[0]):
+        return norm(combine(weights, vectors))
+    lengths = [
+        torch.linalg.vector_norm(_sum(weights, parts), dtype=torch.float64)
+        for parts in _aligned(vectors)
+    ]
+    length = math.hypot(*(float(part) for part in lengths))
+    if TINY < length < math.inf:
+        return length
+    return norm(combination(weights, vectors))
+
+
+@torch.no_grad()
+def products(vector: Vector, others: Sequence[Vector]) -> list[float]:
+    """The inner product with each of the others, formed and added in float64.
+
+    Example:
+        >>> products([torch.tensor([3.0])], [[torch.tensor([2.0])]])
+        [6.0]
+    """
+    parts: list[list[float]] = [[] for _ in others]
+    for first, *rest in _aligned([vector, *others]):
+        x = first.reshape(-1).double()
+        for found, part in zip(parts, rest, strict=True):
+            found.append(float(torch.dot(x, part.reshape(-1).double())))
+    return [math.fsum(found) for found in parts]
+
+
+def _aligned(vectors: Sequence[Vector]) -> Iterator[tuple[Tensor, ...]]:
+    """The same block of every vector, for one block after the other.
+
+    What is not contiguous, or on a device that has its own idea of speed, is one block.
+    """
+    for tensors in zip(*vectors, strict=True):
+        whole = tuple(t.detach() for t in tensors)
+        long = whole[0].numel() > BLOCK and whole[0].device.type == "cpu"
+        if long and all(t.is_contiguous() for t in whole):
+            yield from zip(*(t.view(-1).split(BLOCK) for t in whole), strict=True)
+        else:
+            yield whole
+
+
+def _sum(weights: Sequence[float], parts: Sequence[Tensor]) -> Tensor:
+    total = weights[0] * parts[0]
+    for weight, part in zip(weights[1:], parts[1:], strict=True):
+        total.add_(part, alpha=weight)
+    return total
