@@ -18,10 +18,12 @@ ONE_THREAD := OMP_NUM_THREADS=1
 help:  ## show the verbs
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-demo: $(VENV)/cli.stamp  ## solve a small constrained problem, start to certificate
-	$(BIN)/python examples/quickstart.py
+demo: $(VENV)/experiments.stamp  ## two experiments of the paper, ten seeds, one page
+	$(BIN)/oneproj reproduce transfer-gaussian abstention-gaussian --jobs 2 \
+	  --out demo/runs
+	$(BIN)/oneproj report demo/runs --out demo/report.html
 
-test: $(VENV)/dev.stamp  ## run the whole test suite, docstring examples included
+test: $(VENV)/dev.stamp $(VENV)/browser.stamp  ## run the whole test suite, docstring examples included
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadfile -rs $(ARGS)
 
 check: $(VENV)/dev.stamp  ## lint, format, types, import direction
@@ -53,6 +55,16 @@ clean:  ## remove the environment and every cache
 # An extra of pyproject.toml, installed: `.venv/dev.stamp` stands for `.[dev]`.
 $(VENV)/%.stamp: $(VENV)/python.stamp
 	$(PIP_INSTALL) --no-build-isolation --editable '.[$*]'
+	@touch $@
+
+# `oneproj report` is tested in a real browser. It is installed where that needs no
+# question (root and apt); elsewhere those tests skip, and say why.
+$(VENV)/browser.stamp: $(VENV)/python.stamp
+	@command -v chromedriver >/dev/null 2>&1 || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
+	  apt-get update -qq >/dev/null 2>&1 && DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -qq -y chromium chromium-driver >/dev/null 2>&1; } || \
+	  echo "No browser, and none could be installed: its tests will be skipped."
 	@touch $@
 
 $(VENV)/python.stamp: pyproject.toml constraints.txt

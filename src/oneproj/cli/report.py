@@ -1,0 +1,36 @@
+"""`oneproj report`: records as one page beside the paper's numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oneproj.cli.exits import console, exits
+
+
+def report(
+    folder: Annotated[
+        Path, typer.Argument(help="Of records, as `oneproj reproduce` wrote them.")
+    ] = Path("runs"),
+    *,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page.")] = Path(
+        "report.html"
+    ),
+) -> None:
+    """Show the runs of a folder beside the paper's tables and figures.
+
+    Writes one self-contained HTML page and, beside it, every figure as SVG, PNG and PDF
+    and every table as CSV and LaTeX. Nothing is run: the page is made of the records.
+    """
+    from oneproj.report.summary import summary
+    from oneproj.report.write import write_report
+
+    terminal = console()
+    with exits(terminal, stopped="Stopped. The same command starts again."):
+        written = write_report(folder, out)
+    terminal.print(summary(written.groups))
+    terminal.print(
+        f"Page: {written.page}; figures and tables: {written.files}", highlight=False
+    )

@@ -1,0 +1,163 @@
+"""What a reader wants first: what was run, does it agree, how much faster is it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from oneproj.report.groups import METHODS, OWN, PAPER, Group
+from oneproj.report.published import EXPERIMENTS, ONE_PROJECTION
+from oneproj.report.quantities import AMBIGUITY, CLASS_0, CLASS_1, TARGET_RISK
+from oneproj.report.result_tables import agreements
+from oneproj.report.runtime_table import speedups
+from oneproj.report.tables import NONE, experiment_title
+
+
+@dataclass(frozen=True)
+class Brief:
+    """A line of a small table: a number beside others.
+
+    Example:
+        >>> Brief("Gaussian (transfer)", "cuts", (("7.0", ""), ("6.9", ""))).cells[0]
+        ('7.0', '')
+    """
+
+    title: str
+    note: str
+    cells: tuple[tuple[str, str], ...]
+    """Each a number and what it is traded for, if anything."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The first lines of a report, in plain language.
+
+    Example:
+        >>> overview([]).missing[:2]
+        ('transfer-gaussian', 'transfer-climsim')
+    """
+
+    ran: tuple[str, ...]
+    agreement: tuple[str, ...]
+    speed: tuple[Brief, ...]
+    """How many times faster One Projection is, beside the paper's."""
+    own: tuple[Brief, ...]
+    """Risk or ambiguity with our settings, beside the paper's settings, run here."""
+    stand_ins: tuple[str, ...]
+    """Titles of the experiments whose data stand in for the paper's."""
+    missing: tuple[str, ...]
+    """Experiments without any record."""
+
+
+def overview(groups: Sequence[Group]) -> Overview:
+    """Sum the groups up.
+
+    Example:
+        >>> overview([]).ran
+        ('0 runs of 0 experiments.',)
+    """
+    there = dict.fromkeys(group.experiment for group in groups)
+    stand_ins = dict.fromkeys(g.experiment for g in groups if g.stand_in)
+    return Overview(
+        ran=_ran(groups, len(there)),
+        agreement=_agreement(groups),
+        speed=tuple(_speed(groups)),
+        own=tuple(_own(groups)),
+        stand_ins=tuple(experiment_title(name) for name in stand_ins),
+        missing=tuple(name for name in EXPERIMENTS if name not in there),
+    )
+
+
+def _ran(groups: Sequence[Group], experiments: int) -> tuple[str, ...]:
+    records = [record for group in groups for record in group.records]
+    feasible = sum(record.feasible for record in records)
+    cut = sum(not record.complete for record in records)
+    said = [f"{len(records)} runs of {experiments} experiments."]
+    if records:
+        whole = "every constraint <= 0 on the full training data"
+        said.append(f"{feasible} of {len(records)} answers are feasible: {whole}.")
+    if cut:
+        runs = "run was" if cut == 1 else "runs were"
+        said.append(f"{cut} {runs} cut on purpose, to extrapolate the runtime.")
+    return tuple(said)
+
+
+def _agreement(groups: Sequence[Group]) -> tuple[str, ...]:
+    """Per method: how many means are within two of the paper's standard deviations."""
+    said = []
+    for method, name in METHODS.items():
+        found = [
+            (group, each)
+            for group in groups
+            if group.method == method
+            for each in agreements(group)
+        ]
+        if not found:
+            continue
+        outside = [(group, each) for group, each in found if not each.within]
+        within = len(found) - len(outside)
+        said.append(
+            f"{name}: {within} of {len(found)} means lie within two of the paper's "
+            "standard deviations of its means."
+        )
+        said += [
+            f"Outside: {experiment_title(group.experiment)}, {name} "
+            f"({group.projector_title}, {_runs(group)}), {each.key} {each.words}."
+            for group, each in outside
+        ]
+    return tuple(said) or ("Nothing to compare: no run with the paper's settings.",)
+
+
+def _speed(groups: Sequence[Group]) -> Iterable[Brief]:
+    for found in speedups(groups):
+        group = found.group
+        notes = [
+            group.projector_title,
+            *(["oneproj's settings"] if group.preset == OWN else []),
+            *(["extrapolated"] if group.extrapolated else []),
+            *(["stand-in data"] if group.stand_in else []),
+        ]
+        title = experiment_title(group.experiment)
+        cells = ((found.text, ""), (found.paper_text or NONE, ""))
+        yield Brief(title, ", ".join(notes), cells)
+
+
+def _own(groups: Sequence[Group]) -> Iterable[Brief]:
+    for group in groups:
+        if (group.preset, group.method) != (OWN, ONE_PROJECTION) or not group.finished:
+            continue
+        # The paper's projector comes first where several were run.
+        theirs = {
+            other.method: other
+            for other in reversed(groups)
+            if (other.experiment, other.preset) == (group.experiment, PAPER)
+            and other.finished
+        }
+        if theirs:
+            transfer = group.experiment.startswith("transfer-")
+            notes = [
+                "target risk" if transfer else "ambiguity, and class errors below",
+                _runs(group),
+                *(["stand-in data"] if group.stand_in else []),
+            ]
+            shown = (group, *(theirs.get(method) for method in METHODS))
+            cells = tuple(_tradeoff(each) for each in shown)
+            title = experiment_title(group.experiment)
+            yield Brief(title, "; ".join(notes), cells)
+
+
+def _runs(group: Group) -> str:
+    n = len(group.finished)
+    return "1 run" if n == 1 else f"{n} runs"
+
+
+def _tradeoff(group: Group | None) -> tuple[str, str]:
+    """The number that the task minimises, and what it is traded for."""
+    if group is None:
+        return NONE, ""
+    if group.experiment.startswith("transfer-"):
+        risk = TARGET_RISK.spread(group.finished)
+        return (NONE if risk is None else f"{risk.mean:.3f}"), ""
+    spreads = [q.spread(group.finished) for q in (AMBIGUITY, CLASS_0, CLASS_1)]
+    ambiguity, *errors = (f"{each.mean:.2f}" for each in spreads if each is not None)
+    return f"{ambiguity} %", " / ".join(errors)

@@ -1,0 +1,130 @@
+"""A folder of records to a page, with its figures and tables as files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from oneproj.errors import OneprojError, RecordError
+from oneproj.experiments.records import Record, read_records
+from oneproj.report.certificate_table import certificate_table
+from oneproj.report.data_tables import data_tables
+from oneproj.report.figures import SUFFIXES, bar_figure, history_figures
+from oneproj.report.formats import csv_text, latex_text
+from oneproj.report.groups import Group, group_records
+from oneproj.report.overview import overview
+from oneproj.report.page import Section, render_page
+from oneproj.report.reasons import Reasons, read_reasons
+from oneproj.report.result_tables import result_tables
+from oneproj.report.runtime_table import runtime_table
+from oneproj.report.surroundings import surroundings
+
+FIGURES, TABLES = "figures", "tables"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written.
+
+    Example:
+        >>> Report(Path("report.html"), Path("report-files"), ()).page.name
+        'report.html'
+    """
+
+    page: Path
+    files: Path
+    """The folder of figures and tables."""
+    groups: tuple[Group, ...]
+
+
+def write_report(folder: Path, out: Path, *, reasons: Reasons | None = None) -> Report:
+    """Make the page of the records under a folder.
+
+    The page stands alone: style and figures are inside it. Beside it, in the folder
+    ``<name>-files``: every figure as SVG, PNG and PDF, every table as CSV and LaTeX.
+    The same records give the same bytes.
+
+    Args:
+        folder: Of records, as ``oneproj reproduce`` writes them.
+        out: The page.
+        reasons: Why numbers fall outside; those of the package if left out.
+
+    Raises:
+        RecordError: There are no records, or one is damaged.
+        OneprojError: The page cannot be written.
+    """
+    records = _read(folder)
+    if out.is_dir():
+        message = (
+            f"{out} is a folder; the page is a file, such as {out / 'report.html'}."
+        )
+        raise OneprojError(message)
+    groups = group_records(records)
+    beside = out.with_name(f"{out.stem}-files")
+    try:
+        _clear(beside)
+        sections = _sections(
+            groups, read_reasons() if reasons is None else reasons, beside
+        )
+        text = render_page(
+            overview(groups), sections, surroundings(records), beside=beside.name
+        )
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        message = (
+            f"The report cannot be written to {out}: {error}. Give another place with "
+            "--out."
+        )
+        raise OneprojError(message) from error
+    return Report(out, beside, tuple(groups))
+
+
+def _read(folder: Path) -> list[Record]:
+    again = "Run `oneproj reproduce --out DIR` first, and give that DIR here."
+    if not folder.is_dir():
+        message = f"There is no folder {folder}, so there are no records. {again}"
+        raise RecordError(message)
+    records = read_records(folder)
+    if not records:
+        message = f"The folder {folder} holds no records. {again}"
+        raise RecordError(message)
+    return records
+
+
+def _clear(beside: Path) -> None:
+    """Forget the files of an earlier report, so that none is taken for this one's."""
+    for name, suffixes in ((FIGURES, SUFFIXES), (TABLES, ("csv", "tex"))):
+        (beside / name).mkdir(parents=True, exist_ok=True)
+        for suffix in suffixes:
+            for file in (beside / name).glob(f"*.{suffix}"):
+                file.unlink()
+
+
+def _sections(
+    groups: Sequence[Group], reasons: Reasons, beside: Path
+) -> tuple[Section, ...]:
+    results = result_tables(groups, reasons)
+    transfer_data, abstention_data = data_tables(groups)
+    histories = history_figures(groups, beside / FIGURES)
+    of = {
+        task: tuple(f for f in histories if f.key.startswith(f"history-{task}-"))
+        for task in ("transfer", "abstention")
+    }
+    bars = bar_figure(groups, beside / FIGURES)
+    sections = (
+        Section("runtime", "Runtime", (runtime_table(groups),), (bars,)),
+        Section("transfer", "Transfer", (*results[:2], transfer_data), of["transfer"]),
+        Section(
+            *("abstention", "Classification with abstention"),
+            (*results[2:], abstention_data),
+            of["abstention"],
+        ),
+        Section("certificates", "Certificates", (certificate_table(groups),), ()),
+    )
+    for section in sections:
+        for table in section.tables:
+            stem = beside / TABLES / table.key
+            stem.with_suffix(".csv").write_text(csv_text(table), encoding="utf-8")
+            stem.with_suffix(".tex").write_text(latex_text(table), encoding="utf-8")
+    return sections
