@@ -72,6 +72,7 @@ class Setting:
             counts=self.counts,
             anchor_size=self.anchor_size,
             renew_every=renew_every,
+            shuffle=self.schedule is None and self.oracle != "minibatch",
         )
 
     def project(self) -> Projection:

@@ -10,7 +10,8 @@ penalty's gradient is ``sum_j w_j grad c_j`` with weights from the values seen.
   data say at the proximal centre. As unbiased as a minibatch, with a variance that
   vanishes towards the centre.
 
-The objective is seen on a minibatch by all of them.
+The objective is seen on a minibatch by all of them. Without a schedule of the theorems,
+``exact`` and ``anchored`` deal its examples from a deck, epoch by epoch.
 """
 
 from oneproj.oracles.anchor import Anchor

@@ -51,10 +51,11 @@ class Anchored(AbstractOracle):
     def state_dict(self) -> dict[str, Any]:
         """The anchor in force, and how old it is."""
         anchor = None if self._anchor is None else self._anchor.state_dict()
-        return {"anchor": anchor, "age": self._age}
+        return super().state_dict() | {"anchor": anchor, "age": self._age}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
+        super().load_state_dict(state)
         kept, like = state["anchor"], self._problem.parameters
         self._anchor = None if kept is None else Anchor.of_state(kept, like)
         self._age = state["age"]

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from oneproj.errors import NonFiniteError
 from oneproj.oracles.anchor import Anchor, take_anchor
+from oneproj.oracles.deck import Deck
 from oneproj.parameters import Vector, is_finite
 from oneproj.penalties import AbstractPenalty
 from oneproj.problem import Problem
@@ -41,6 +42,8 @@ class AbstractOracle(ABC):
             None for all of it.
         renew_every: Updates after which an anchor that is used renews itself; None
             where the method calls ``anchor()`` when it is time.
+        shuffle: Whether the objective's minibatches are dealt from a deck, or drawn
+            independently of each other, as the theorems assume.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class AbstractOracle(ABC):
         counts: Counts,
         anchor_size: int | None = None,
         renew_every: int | None = None,
+        shuffle: bool = False,
     ) -> None:
         """Keep what to look at and where to count."""
         self._problem = problem
@@ -62,6 +66,8 @@ class AbstractOracle(ABC):
         self._counts = counts
         self._anchor_size, self._renew_every = anchor_size, renew_every
         self._drawn: dict[str, Tensor | None] = {}
+        objective = problem.objective
+        self._deck = Deck(objective, batch_size, generator) if shuffle else None
 
     def penalize(self, penalty: AbstractPenalty) -> None:
         """Look with another penalty from now on."""
@@ -78,11 +84,12 @@ class AbstractOracle(ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """What the next look depends on, beyond the penalty and the generator."""
-        return {}
+        return {"deck": None if self._deck is None else self._deck.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
-        del state
+        if self._deck is not None:
+            self._deck.load_state_dict(state["deck"])
 
     def backward(self) -> Sight:
         """Put a stochastic gradient of ``f + p(c)`` into ``.grad``; say what was seen.
@@ -98,7 +105,7 @@ class AbstractOracle(ABC):
         parameters = self._problem.parameters
         for p in parameters:
             p.grad = None
-        value, f = self._sample(self._problem.objective)
+        value, f = self._sample_objective()
         self._counts.objective_gradients += 1
         # Into the problem's parameters only: other leaves of the graph are not ours.
         f.backward(inputs=parameters)  # type: ignore[no-untyped-call]
@@ -188,6 +195,13 @@ class AbstractOracle(ABC):
     def _sample(self, term: AbstractTerm) -> tuple[float, Tensor]:
         self._draw(term)
         return self._on_batch(term)
+
+    def _sample_objective(self) -> tuple[float, Tensor]:
+        objective = self._problem.objective
+        if self._deck is None:
+            return self._sample(objective)
+        self._drawn[objective.name] = self._deck.deal()
+        return self._on_batch(objective)
 
     def _check_gradient(self, added: Sequence[AbstractTerm]) -> None:
         """Raise if ``.grad`` is not finite, and name the term of those just added."""
