@@ -182,13 +182,20 @@ def test_mixed_cuts_are_still_satisfied_by_every_feasible_point() -> None:
         assert (feasible @ flat(normal) <= cut.offset + 1e-12).all()
 
 
-def test_a_flat_linearisation_is_no_cut() -> None:
-    bundle = Bundle(3)
-    zero = tensor(np.zeros(2))
-    bundle.add("flat", 1.0, zero, zero)
+def test_a_flat_linearisation_that_is_met_is_no_cut() -> None:
+    bundle, zero = Bundle(5), tensor(np.zeros(2))
+    bundle.add("flat", -1.0, zero, zero)
     assert bundle.solve({"flat": 0.0})
-    assert bundle.multipliers() == {}
     assert flat(bundle.displacement(zero)).tolist() == [0.0, 0.0]
+
+
+def test_a_flat_linearisation_that_is_not_met_excludes_everything() -> None:
+    # A convex function whose gradient vanishes is nowhere lower.
+    bundle, zero = Bundle(5), tensor(np.zeros(2))
+    bundle.add("flat", 1.0, zero, zero)
+    assert not bundle.solve({"flat": 0.0})
+    assert bundle.contradicts
+
 
 
 @pytest.mark.parametrize(("gap", "proof"), [(1.0, True), (1e-3, True), (1e-12, False)])

@@ -434,9 +434,13 @@ def test_a_thin_set_and_a_ball_from_far_away() -> None:
     assert done.lower_bound == pytest.approx(done.distance, rel=1e-9)
 
 
-@pytest.mark.parametrize("count", [1, 3, 8])
-def test_rounding_from_far_away_does_not_make_a_set_empty(count: int) -> None:
-    generator = torch.Generator().manual_seed(0)
+@pytest.mark.parametrize(
+    ("count", "seed"), [(1, 0), (3, 0), (8, 0), (8, 6), (8, 9), (12, 0), (12, 10)]
+)
+def test_rounding_from_far_away_does_not_make_a_set_empty(
+    count: int, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
     A = torch.randn(count, 20, generator=generator, dtype=torch.float64)
     b = torch.randn(count, generator=generator, dtype=torch.float64)
     w = (1000 * torch.randn(20, generator=generator)).requires_grad_()
@@ -464,6 +468,22 @@ def test_a_risk_below_minus_one_is_impossible(kind: str) -> None:
         oneproj.project(w, caps.constraints(w))
     after = {name: c.value() for name, c in caps.constraints(w).items()}
     assert max(after.values()) <= max(before.values()), "not worse than it was"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("loss", [torch.nn.functional.softplus, torch.relu])
+def test_a_risk_that_cannot_be_met_is_proven_empty(
+    loss: Callable[[Tensor], Tensor], dtype: torch.dtype
+) -> None:
+    # The risk falls for ever: far away its gradient is exactly zero, and it is not met.
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(30, 4, generator=generator, dtype=dtype)
+    w = torch.zeros(4, dtype=dtype, requires_grad=True)
+    risk = oneproj.mean(lambda b: loss(1.0 - b @ w), data=x, curvature="convex")
+    done = oneproj.project([w], {"risk": risk <= -0.1}, on_failure="return")
+    assert done.status is Status.EMPTY
+    assert done.evaluations <= 40
+    assert done.residuals["risk"] == pytest.approx(0.1, abs=0.02)
 
 
 def test_a_contradiction_is_proven() -> None:

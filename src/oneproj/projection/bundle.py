@@ -19,14 +19,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.parameters import Vector, combine, dot
+from oneproj.parameters import Vector, combine, dot, norm
 from oneproj.projection.active_set import settled_minimiser
 from oneproj.projection.stack import Stack
 from oneproj.simplex_qp import Array, QpSolution, solve_simplex_qp
 
 SURE, UNITS = 1e-6, 1e3
 """Cuts contradict each other if what they add up to is beyond this share of its terms,
-and beyond this many rounding units of the gradients.
+and beyond this many rounding units of the gradients and of where they were taken.
 
 Their normals cancel to the root of the rounding, so less proves only that the feasible
 points are far away compared to the cuts.
@@ -51,6 +51,9 @@ class Cut:
     """Of the vector that is kept in place of the unit normal."""
     weights: dict[str, float]
     """What a unit of z is worth in multipliers, by the constraint's name."""
+    blur: float = 0.0
+    """By how much rounding may have moved it: from far away it is that of far points.
+    """
     idle: int = 0
     """In how many solutions in a row it did not bind."""
 
@@ -77,6 +80,7 @@ class Bundle:
         self._gram: Array = np.zeros((0, 0))
         self._z: Array = np.zeros(0)
         self._sure = SURE
+        self._excludes_all = False
         self.contradicts = False
         """Whether the cuts, at the last solution, prove that no point is feasible."""
 
@@ -95,7 +99,8 @@ class Bundle:
         self.reserve(1)
         here = dot(gradient, at)
         level = here if center is None else dot(gradient, center)
-        self._append(gradient, level, here - value, {name: 1.0}, 0.0)
+        blur = UNITS * _rounding(gradient) * norm(at)
+        self._append(gradient, level, here - value, {name: 1.0}, 0.0, blur=blur)
 
     def shift(self, move: Vector) -> None:
         """Measure displacements from another origin, ``move`` away from the last.
@@ -131,6 +136,9 @@ class Bundle:
             Whether some displacement satisfies all tightened cuts. If not, and if that
             is beyond rounding, ``contradicts``: no point is feasible by the margins.
         """
+        if self._excludes_all:
+            self.contradicts = True
+            return False
         tight = self._tightened(margins)
         found = self._minimise(tight)
         self._z = found.z
@@ -139,7 +147,9 @@ class Bundle:
         if found.ray is None:
             return True
         ray = found.ray
-        self.contradicts = bool(-tight @ ray > self._sure * (np.abs(tight) @ ray))
+        blur = np.array([cut.blur for cut in self._cuts])
+        unsure = self._sure * (np.abs(tight) @ ray) + blur @ ray
+        self.contradicts = bool(-tight @ ray > unsure)
         return False
 
     def displacement(self, like: Vector) -> list[Tensor]:
@@ -226,15 +236,17 @@ class Bundle:
         offset: float,
         weights: dict[str, float],
         z: float,
+        *,
+        blur: float,
     ) -> None:
         """Keep ``<normal, d> <= offset``, scaled to a unit normal with dual value z."""
-        eps = max(torch.finfo(t.dtype).eps for t in normal)
-        self._sure = max(self._sure, UNITS * eps)
+        self._sure = max(self._sure, UNITS * _rounding(normal))
         products = self._normals.append(normal)
         length = math.sqrt(products[-1])
         if length == 0.0:
-            # A flat linearisation excludes nothing that can be moved to.
+            # A flat linearisation excludes every point, or none.
             self._normals.remove(len(self._cuts))
+            self._excludes_all |= offset < 0
             return
         n = len(self._cuts)
         gram = np.ones((n + 1, n + 1))
@@ -242,7 +254,7 @@ class Bundle:
         gram[:n, n] = gram[n, :n] = products[:-1] / (length * self._lengths())
         self._gram, self._z = gram, np.append(self._z, z * length)
         worth = {name: weight / length for name, weight in weights.items()}
-        self._cuts.append(Cut(offset / length, level / length, length, worth))
+        self._cuts.append(Cut(offset / length, level / length, length, worth, blur))
 
     def _remove(self, i: int) -> tuple[Cut, float]:
         z = float(self._z[i])
@@ -266,4 +278,9 @@ class Bundle:
         }
         level = z_a * a.level + z_b * b.level
         offset = z_a * a.offset + z_b * b.offset
-        self._append(mixed, level, offset, weights, 1.0)
+        blur = max(a.blur, b.blur)
+        self._append(mixed, level, offset, weights, 1.0, blur=blur)
+
+
+def _rounding(vector: Vector) -> float:
+    return max(torch.finfo(t.dtype).eps for t in vector)

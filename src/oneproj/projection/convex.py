@@ -187,7 +187,8 @@ class _Search:
         if self._waited >= STALLED and self._least < WIDER * max(margins.values()):
             self._margins = {name: WIDER * margin for name, margin in margins.items()}
             self._waited = 0
-        if hurry:
+        if hurry and seen.worst <= WIDER * self._least:
+            # Where a wider margin only leads away, the set has no inside.
             self._margins = {
                 name: margin + max(0.0, seen.values[name])
                 for name, margin in self._margins.items()
