@@ -197,7 +197,6 @@ def test_a_flat_linearisation_that_is_not_met_excludes_everything() -> None:
     assert bundle.contradicts
 
 
-
 @pytest.mark.parametrize(("gap", "proof"), [(1.0, True), (1e-3, True), (1e-12, False)])
 def test_a_contradiction_is_a_proof_only_beyond_rounding(
     gap: float,

@@ -20,6 +20,7 @@ from oneproj.tasks.settings import PAPER, Method, Settings
 from oneproj.tasks.source_reference import fit_source
 from oneproj.tasks.transfer import source_cap, transfer_problem
 from oneproj.tasks.transfer_metrics import transfer_metrics
+from oneproj.terms import Constraint
 
 START_STREAM = 1
 """Keeps the start's random numbers apart from those that ``solve`` draws of a seed."""
@@ -44,6 +45,12 @@ class Experiment:
     """The parameters as ``build`` left them."""
     start_seconds: float
     """What the source-reference fit took; 0 for abstention."""
+
+    @property
+    def caps(self) -> dict[str, float]:
+        """The bound on each constrained risk."""
+        constraints = self.problem.constraints.items()
+        return {name: c.bound for name, c in constraints if isinstance(c, Constraint)}
 
     def reset(self) -> None:
         """Put the parameters back to the start, so that methods share it."""

@@ -65,6 +65,8 @@ class Settings:
     task: Literal["transfer", "abstention"]
     load: Callable[..., Splits]
     """Called with a seed and a dtype."""
+    variables: int
+    """Raw ones, before features are made of them."""
     methods: Mapping[Method, MethodSettings]
     hidden: tuple[int, ...] = ()
     activation: Activation = "softplus"
@@ -83,6 +85,7 @@ PAPER: dict[str, Settings] = {
     "transfer-gaussian": Settings(
         task="transfer",
         load=gaussian_transfer,
+        variables=10,
         methods={
             "one-projection": MethodSettings(lr=0.5, updates=3000),
             "projected-sgd": MethodSettings(lr=1.0, updates=500),
@@ -94,6 +97,7 @@ PAPER: dict[str, Settings] = {
     "transfer-climsim": Settings(
         task="transfer",
         load=climsim_transfer,
+        variables=124,
         methods={
             "one-projection": MethodSettings(lr=0.05, updates=1000),
             "projected-sgd": MethodSettings(lr=0.3, updates=100),
@@ -106,6 +110,7 @@ PAPER: dict[str, Settings] = {
     "abstention-gaussian": Settings(
         task="abstention",
         load=gaussian_abstention,
+        variables=8,
         methods={
             "one-projection": MethodSettings(lr=0.05, thresholds=(0.3, 0.3)),
             "projected-sgd": MethodSettings(lr=0.05, thresholds=(0.3, 0.3)),
@@ -116,6 +121,7 @@ PAPER: dict[str, Settings] = {
     "abstention-climsim": Settings(
         task="abstention",
         load=climsim_abstention,
+        variables=124,
         methods={
             "one-projection": MethodSettings(lr=0.05, thresholds=(0.18, 0.29)),
             "projected-sgd": MethodSettings(lr=0.05, thresholds=(0.14, 0.225)),
@@ -126,6 +132,7 @@ PAPER: dict[str, Settings] = {
     "abstention-nasa": Settings(
         task="abstention",
         load=nasa_abstention,
+        variables=6,
         methods={
             "one-projection": MethodSettings(lr=0.05, thresholds=(0.26, 0.21)),
             "projected-sgd": MethodSettings(lr=0.03, thresholds=(0.26, 0.28)),
@@ -136,6 +143,7 @@ PAPER: dict[str, Settings] = {
     "abstention-credit": Settings(
         task="abstention",
         load=credit_abstention,
+        variables=11,
         methods={
             "one-projection": MethodSettings(lr=0.10, thresholds=(0.425, 0.4)),
             "projected-sgd": MethodSettings(lr=0.03, thresholds=(0.425, 0.4)),

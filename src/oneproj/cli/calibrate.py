@@ -1,0 +1,126 @@
+"""`oneproj calibrate`: thresholds whose class errors come up to a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from oneproj.cli.exits import console, exits
+
+if TYPE_CHECKING:
+    from oneproj.experiments.calibration_file import Calibration
+    from oneproj.experiments.calibration_search import Trial
+
+
+def calibrate(
+    experiment: Annotated[str, typer.Argument(help="abstention-gaussian, ...")],
+    *,
+    method: Annotated[
+        Literal["one-projection", "projected-sgd"],
+        typer.Option(help="Which method trains."),
+    ] = "one-projection",
+    preset: Annotated[
+        Literal["paper", "oneproj"],
+        typer.Option(help="With which settings it does."),
+    ] = "oneproj",
+    targets: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            "--target",
+            metavar="ERROR ERROR",
+            help="Of class 0 and class 1. Default: those of the paper.",
+        ),
+    ] = None,
+    match: Annotated[
+        bool,
+        typer.Option(
+            "--match",
+            help="Aim at the validation errors that the paper's own settings reach "
+            "with one projection on the same samples.",
+        ),
+    ] = False,
+    start: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="The first thresholds. Default: the targets, doubled."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of every trial.")] = 10,
+    rounds: Annotated[int, typer.Option(min=1, help="Trials, at most.")] = 14,
+    out: Annotated[
+        Path, typer.Option(help="The result, as JSON; a file may hold several.")
+    ] = Path("calibrated.json"),
+) -> None:
+    """Choose thresholds on validation data, so that class errors meet their targets.
+
+    Training and validation parts only: test data is not looked at. The seeds are not
+    those of `reproduce`. A trial trains once per seed, so ten trials of ten seeds take
+    a few minutes; Projected SGD takes up to a minute a run.
+    """
+    from oneproj.experiments.calibration_file import write_calibration
+    from oneproj.experiments.calibration_run import run_calibration
+
+    terminal = console()
+    stopped = "Stopped. Nothing was written."
+    with (
+        exits(terminal, stopped=stopped),
+        _progress(seeds * (rounds + match)) as report,
+    ):
+        found = run_calibration(
+            experiment,
+            preset=preset,
+            method=method,
+            targets=targets,
+            match=match,
+            start=start,
+            seeds=seeds,
+            rounds=rounds,
+            report=report,
+        )
+        write_calibration(out, found)
+    terminal.print(_table(found))
+    if found.note:
+        terminal.print(found.note, markup=False, highlight=False)
+    terminal.print(f"Written to {out}", markup=False, highlight=False)
+
+
+def _table(found: Calibration) -> Table:
+    first, second = (f"{target:.1%}" for target in found.targets)
+    title = (
+        f"{found.experiment}, {found.method}, preset {found.preset}: mean validation "
+        f"errors over {len(found.seeds)} seeds; targets: {first} and {second}, "
+        f"{found.aim}"
+    )
+    table = Table(title=title)
+    names = ("threshold 0", "threshold 1", "class 0 error", "class 1 error")
+    for name in ("trial", *names, "ambiguity", "taken"):
+        table.add_column(name, justify="right")
+    for number, trial in enumerate(found.trials, 1):
+        taken = "yes" if trial.thresholds == found.thresholds else ""
+        shares = (f"{share:.2%}" for share in (*trial.errors, trial.ambiguity))
+        caps = (f"{threshold:.4f}" for threshold in trial.thresholds)
+        table.add_row(str(number), *caps, *shares, taken)
+    return table
+
+
+@contextmanager
+def _progress(most: int) -> Iterator[Callable[[Trial | None], None]]:
+    """Count runs on a terminal, with what the last trial gave; nothing elsewhere."""
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    errors = Console(stderr=True)
+    with Progress(*columns, console=errors, disable=not errors.is_terminal) as bars:
+        task = bars.add_task("the first trial", total=most)
+
+        def report(trial: Trial | None) -> None:
+            if trial is None:
+                bars.advance(task)
+                return
+            first, second = (f"{error:.1%}" for error in trial.errors)
+            bars.update(task, description=f"errors {first}, {second} in the last trial")
+
+        yield report

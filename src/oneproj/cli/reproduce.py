@@ -1,0 +1,92 @@
+"""`oneproj reproduce`: the paper's experiments, every run a record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.table import Table
+
+from oneproj.cli.exits import console, exits
+
+
+def reproduce(
+    experiments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="EXPERIMENT",
+            help="transfer-gaussian, transfer-climsim, abstention-gaussian, "
+            "abstention-climsim, abstention-nasa, abstention-credit. Default: all "
+            "whose data is there.",
+        ),
+    ] = None,
+    *,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Of data, start and sampling: 0 to N - 1.")
+    ] = 10,
+    preset: Annotated[
+        Literal["paper", "oneproj", "both"],
+        typer.Option(help="The paper's settings, or this library's defaults."),
+    ] = "both",
+    method: Annotated[
+        Literal["one-projection", "projected-sgd", "both"],
+        typer.Option(help="Which method to run."),
+    ] = "both",
+    projector: Annotated[
+        Literal["cuts", "augmented-lagrangian", "dual-bisection"] | None,
+        typer.Option(
+            help="Of Projected SGD, and of the one projection. Default: the preset's."
+        ),
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Processes, each with one thread.")
+    ] = 1,
+    out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs"),
+    extrapolate_from: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="With the paper's projector, Projected SGD takes about an hour a seed "
+            "on networks that abstain: it is stopped after so many updates, on one "
+            "seed, and its time extrapolated. 0 makes all updates, on all seeds.",
+        ),
+    ] = 50,
+) -> None:
+    """Run the paper's experiments; every run becomes a record.
+
+    What has a record is not run again, so the same command continues after a crash or
+    Ctrl-C. Times are comparable where each process has a core to itself.
+    """
+    from oneproj.experiments.reproduce import reproduce as make
+    from oneproj.experiments.summary import summaries
+
+    terminal = console()
+    with exits(terminal, stopped=f"Stopped. The same command continues in {out}."):
+        done = make(
+            experiments or None,
+            seeds=seeds,
+            presets=("paper", "oneproj") if preset == "both" else (preset,),
+            methods=("one-projection", "projected-sgd")
+            if method == "both"
+            else (method,),
+            projector=projector,
+            jobs=jobs,
+            out=out,
+            extrapolate_from=extrapolate_from,
+            say=typer.echo,
+        )
+    for name, (heading, *rows) in summaries(done.records).items():
+        terminal.print(_table(name, heading, rows))
+    kept = len(done.records) - done.made
+    line = f"Records: {out} ({done.made} new, {kept} kept)"
+    terminal.print(line, highlight=False, markup=False)
+
+
+def _table(name: str, heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+    table = Table(title=f"{name}, test data: mean +- standard deviation")
+    for title in heading:
+        table.add_column(title, no_wrap=title == "runs")
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,146 @@
+"""A calibration of one of the paper's experiments, with where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from oneproj.errors import InvalidProblemError
+from oneproj.experiments.calibration import (
+    FIRST_SEED,
+    Development,
+    Search,
+    attempt,
+    calibrate,
+)
+from oneproj.experiments.calibration_file import Calibration
+from oneproj.experiments.calibration_search import ROUNDS, Pair, Trial, shortfalls
+from oneproj.experiments.records import Method, Preset
+from oneproj.experiments.specs import OWN_PROJECTOR, STEPS, make_spec
+from oneproj.experiments.surroundings import one_thread, versions
+from oneproj.tasks.settings import PAPER, Settings
+
+AIMS = {
+    (False, True): "the paper's nominal errors",
+    (False, False): "errors that were asked for",
+    (True, False): "validation errors of the paper's own settings on the same samples",
+}
+"""By whether they were matched, and whether none were given."""
+
+
+def run_calibration(
+    experiment: str,
+    *,
+    preset: Preset = "oneproj",
+    method: Method = "one-projection",
+    targets: Pair | None = None,
+    match: bool = False,
+    start: Pair | None = None,
+    seeds: int = 10,
+    rounds: int = ROUNDS,
+    report: Callable[[Trial | None], None] | None = None,
+) -> Calibration:
+    """Calibrate the thresholds of an experiment, as a preset trains.
+
+    Args:
+        experiment: One of the paper's with abstention.
+        preset: ``"paper"`` or ``"oneproj"``: the settings that training has.
+        method: ``"one-projection"`` or ``"projected-sgd"``.
+        targets: As for ``calibrate``.
+        match: Aim at the validation errors of the paper's own settings and thresholds
+            for one projection on the same samples, in place of nominal ones.
+        start: As for ``calibrate``.
+        seeds: How many, from ``FIRST_SEED`` on.
+        rounds: As for ``calibrate``.
+        report: As for ``calibrate``.
+
+    Raises:
+        InvalidProblemError: There is no such experiment, or it has no thresholds.
+        CalibrationError: No thresholds keep the targets; the message says how near.
+        DataNotFoundError: A file is missing; the message says what to do.
+
+    Example:
+        >>> run_calibration("transfer-gaussian")
+        Traceback (most recent call last):
+        oneproj.errors.InvalidProblemError: There are thresholds to calibrate for ...
+    """
+    if match and targets is not None:
+        message = f"Give targets={targets} or match=True, not both."
+        raise InvalidProblemError(message)
+    settings = _settings(experiment)
+    numbers = tuple(range(FIRST_SEED, FIRST_SEED + seeds))
+    samples = {seed: Development.of(settings.load(seed)) for seed in numbers}
+    options = _options(experiment, preset, method)
+    with one_thread():
+        if match:
+            targets = _paper_errors(experiment, samples, report)
+        found = calibrate(
+            settings,
+            samples,
+            method=method,
+            targets=targets,
+            start=start,
+            rounds=rounds,
+            report=report,
+            **options,
+        )
+    return Calibration(
+        experiment=experiment,
+        preset=preset,
+        method=method,
+        thresholds=found.found.thresholds,
+        targets=found.task.targets,
+        aim=AIMS[match, targets is None],
+        errors=found.found.errors,
+        ambiguity=found.found.ambiguity,
+        note=_note(found),
+        seeds=numbers,
+        settings=options,
+        trials=found.trials,
+        versions=versions(),
+    )
+
+
+def _settings(experiment: str) -> Settings:
+    known = [name for name, settings in PAPER.items() if settings.task == "abstention"]
+    if experiment not in known:
+        message = (
+            f"There are thresholds to calibrate for {', '.join(known)}; got "
+            f"{experiment!r}."
+        )
+        raise InvalidProblemError(message)
+    return PAPER[experiment]
+
+
+def _paper_errors(
+    experiment: str,
+    samples: Mapping[int, Development],
+    report: Callable[[None], None] | None,
+) -> Pair:
+    """What the paper's settings reach with the paper's thresholds."""
+    settings = PAPER[experiment]
+    limits = settings.methods["one-projection"].thresholds
+    if limits is None:
+        message = f"The paper has no thresholds for {experiment!r} to be matched."
+        raise InvalidProblemError(message)
+    options = _options(experiment, "paper", "one-projection")
+    return attempt(settings, samples, limits, report=report, **options).errors
+
+
+def _options(experiment: str, preset: Preset, method: Method) -> dict[str, Any]:
+    """What the preset gives to ``oneproj.solve``."""
+    if preset == "oneproj":  # its specs need the thresholds that are yet to be found
+        return {"steps": STEPS, "projector": OWN_PROJECTOR}
+    spec = make_spec(experiment, preset, method)
+    return {"steps": spec.updates, "projector": spec.projector, **spec.options}
+
+
+def _note(search: Search) -> str:
+    short = shortfalls(search.found, search.task)
+    if not short:
+        return ""
+    return (
+        f"On validation data {' and '.join(short)}: no trial came nearer from below. "
+        "Either the classes can be told apart that well without ambiguity, or the "
+        "error jumps there; see the trials."
+    )

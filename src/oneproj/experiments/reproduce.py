@@ -1,0 +1,137 @@
+"""``reproduce``: every run of the paper's experiments that is not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import get_args
+
+from oneproj.errors import OneprojError
+from oneproj.experiments.live import watching
+from oneproj.experiments.plan import Job, make_plan, missing
+from oneproj.experiments.records import (
+    Method,
+    Preset,
+    Projector,
+    Record,
+    read_records,
+)
+from oneproj.experiments.specs import make_specs
+from oneproj.experiments.sweep import sweep
+from oneproj.tasks import PAPER
+
+SEEDS = 10
+"""As many as the paper has."""
+EXTRAPOLATE_FROM = 50
+"""Updates of a slow run: enough for its time, and a tenth of it."""
+FOLDER = Path("runs")
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What was asked for, as far as it could be made."""
+
+    records: tuple[Record, ...]
+    made: int
+    """How many of them are new."""
+    skipped: Mapping[str, str]
+    """Why an experiment has no runs."""
+
+
+def reproduce(
+    experiments: Iterable[str] | None = None,
+    *,
+    seeds: int = SEEDS,
+    presets: Iterable[Preset] = get_args(Preset),
+    methods: Iterable[Method] = get_args(Method),
+    projector: Projector | None = None,
+    jobs: int | None = None,
+    out: str | PathLike[str] = FOLDER,
+    extrapolate_from: int = EXTRAPOLATE_FROM,
+    progress: bool | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Reproduction:
+    """Make the runs of the paper's experiments that have no record yet.
+
+    Every run is one file under ``out``, written in one step when it is done. Whatever
+    ends this call, finished records stay, and the same call makes the others.
+
+    Args:
+        experiments: Names; all whose data is there if left out.
+        seeds: Seeds 0 to ``seeds - 1``, each of data, start and sampling.
+        presets: ``"paper"`` has its settings, ``"oneproj"`` this library's defaults.
+        methods: ``"one-projection"``, ``"projected-sgd"``.
+        projector: Of Projected SGD, and of the terminal projection of One Projection;
+            that of the preset if left out.
+        jobs: Processes, each with one thread; the numbers do not depend on it. None
+            leaves it to ``joblib.parallel_config``, or is 1.
+        out: The folder.
+        extrapolate_from: Projected SGD with the augmented Lagrangian takes about an
+            hour a seed on the networks that abstain. It is stopped after so many
+            updates, if they are less than half, its time is extrapolated, and one seed
+            is run; 0 makes all updates on all seeds.
+        progress: Show bars; None does so when a terminal is watching.
+        say: Is given a line for every finished run, where no bars are shown.
+
+    Raises:
+        InvalidProblemError: There is no such experiment, preset, method or projector.
+        DataNotFoundError: The data of an experiment that was named is missing.
+        RecordError: A record in the folder is damaged, or would not compare with new
+            ones.
+        OneprojError: Runs failed, or a package is missing; the message says which.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     done = reproduce(["abstention-gaussian"], seeds=1, presets=["oneproj"],
+        ...                      methods=["one-projection"], out=folder)
+        ...     again = reproduce(["abstention-gaussian"], seeds=1, presets=["oneproj"],
+        ...                       methods=["one-projection"], out=folder)
+        >>> done.made, again.made, done.records[0].feasible
+        (1, 0, True)
+
+    The backend is joblib's, so a cluster takes the runs without a change here. With
+    Dask (``pip install dask[distributed]``), and likewise with Ray after its
+    ``register_ray()``::
+
+        from dask.distributed import Client
+        from joblib import parallel_config
+
+        client = Client("scheduler:8786")     # or Client() for this machine
+        with parallel_config(backend="dask"):
+            reproduce()
+
+    Workers need this package and the data (``ONEPROJ_DATA``), not the folder.
+    """
+    folder = Path(out)
+    given = None if experiments is None else list(experiments)
+    names = list(PAPER) if given is None else given
+    specs = make_specs(names, presets, methods, projector)
+    plan = make_plan(specs, seeds=seeds, extrapolate_from=extrapolate_from)
+    found = {record.key: record for record in read_records(folder)}
+    todo, skipped = _with_data(missing(plan, found, folder), named=given is not None)
+    for name, reason in skipped.items():
+        say(f"{name} is skipped: {reason}")
+    with watching(len(todo), enabled=progress, say=say) as watcher:
+        sweep(todo, folder, processes=jobs, watcher=watcher)
+    wanted = {job.key for job in plan}
+    records = [record for record in read_records(folder) if record.key in wanted]
+    return Reproduction(tuple(records), len(todo), skipped)
+
+
+def _with_data(todo: list[Job], *, named: bool) -> tuple[list[Job], dict[str, str]]:
+    """The runs whose data is there, and why the others are not made.
+
+    Data is fetched here, once, and not by many workers at the same time.
+    """
+    skipped = {}
+    for name in dict.fromkeys(job.spec.experiment for job in todo):
+        try:
+            PAPER[name].load(0)
+        except OneprojError as error:
+            if named:
+                raise
+            skipped[name] = str(error)
+    return [job for job in todo if job.spec.experiment not in skipped], skipped

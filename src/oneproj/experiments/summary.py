@@ -1,0 +1,84 @@
+"""Records in a few lines: means and standard deviations over the seeds."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oneproj.experiments.records import Record
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric on test data, as a table shows it."""
+
+    metric: str
+    heading: str
+    scale: float
+    digits: int
+
+
+COLUMNS = {
+    "abstention": (
+        Column("class_0_error", "class 0 error (%)", 100.0, 2),
+        Column("class_1_error", "class 1 error (%)", 100.0, 2),
+        Column("ambiguity", "ambiguity (%)", 100.0, 2),
+    ),
+    "transfer": (
+        Column("error", "target error (%)", 100.0, 2),
+        Column("risk", "target risk", 1.0, 3),
+    ),
+}
+"""Those of the paper's tables of results, by task."""
+
+
+def summaries(records: Sequence[Record]) -> dict[str, list[tuple[str, ...]]]:
+    """A table for each experiment, on test data; the first row is the heading.
+
+    A run that was stopped on purpose has no metrics to show, only a runtime.
+
+    Example:
+        >>> summaries([])
+        {}
+    """
+    tables = {}
+    ordered = sorted(records, key=lambda record: record.key)
+    for name, group in itertools.groupby(ordered, key=lambda r: r.experiment):
+        runs = list(group)
+        columns = COLUMNS[runs[0].task]
+        headings = (column.heading for column in columns)
+        rows = [("runs", "seeds", *headings, "runtime (s)", "feasible")]
+        for kind, same in itertools.groupby(runs, key=lambda r: r.key[1:4]):
+            preset, method, projector = kind
+            label = f"{preset}, {method},\n{projector}"
+            rows.append((label, *_cells(list(same), columns)))
+        tables[name] = rows
+    return tables
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """Mean and sample standard deviation; the mean alone of a single value.
+
+    Example:
+        >>> spread([1.0, 2.0, 3.0]), spread([0.5])
+        ('2.00 +- 1.00', '0.50')
+    """
+    mean = f"{statistics.fmean(values):.{digits}f}"
+    if len(values) == 1 or not all(map(math.isfinite, values)):
+        return mean
+    return f"{mean} +- {statistics.stdev(values):.{digits}f}"
+
+
+def _cells(group: list[Record], columns: Sequence[Column]) -> list[str]:
+    cut = [r.extrapolated_from for r in group if r.extrapolated_from is not None]
+    cells = [str(len(group))]
+    for column in columns:
+        values = [column.scale * r.metrics["test"][column.metric] for r in group]
+        cells.append("-" if cut else spread(values, column.digits))
+    runtime = spread([r.runtime for r in group])
+    cells.append(f"{runtime}\n(from {min(cut)} updates)" if cut else runtime)
+    cells.append(f"{sum(r.feasible for r in group)} of {len(group)}")
+    return cells

@@ -1,0 +1,101 @@
+"""Many runs with joblib: one record each, written by the process that asked for them.
+
+Runs are independent and each computes with one thread, so the numbers do not depend on
+how many are made at once or where. Only the caller touches the folder: workers may be
+on other machines, and one that is left over from a killed sweep can harm nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oneproj.errors import OneprojError
+from oneproj.experiments.live import Watcher, pulse
+from oneproj.experiments.plan import Job
+from oneproj.experiments.records import Record, write_record
+from oneproj.experiments.run import run
+from oneproj.experiments.surroundings import require
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run without a record, and why."""
+
+    job: Job
+    reason: str
+
+
+def sweep(
+    jobs: Sequence[Job], folder: Path, *, processes: int | None, watcher: Watcher
+) -> None:
+    """Make runs and write their records as they come.
+
+    Args:
+        jobs: What to run.
+        folder: Of the records.
+        processes: At once; None for what ``joblib.parallel_config`` says, or else 1.
+        watcher: Is told of every run.
+
+    Raises:
+        OneprojError: Runs failed; the others were finished first.
+    """
+    failures = []
+    for outcome in _outcomes(jobs, processes, watcher.folder):
+        if isinstance(outcome, Failure):
+            failures.append(outcome)
+            watcher.advance(f"failed: {_name(outcome.job)}")
+        else:
+            write_record(outcome, folder)
+            watcher.advance(_line(outcome))
+    if failures:
+        told = "\n".join(f"- {_name(f.job)}: {f.reason}" for f in failures)
+        message = (
+            f"{len(failures)} of {len(jobs)} runs failed; the records of the others "
+            f"are in {folder}, and the same command tries these again:\n{told}"
+        )
+        raise OneprojError(message)
+
+
+def _outcomes(
+    jobs: Sequence[Job], processes: int | None, signs: Path | None
+) -> Iterator[Record | Failure]:
+    """What becomes of each run, in the order in which they end."""
+    joblib = require("joblib")
+    # One task per run: batches would hold back records that are finished.
+    settings: dict[str, Any] = {"n_jobs": processes, "batch_size": 1}
+    tasks = [joblib.delayed(_attempt)(job, signs) for job in jobs]
+    try:
+        parallel = joblib.Parallel(return_as="generator_unordered", **settings)
+    except ValueError:  # of a backend that hands out its results only all at once
+        parallel = joblib.Parallel(**settings)
+        width = joblib.effective_n_jobs(processes)
+        for i in range(0, len(tasks), width):
+            yield from parallel(tasks[i : i + width])
+    else:
+        yield from parallel(tasks)
+
+
+def _attempt(job: Job, signs: Path | None) -> Record | Failure:
+    """One run, where an error is a result: it must not take the others with it."""
+    total = job.spec.updates if job.until is None else job.until
+    tell = pulse(signs, job.key, total)
+    try:
+        return run(job.spec, job.seed, until=job.until, command=job.command, tell=tell)
+    except OneprojError as error:
+        return Failure(job, f"{type(error).__name__}: {error}")
+
+
+def _name(job: Job) -> str:
+    return " ".join([*job.key[:4], f"seed {job.seed}"])
+
+
+def _line(record: Record) -> str:
+    kind = "feasible" if record.feasible else f"NOT FEASIBLE ({record.status})"
+    time = f"{record.runtime:.2f} s"
+    if record.extrapolated_from is not None:
+        time += f", extrapolated from {record.extrapolated_from} updates"
+    words = [*record.key[:4], f"seed {record.seed}"]
+    return f"{' '.join(words)}: {kind}, {time}"

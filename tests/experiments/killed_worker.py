@@ -1,0 +1,15 @@
+"""``oneproj reproduce`` with short runs; made to be killed. See test_killed.py."""
+
+from __future__ import annotations
+
+import sys
+
+from oneproj.cli import app
+from oneproj.experiments import specs
+
+if __name__ == "__main__":
+    updates, seeds, out = sys.argv[1:]
+    specs.STEPS = int(updates)  # a run carries its number of updates to the workers
+    options = ["--preset", "oneproj", "--method", "one-projection", "--jobs", "2"]
+    options += ["--seeds", seeds, "--out", out]
+    app(["reproduce", "abstention-gaussian", *options])

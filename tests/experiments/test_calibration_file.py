@@ -1,0 +1,147 @@
+"""Calibrations on disk: kept, replaced, and refused where damaged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from oneproj.cli import app
+from oneproj.errors import CalibrationError, InvalidProblemError
+from oneproj.experiments import calibration_run
+from oneproj.experiments.calibration import FIRST_SEED, Search, thresholds
+from oneproj.experiments.calibration_file import (
+    SHIPPED,
+    Calibration,
+    read_calibrations,
+    write_calibration,
+)
+from oneproj.experiments.calibration_run import run_calibration
+from oneproj.experiments.calibration_search import Pair, Task, Trial
+
+ONE = Calibration(
+    experiment="abstention-nasa",
+    preset="oneproj",
+    method="one-projection",
+    thresholds=(0.2, -0.01),
+    targets=(0.1, 0.1),
+    aim="errors that were asked for",
+    errors=(0.09, 0.1),
+    ambiguity=0.05,
+    note="",
+    seeds=(1000, 1001),
+    settings={"steps": 500},
+    trials=(Trial((0.2, -0.01), (0.09, 0.1), 0.05),),
+    versions={"oneproj": "0.1.0"},
+)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "file.json"
+    write_calibration(file, ONE)
+    assert read_calibrations(file) == [ONE]
+    assert thresholds("abstention-nasa", "one-projection", file=file) == (0.2, -0.01)
+    assert [path.name for path in file.parent.iterdir()] == ["file.json"]
+
+
+def test_a_file_keeps_the_others_and_replaces_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    rival = replace(ONE, method="projected-sgd", thresholds=(0.3, 0.3))
+    better = replace(ONE, thresholds=(0.21, 0.0))
+    for calibration in (rival, ONE, better):
+        write_calibration(file, calibration)
+    assert read_calibrations(file) == [better, rival]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"format": "oneproj calibrations 2", "all": []}',
+        '{"format": 1}',
+    ],
+)
+def test_another_file_is_refused_and_left_alone(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "file.json"
+    file.write_text(text)
+    with pytest.raises(CalibrationError, match=r"file\.json cannot be read"):
+        read_calibrations(file)
+    with pytest.raises(CalibrationError, match="cannot be read"):
+        write_calibration(file, ONE)
+    assert file.read_text() == text
+
+
+def test_what_is_shipped_kept_its_targets_on_seeds_of_its_own() -> None:
+    for calibration in read_calibrations(SHIPPED):
+        pairs = zip(calibration.errors, calibration.targets, strict=True)
+        assert all(error <= 1.01 * target for error, target in pairs)
+        assert min(calibration.seeds) >= FIRST_SEED
+        assert Trial(
+            calibration.thresholds, calibration.errors, calibration.ambiguity
+        ) in (calibration.trials)
+
+
+def test_the_command_writes_a_file_and_shows_the_search(tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    arguments = ["abstention-gaussian", "--seeds", "1", "--target", "0.16", "0.17"]
+    arguments += ["--start", "0.29", "0.31"]
+    result = CliRunner().invoke(app, ["calibrate", *arguments, "--out", str(file)])
+    assert result.exit_code == 0, result.output
+    assert "class 1 error" in result.output
+    (found,) = read_calibrations(file)
+    assert found.targets == (0.16, 0.17)
+    assert found.trials[0].thresholds == (0.29, 0.31)
+    assert found.seeds == (FIRST_SEED,)
+    assert found.settings == {"steps": 500, "projector": "cuts"}
+
+
+def test_the_command_fails_in_words(tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    arguments = ["calibrate", "transfer-gaussian", "--out", str(file)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1
+    assert "abstention-gaussian" in result.output
+    assert not file.exists()
+
+
+def test_the_paper_s_settings_can_be_calibrated_too() -> None:
+    found = run_calibration(
+        "abstention-gaussian", preset="paper", targets=(0.16, 0.16), seeds=1
+    )
+    assert found.settings["projector"] == "dual-bisection"
+    assert found.settings["lr"] == 0.05
+    assert max(found.errors) <= 0.167
+
+
+def test_targets_can_be_what_the_paper_s_settings_reach(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[Pair, dict[str, object]]] = []
+
+    def attempt(_: object, __: object, limits: Pair, **options: object) -> Trial:
+        asked.append((limits, options))
+        return Trial(limits, (0.16, 0.17), 0.1)
+
+    def calibrate(_: object, __: object, *, targets: Pair, **___: object) -> Search:
+        trial = Trial((0.3, 0.3), targets, 0.1)
+        return Search(Task(targets, (0.0, 0.0), (200.0, 200.0)), trial, (trial,))
+
+    monkeypatch.setattr(calibration_run, "attempt", attempt)
+    monkeypatch.setattr(calibration_run, "calibrate", calibrate)
+    found = run_calibration("abstention-gaussian", match=True, seeds=1)
+    assert found.targets == (0.16, 0.17)
+    assert "the paper's own settings" in found.aim
+    ((limits, options),) = asked
+    assert limits == (0.3, 0.3)
+    assert options["oracle"] == "minibatch"
+    with pytest.raises(InvalidProblemError, match="not both"):
+        run_calibration("abstention-gaussian", match=True, targets=(0.1, 0.1))
+
+
+def test_an_unknown_experiment_is_refused() -> None:
+    with pytest.raises(InvalidProblemError, match="got 'mnist'"):
+        run_calibration("mnist")

@@ -1,0 +1,97 @@
+"""``oneproj reproduce``: what it prints, and what its exit code says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from oneproj.cli import app
+from oneproj.experiments import specs, sweep
+from oneproj.experiments.records import read_records
+
+SMALL = ("abstention-gaussian", "--preset", "oneproj", "--seeds", "2")
+
+
+@pytest.fixture(autouse=True)
+def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(specs, "STEPS", 20)
+
+
+def reproduce(out: Path, *arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(out)])
+    return result.exit_code, result.output
+
+
+def test_a_line_for_every_run_then_a_table_and_the_folder(tmp_path: Path) -> None:
+    code, output = reproduce(tmp_path, *SMALL)
+    assert code == 0, output
+    assert output.count("feasible, ") == 4  # two methods, two seeds
+    assert "ambiguity (%)" in output
+    assert "2 of 2" in output
+    assert "target error" not in output
+    assert f"Records: {tmp_path} (4 new, 0 kept)" in output
+    code, output = reproduce(tmp_path, *SMALL)
+    assert (code, output.count("feasible, ")) == (0, 0)
+    assert f"Records: {tmp_path} (0 new, 4 kept)" in output
+
+
+def test_method_and_projector_can_be_chosen(tmp_path: Path) -> None:
+    chosen = ("--method", "projected-sgd", "--projector", "dual-bisection")
+    assert reproduce(tmp_path, *SMALL, *chosen)[0] == 0
+    found = {(record.method, record.projector) for record in read_records(tmp_path)}
+    assert found == {("projected-sgd", "dual-bisection")}
+
+
+def test_both_presets_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr(
+        "oneproj.experiments.reproduce.sweep",
+        lambda jobs, *_, **__: asked.extend(job.key[1:4] for job in jobs),
+    )
+    assert reproduce(tmp_path, "abstention-gaussian", "--seeds", "1")[0] == 0
+    assert asked == [
+        ("paper", "one-projection", "dual-bisection"),
+        ("paper", "projected-sgd", "dual-bisection"),
+        ("oneproj", "one-projection", "cuts"),
+        ("oneproj", "projected-sgd", "cuts"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("abstention-mars",), "There is no experiment 'abstention-mars'"),
+        (("abstention-nasa", "--projector", "dual-bisection"), "convex constraints"),
+    ],
+)
+def test_what_makes_no_sense_is_said_in_words(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    code, output = reproduce(tmp_path, *arguments)
+    assert code == 1
+    assert message in output
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    assert reproduce(tmp_path, *SMALL, "--method", "one-projection")[0] == 0
+    path = next(tmp_path.rglob("seed-0001.json"))
+    path.write_text("{")
+    code, output = reproduce(tmp_path, *SMALL)
+    assert code == 1
+    assert "seed-0001.json is truncated or damaged" in output.replace("\n", "")
+
+
+def test_ctrl_c_has_its_own_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep, "run", interrupted)
+    code, output = reproduce(tmp_path, *SMALL)
+    assert code == 130
+    assert "The same command continues" in output

@@ -1,0 +1,172 @@
+"""Records: what is written is read, and what is damaged is refused by its name."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oneproj.errors import RecordError
+from oneproj.experiments.facts import CertificateFacts, MeasureFacts
+from oneproj.experiments.records import (
+    Record,
+    from_json,
+    read_records,
+    to_json,
+    write_record,
+)
+
+Maker = Callable[..., Record]
+
+numbers = st.floats(allow_nan=False)
+values = st.dictionaries(st.text(), numbers)
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.floats(-1e9, 1e9),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+measures = st.builds(
+    MeasureFacts,
+    name=st.text(),
+    value=numbers,
+    bound=st.none() | numbers,
+    holds=st.none() | st.booleans(),
+    source=st.text(),
+    error=numbers,
+)
+
+
+fields = st.fixed_dictionaries(
+    {
+        "settings": st.dictionaries(st.text(), plain),
+        "residuals": values,
+        "metrics": st.dictionaries(st.text(), values),
+        "history": st.dictionaries(st.text(), st.lists(numbers).map(tuple)),
+        "certificate": st.builds(
+            CertificateFacts,
+            measures=st.lists(measures).map(tuple),
+            multipliers=values,
+            holds=st.booleans(),
+        ),
+        "objective": numbers,
+        "extrapolated_from": st.none() | st.integers(),
+        "warnings": st.lists(st.text()).map(tuple),
+    }
+)
+
+
+@given(changes=fields)
+def test_what_is_written_is_read(make_record: Maker, changes: dict[str, Any]) -> None:
+    record = make_record(**changes)
+    assert from_json(to_json(record)) == record
+
+
+def test_what_json_has_no_word_for_becomes_a_string(make_record: Maker) -> None:
+    record = make_record(objective=math.nan, runtime=-math.inf)
+    text = to_json(record)
+    plain = json.loads(text, parse_constant=pytest.fail)
+    assert (plain["objective"], plain["runtime"]) == ("nan", "-inf")
+    assert math.isnan(from_json(text).objective)
+    assert from_json(text).runtime == -math.inf
+
+
+def test_what_is_no_data_is_not_written(make_record: Maker) -> None:
+    with pytest.raises(TypeError, match="which JSON cannot hold"):
+        to_json(make_record(machine={"home": Path("x")}))
+
+
+def test_records_are_read_in_order_from_their_places(
+    make_record: Maker, tmp_path: Path
+) -> None:
+    made = [
+        make_record(experiment=experiment, projector=projector, seed=seed)
+        for experiment in ("transfer-gaussian", "abstention-nasa")
+        for projector in ("dual-bisection", "cuts")
+        for seed in (10, 2)
+    ]
+    paths = {write_record(record, tmp_path) for record in made}
+    assert len(paths) == len(made)
+    place = "abstention-nasa/paper/one-projection/cuts/seed-0002.json"
+    assert tmp_path / place in paths
+    assert read_records(tmp_path) == sorted(made, key=lambda record: record.key)
+    assert all(path.suffix == ".json" for path in tmp_path.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text[: len(text) // 2], "truncated or damaged"),
+        (lambda _: "", "truncated or damaged"),
+        (lambda _: "[1]", "names no format"),
+        (lambda text: text.replace('"format": 1', '"format": 2'), "has format 2"),
+        (lambda text: text.replace('"seed": 0', '"seed": "0"'), "it.seed should be"),
+        (lambda text: text.replace('"seed": 0', '"seed": true'), "it.seed should be"),
+        (lambda text: text.replace('"runtime"', '"time"'), "it has no runtime"),
+        (lambda text: text.replace('"cores"', '"cores'), "truncated or damaged"),
+        (lambda text: text.replace('"paper"', '"ours"'), "one of paper, oneproj"),
+        (lambda text: text.replace("{", '{"x": 1,', 1), "an unknown x"),
+        (lambda text: text.replace("600,", ""), "a list of 2"),
+        (lambda text: text.replace("0.31", '"big"'), "class 0 error should be a num"),
+    ],
+)
+def test_a_damaged_file_is_named(
+    make_record: Maker,
+    tmp_path: Path,
+    damage: Callable[[str], str],
+    message: str,
+) -> None:
+    path = write_record(make_record(), tmp_path)
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(RecordError, match=message) as caught:
+        read_records(tmp_path)
+    assert str(path) in str(caught.value)
+
+
+def test_bytes_that_are_no_text_are_damage(make_record: Maker, tmp_path: Path) -> None:
+    path = write_record(make_record(), tmp_path)
+    path.write_bytes(b"\xff" + path.read_bytes())
+    with pytest.raises(RecordError, match="damaged"):
+        read_records(tmp_path)
+
+
+def test_a_record_in_the_place_of_another_is_refused(
+    make_record: Maker, tmp_path: Path
+) -> None:
+    path = write_record(make_record(), tmp_path)
+    path.rename(path.with_name("seed-0001.json"))
+    with pytest.raises(RecordError, match=r"seed-0000\.json"):
+        read_records(tmp_path)
+
+
+@pytest.mark.parametrize(("owner", "name"), [(os, "fsync"), (Path, "replace")])
+def test_a_write_that_fails_leaves_the_record_before(
+    make_record: Maker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: object,
+    name: str,
+) -> None:
+    before = make_record()
+    write_record(before, tmp_path)
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(owner, name, fail)
+    with pytest.raises(OSError, match="No space"):
+        write_record(make_record(objective=9.0), tmp_path)
+    assert read_records(tmp_path) == [before]
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 1
+
+
+def test_a_draft_is_no_record(make_record: Maker, tmp_path: Path) -> None:
+    path = write_record(make_record(), tmp_path)
+    path.with_name("seed-0001.json.draft").write_text("{")
+    assert len(read_records(tmp_path)) == 1

@@ -1,0 +1,123 @@
+"""The specs: appendix D of the paper, number by number, and the library's defaults."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from oneproj.errors import InvalidProblemError
+from oneproj.experiments.records import Method, Preset
+from oneproj.experiments.specs import make_spec, make_specs
+from oneproj.tasks import PAPER
+
+# lr of One Projection and of Projected SGD, updates of both, batch size, radius
+TABLE = {
+    "transfer-gaussian": ((0.5, 1.0), (3000, 500), 32, 20.0),
+    "transfer-climsim": ((0.05, 0.3), (1000, 100), 40, 20.0),
+    "abstention-gaussian": ((0.05, 0.05), (500, 500), 64, 2.0),
+    "abstention-climsim": ((0.05, 0.05), (500, 500), 64, 10.0),
+    "abstention-nasa": ((0.05, 0.03), (500, 500), 64, 10.0),
+    "abstention-credit": ((0.10, 0.03), (500, 500), 64, 10.0),
+}
+THRESHOLDS = {
+    "abstention-gaussian": ((0.3, 0.3), (0.3, 0.3)),
+    "abstention-climsim": ((0.18, 0.29), (0.14, 0.225)),
+    "abstention-nasa": ((0.26, 0.21), (0.26, 0.28)),
+    "abstention-credit": ((0.425, 0.4), (0.425, 0.4)),
+}
+VARIABLES = {"gaussian": (10, 8), "climsim": (124,), "nasa": (6,), "credit": (11,)}
+
+
+@pytest.mark.parametrize("experiment", PAPER)
+def test_the_preset_paper_is_appendix_d(experiment: str) -> None:
+    rates, updates, batch_size, radius = TABLE[experiment]
+    thresholds = THRESHOLDS.get(experiment, (None, None))
+    for i, method in enumerate(get_args(Method)):
+        spec = make_spec(experiment, "paper", method)
+        settings = spec.settings()
+        assert settings["lr"] == rates[i]
+        assert settings["updates"] == spec.updates == updates[i]
+        assert settings["batch_size"] == batch_size
+        assert settings["radius"] == radius
+        assert (settings["base"], settings["decay"]) == ("sgd", "constant")
+        assert spec.thresholds == thresholds[i]
+
+
+@pytest.mark.parametrize("experiment", PAPER)
+def test_one_projection_of_the_paper(experiment: str) -> None:
+    options = make_spec(experiment, "paper", "one-projection").options
+    assert options["inner_steps"] == 25  # K, and T = 20 makes 500 updates
+    assert options["prox_weight"] == pytest.approx(2 * 0.1)  # beta = 2 ell
+    assert options["late_weight"] == 0.0  # the mean of the inner iterates
+    assert options["strength"] == 5.0
+    assert options["combine"] == "max"
+    assert options["select"] == "last"
+    assert options["oracle"] == "minibatch"
+
+
+def test_projectors_of_the_paper_have_its_settings() -> None:
+    linear = make_spec("abstention-gaussian", "paper", "projected-sgd")
+    assert linear.projector == "dual-bisection"
+    options = linear.settings()["projector_options"]
+    assert (options["bisection_steps"], options["dual_steps"]) == (30, 500)
+    assert options["tolerance"] == 1e-5
+    for experiment in ("transfer-climsim", "abstention-nasa"):
+        network = make_spec(experiment, "paper", "one-projection")
+        assert network.projector == "augmented-lagrangian"
+        assert network.settings()["projector_options"] == {
+            "lr": 0.01,
+            "inner_steps": 150,
+            "rounds": 6,
+            "penalty": 1.0,
+            "growth": 5.0,
+            "max_penalty": 1e6,
+            "refinements": 25,
+            "tolerance": 1e-5,
+            "boundary_tolerance": 1e-4,
+            "strict": True,
+        }
+
+
+@pytest.mark.parametrize("experiment", PAPER)
+@pytest.mark.parametrize("method", get_args(Method))
+def test_the_preset_oneproj_gives_no_setting(experiment: str, method: Method) -> None:
+    spec = make_spec(experiment, "oneproj", method)
+    assert spec.options == {}
+    assert (spec.updates, spec.inner_steps, spec.projector) == (500, 10, "cuts")
+    assert (spec.thresholds is None) == experiment.startswith("transfer")
+
+
+def test_raw_variables_are_those_of_the_paper() -> None:
+    for name, settings in PAPER.items():
+        task, _, data = name.partition("-")
+        assert settings.variables == VARIABLES[data][-1 if task == "abstention" else 0]
+
+
+def test_slow_are_the_runs_with_the_papers_projector_on_networks() -> None:
+    specs = make_specs(PAPER, get_args(Preset), get_args(Method))
+    slow = {(s.experiment, s.preset, s.method) for s in specs if s.is_slow}
+    assert slow == {
+        (name, "paper", "projected-sgd") for name in PAPER if PAPER[name].hidden
+    }
+
+
+def test_the_projector_can_be_chosen() -> None:
+    specs = make_specs(PAPER, get_args(Preset), get_args(Method), "cuts")
+    assert {spec.projector for spec in specs} == {"cuts"}
+    assert not any(spec.is_slow for spec in specs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("abstention-mars", "paper", "one-projection"), "no experiment"),
+        (("abstention-nasa", "ours", "one-projection"), "no preset"),
+        (("abstention-nasa", "paper", "lagrangian"), "no method"),
+        (("abstention-nasa", "paper", "one-projection", "auto"), "no projector"),
+        (("abstention-nasa", "paper", "one-projection", "dual-bisection"), "convex"),
+    ],
+)
+def test_what_is_unknown_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InvalidProblemError, match=message):
+        make_spec(*arguments)

@@ -1,0 +1,46 @@
+"""The table at the end of ``oneproj reproduce``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oneproj.experiments.records import Record
+from oneproj.experiments.summary import summaries
+
+METRICS = {
+    "class_0_error": 0.1,
+    "class_1_error": 0.2,
+    "ambiguity": 0.05,
+    "decided_accuracy": 0.9,
+}
+
+
+def test_rows_are_means_over_seeds(make_record: Callable[..., Record]) -> None:
+    records = [
+        make_record(
+            seed=seed,
+            runtime=1.0 + seed,
+            feasible=seed > 0,
+            metrics={"test": METRICS | {"ambiguity": 0.05 + 0.01 * seed}},
+        )
+        for seed in (2, 0, 1)
+    ]
+    ((name, (heading, row)),) = summaries(records).items()
+    assert name == "abstention-gaussian"
+    cells = dict(zip(heading, row, strict=True))
+    assert cells["runs"] == "paper, one-projection,\ncuts"
+    assert cells["seeds"] == "3"
+    assert cells["class 0 error (%)"] == "10.00 +- 0.00"
+    assert cells["ambiguity (%)"] == "6.00 +- 1.00"
+    assert cells["runtime (s)"] == "2.00 +- 1.00"
+    assert cells["feasible"] == "2 of 3"
+
+
+def test_a_run_that_was_cut_has_a_runtime_only(
+    make_record: Callable[..., Record],
+) -> None:
+    cut = make_record(metrics={"test": METRICS}, extrapolated_from=50, runtime=940.0)
+    heading, row = summaries([cut])["abstention-gaussian"]
+    cells = dict(zip(heading, row, strict=True))
+    assert cells["ambiguity (%)"] == "-"
+    assert cells["runtime (s)"] == "940.00\n(from 50 updates)"
