@@ -42,8 +42,9 @@ bench: $(VENV)/bench.stamp  ## time one optimiser step against plain SGD
 theory: $(VENV)/laboratory.stamp  ## execute the theorems' schedules (about 20 min)
 	$(BIN)/oneproj theory $(ARGS)
 
-interrupt: $(VENV)/dev.stamp  ## kill a run 50 times, resume it, compare bits
-	$(ONE_THREAD) $(BIN)/python tests/test_interruptions.py $(ARGS)
+interrupt: $(VENV)/dev.stamp  ## kill runs and sweeps again and again, compare bits
+	$(ONE_THREAD) $(BIN)/python tests/test_interruptions.py
+	$(ONE_THREAD) $(BIN)/python tests/experiments/test_killed.py 10
 
 api: $(VENV)/dev.stamp  ## accept the present public API as the recorded one
 	$(BIN)/python tests/architecture/public_api.py --write
