@@ -20,7 +20,7 @@ from oneproj.experiments.calibration_file import (
     write_calibration,
 )
 from oneproj.experiments.calibration_run import run_calibration
-from oneproj.experiments.calibration_search import Pair, Task, Trial
+from oneproj.experiments.calibration_search import INVISIBLE, Pair, Task, Trial
 
 ONE = Calibration(
     experiment="abstention-nasa",
