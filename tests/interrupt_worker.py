@@ -99,5 +99,5 @@ def serve() -> None:
 
 if __name__ == "__main__":
     # The first optimiser imports much of torch; children should not have to.
-    oneproj.solve(build()[0], steps=1, on_failure="return", progress=False)
+    oneproj.solve(build()[0], steps=2, on_failure="return", progress=False)
     serve()

@@ -177,14 +177,20 @@ def test_defaults_alone_come_near_the_optimum() -> None:
 def test_the_library_chooses_inner_steps_without_a_word() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        chosen = {steps: choose_inner_steps(None, steps) for steps in range(1, 601)}
+        chosen = {steps: choose_inner_steps(None, steps) for steps in range(2, 601)}
     for steps, K in chosen.items():
-        assert 1 <= K <= steps
-        assert K > 1 or steps == 1, "with K = 1 the centre never moves"
+        assert 1 < K <= steps, "with K = 1 the centre never moves"
         assert steps % K <= min(4, steps // 5), "hardly an update is left over"
         if steps >= 2 * INNER_STEPS:
             assert INNER_STEPS // 2 <= K <= INNER_STEPS + INNER_STEPS // 2
     assert chosen[500] == chosen[20] == INNER_STEPS
+
+
+def test_a_single_step_cannot_move_the_answer_and_says_so() -> None:
+    problem, w = steep(slope=1.0, bound=9.0)
+    with pytest.warns(oneproj.OneprojWarning, match="steps=1 is too few"):
+        oneproj.solve(problem, steps=1)
+    assert w[0].item() == 1.0
 
 
 @pytest.mark.parametrize("steps", [2, 3, 5, 7])

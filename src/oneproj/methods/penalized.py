@@ -223,6 +223,12 @@ def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
         (10, 11)
     """
     if inner_steps is None:
+        if steps == 1:
+            message = (
+                "steps=1 is too few: the next centre is the mean of the iterates before "
+                "each step, so the start itself is projected. Give 2 or more."
+            )
+            warnings.warn(message, OneprojWarning, stacklevel=4)
         # Not 1 where there is a choice: the centre would never move.
         middle = min(INNER_STEPS, max(2, steps // 2))
         near = range(min(steps, max(2, middle // 2)), middle + middle // 2 + 1)
