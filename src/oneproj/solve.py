@@ -174,8 +174,9 @@ def _complete(
 def _verified(projection: Projection, problem: Problem) -> Projection:
     """The projector's report, judged by the residuals and the ball, not by itself."""
     residuals = problem.residuals()
+    feasible = all(residual <= 0 for residual in residuals.values())
     outside = ball_excess(problem)
-    if outside > 0:
+    if feasible and outside > 0:
         message = (
             f"The answer lies {outside:.3g} outside the safeguard ball of radius "
             f"{problem.radius:.3g}: the nearest feasible point is not in it. Choose a "
@@ -183,7 +184,7 @@ def _verified(projection: Projection, problem: Problem) -> Projection:
         )
         warnings.warn(message, OneprojWarning, stacklevel=4)
     status = Status.FEASIBLE
-    if any(residual > 0 for residual in residuals.values()):
+    if not feasible:
         status = Status.INFEASIBLE if projection.status.ok else projection.status
     return dataclasses.replace(projection, status=status, residuals=residuals)
 

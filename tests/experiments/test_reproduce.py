@@ -125,7 +125,7 @@ def test_a_run_that_fails_does_not_take_the_others_with_it(
     def fail(spec: specs.Spec, seed: int, **options: Any) -> Record:  # noqa: ANN401
         if seed == 1:
             message = "no luck"
-            raise OneprojError(message)
+            raise RuntimeError(message)  # any error, not only ours
         return run(spec, seed, **options)
 
     monkeypatch.setattr(sweep, "run", fail)
@@ -147,6 +147,16 @@ def test_a_damaged_record_stops_before_anything_runs(
     monkeypatch.setattr(sweep, "run", pytest.fail)
     with pytest.raises(RecordError, match=r"seed-0000\.json"):
         make(tmp_path)
+
+
+def test_records_of_other_data_are_not_mixed(tmp_path: Path) -> None:
+    make(tmp_path, seeds=1)
+    (path,) = tmp_path.rglob("*.json")
+    text = path.read_text()
+    path.write_text(text.replace('"stand_in": false', '"stand_in": true'))
+    assert path.read_text() != text
+    with pytest.raises(RecordError, match="was made of other data"):
+        make(tmp_path, seeds=2)
 
 
 def test_records_of_other_settings_are_not_mixed(

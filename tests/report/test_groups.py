@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from oneproj.experiments.records import Record
 from oneproj.report.groups import commands_of, group_records
+from oneproj.report.tables import flags_of
 
 Make = Callable[..., Record]
 Cut = Callable[[Record, int], Record]
@@ -40,6 +42,18 @@ def test_cut_runs_have_no_results_and_do_not_time_whole_ones(
     assert only.finished == ()
     assert only.timed == (half,)
     assert only.extrapolated
+
+
+def test_runs_whose_projection_failed_are_no_extrapolations(make_record: Make) -> None:
+    whole = make_record(seed=0)
+    failed = replace(make_record(seed=1), complete=False, updates=3, feasible=False)
+    (mixed,) = group_records([whole, failed])
+    assert mixed.finished == mixed.timed == (whole,)
+    assert (mixed.aborted, mixed.infeasible) == (1, 0)
+    assert flags_of(mixed) == ("1 aborted",)
+    (only,) = group_records([failed])
+    assert only.timed == ()
+    assert not only.extrapolated
 
 
 def test_each_command_is_named_once(make_record: Make) -> None:

@@ -148,8 +148,9 @@ def climsim(
         str | None, typer.Option(help="Up to this month; default: the first.")
     ] = None,
     every: Annotated[
-        int, typer.Option(min=1, help="Of netCDF: every so many steps, 3 MB each.")
-    ] = 7,
+        int | None,
+        typer.Option(min=1, help="Of netCDF: every so many steps, 3 MB each. [7]"),
+    ] = None,
     refresh: Refresh = False,
 ) -> None:
     """Eight locations of ClimSim, from Hugging Face: 11.6 GB, of which 0.2 GB stay.
@@ -157,12 +158,22 @@ def climsim(
     The disk needs room for 10.2 GB meanwhile. HF_ENDPOINT may name a mirror.
     """
     from oneproj.data import prepare_climsim
+    from oneproj.data.climsim_files import STRIDE
     from oneproj.data.climsim_hub import ARRAYS
 
+    if first_month is None and (last_month or every):
+        message = "--last-month and --every need --first-month."
+        raise typer.BadParameter(message)
+    if first_month is not None and part:
+        message = "--part is of the arrays: leave it out with --first-month."
+        raise typer.BadParameter(message)
     months = (first_month, last_month or first_month) if first_month else None
     _run(
         lambda: prepare_climsim(
-            parts=part or tuple(ARRAYS), months=months, every=every, refresh=refresh
+            parts=part or tuple(ARRAYS),
+            months=months,
+            every=every or STRIDE,
+            refresh=refresh,
         )
     )
 

@@ -24,7 +24,7 @@ from oneproj.data.climsim_files import (
 )
 from oneproj.data.climsim_rows import COLUMNS, LOCATIONS, VARIABLES, Rows, concatenate
 from oneproj.data.fetch import fetch
-from oneproj.data.find import cache_folder, locate
+from oneproj.data.find import VARIABLE, cache_folder, locate
 from oneproj.errors import InvalidDataError
 from oneproj.progress import progress_bar
 
@@ -153,5 +153,6 @@ def _hub() -> str:
 
 
 def _discard_from_cache(path: Path) -> None:
-    if path.is_relative_to(cache_folder()):
+    own = os.environ.get(VARIABLE)  # a user's folder may lie in the cache
+    if path.is_relative_to(cache_folder()) and not (own and path.is_relative_to(own)):
         discard(path)

@@ -265,9 +265,9 @@ def _train(
 def _infeasible(thresholds: Pair, seed: int) -> str:
     caps = ", ".join(f"{threshold:.4g}" for threshold in thresholds)
     return (
-        f"With thresholds ({caps}) no feasible point was found on seed {seed}. The "
-        "search went there because looser ones were above the targets. Try: (a) larger "
-        "targets, (b) a larger radius or model, (c) another projector."
+        f"With thresholds ({caps}) no feasible point was found on seed {seed}. Try: "
+        "(a) larger targets, or a looser start, (b) a larger radius or model, (c) "
+        "another projector."
     )
 
 

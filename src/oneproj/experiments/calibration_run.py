@@ -15,6 +15,7 @@ from oneproj.experiments.calibration import (
 )
 from oneproj.experiments.calibration_file import Calibration
 from oneproj.experiments.calibration_search import ROUNDS, Pair, Trial, shortfalls
+from oneproj.experiments.interrupts import abandoning
 from oneproj.experiments.records import Method, Preset
 from oneproj.experiments.specs import OWN_PROJECTOR, STEPS, make_spec
 from oneproj.experiments.surroundings import one_thread, versions
@@ -71,7 +72,7 @@ def run_calibration(
     numbers = tuple(range(FIRST_SEED, FIRST_SEED + seeds))
     samples = {seed: Development.of(settings.load(seed)) for seed in numbers}
     options = _options(experiment, preset, method)
-    with one_thread():
+    with abandoning(), one_thread():
         if match:
             targets = _paper_errors(experiment, samples, report)
         found = calibrate(

@@ -1,8 +1,8 @@
 """Which runs are to be made, and which of them are done already.
 
 A report puts all records of a folder side by side, so they have to be comparable: of
-one version of this library and of torch, and each with the settings that it would be
-made with today. A folder that is not is refused rather than mended.
+one version of this library and of torch, of the same data, and each with the settings
+that it would be made with today. A folder that is not is refused rather than mended.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from oneproj.data import Splits
 from oneproj.errors import InvalidProblemError, RecordError
 from oneproj.experiments.plain_json import to_plain
 from oneproj.experiments.records import Key, Record
@@ -110,6 +111,17 @@ def _check_settings(job: Job, record: Record, folder: Path) -> None:
         if has.get(name, "absent") != value:
             reason = f"was made with {name} = {has.get(name, 'absent')}, now {value}"
             raise _refusal(folder / record.key.path, reason)
+
+
+def check_data(record: Record, data: Splits, folder: Path) -> None:
+    """Refuse a record of other data than a new run would have.
+
+    Raises:
+        RecordError: It is a stand-in where the paper's data has come since, say.
+    """
+    if (record.data.stand_in, record.data.note) != (data.stand_in, data.note):
+        reason = f"was made of other data ({record.data.note!r}, now {data.note!r})"
+        raise _refusal(folder / record.key.path, reason)
 
 
 def _refusal(path: Path, reason: str) -> RecordError:

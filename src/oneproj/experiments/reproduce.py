@@ -8,9 +8,10 @@ from os import PathLike
 from pathlib import Path
 from typing import get_args
 
+from oneproj.data import Splits
 from oneproj.errors import OneprojError
 from oneproj.experiments.live import watching
-from oneproj.experiments.plan import Job, make_plan, missing
+from oneproj.experiments.plan import Job, check_data, make_plan, missing
 from oneproj.experiments.records import (
     Method,
     Preset,
@@ -111,7 +112,11 @@ def reproduce(
     specs = make_specs(names, presets, methods, projector)
     plan = make_plan(specs, seeds=seeds, extrapolate_from=extrapolate_from)
     found = {record.key: record for record in read_records(folder)}
-    todo, skipped = _with_data(missing(plan, found, folder), named=given is not None)
+    data, skipped = _load(missing(plan, found, folder), named=given is not None)
+    for record in found.values():
+        if record.experiment in data:
+            check_data(record, data[record.experiment], folder)
+    todo = [job for job in missing(plan, found, folder) if job.spec.experiment in data]
     for name, reason in skipped.items():
         say(f"{name} is skipped: {reason}")
     with watching(len(todo), enabled=progress, say=say) as watcher:
@@ -121,17 +126,17 @@ def reproduce(
     return Reproduction(tuple(records), len(todo), skipped)
 
 
-def _with_data(todo: list[Job], *, named: bool) -> tuple[list[Job], dict[str, str]]:
-    """The runs whose data is there, and why the others are not made.
+def _load(todo: list[Job], *, named: bool) -> tuple[dict[str, Splits], dict[str, str]]:
+    """The data of the experiments that have it, and why the others are not run.
 
     Data is fetched here, once, and not by many workers at the same time.
     """
-    skipped = {}
+    found, skipped = {}, {}
     for name in dict.fromkeys(job.spec.experiment for job in todo):
         try:
-            PAPER[name].load(0)
+            found[name] = PAPER[name].load(0)
         except OneprojError as error:
             if named:
                 raise
             skipped[name] = str(error)
-    return [job for job in todo if job.spec.experiment not in skipped], skipped
+    return found, skipped

@@ -74,11 +74,18 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
 
 def _cells(group: list[Record], columns: Sequence[Column]) -> list[str]:
     cut = [r.extrapolated_from for r in group if r.extrapolated_from is not None]
+    aborted = [r for r in group if not r.complete and r.extrapolated_from is None]
+    feasible = f"{sum(r.feasible for r in group)} of {len(group)}"
+    if aborted:  # a projection failed on the way: there is no result to average
+        group = [r for r in group if r not in aborted]
+        feasible += f"\n({len(aborted)} aborted)"
+        if not group:
+            return [str(len(aborted)), *("-" for _ in columns), "-", feasible]
     cells = [str(len(group))]
     for column in columns:
         values = [column.scale * r.metrics["test"][column.metric] for r in group]
         cells.append("-" if cut else spread(values, column.digits))
     runtime = spread([r.runtime for r in group])
     cells.append(f"{runtime}\n(from {min(cut)} updates)" if cut else runtime)
-    cells.append(f"{sum(r.feasible for r in group)} of {len(group)}")
+    cells.append(feasible)
     return cells

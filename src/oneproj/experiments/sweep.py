@@ -84,7 +84,7 @@ def _attempt(job: Job, signs: Path | None) -> Record | Failure:
     tell = pulse(signs, job.key, total)
     try:
         return run(job.spec, job.seed, until=job.until, command=job.command, tell=tell)
-    except OneprojError as error:
+    except Exception as error:  # noqa: BLE001 - also what nobody thought of
         return Failure(job, f"{type(error).__name__}: {error}")
 
 

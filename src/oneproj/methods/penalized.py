@@ -225,7 +225,7 @@ def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
     if inner_steps is None:
         if steps == 1:
             message = (
-                "steps=1 is too few: the next centre is the mean of the iterates before "
+                "steps=1 is too few: the next centre is a mean of the iterates before "
                 "each step, so the start itself is projected. Give 2 or more."
             )
             warnings.warn(message, OneprojWarning, stacklevel=4)

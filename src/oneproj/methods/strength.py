@@ -94,7 +94,7 @@ class AutoStrength:
     def state_dict(self) -> dict[str, Any]:
         """What was seen since the last anchor, the last anchor, and the strengths."""
         return {
-            "sum": self._sum,
+            "sum": None if self._sum is None else [t.clone() for t in self._sum],
             "count": self._count,
             "last": None if self._last is None else self._last.state_dict(),
             "strengths": dict(self._strengths),

@@ -99,6 +99,7 @@ class Anchored(AbstractOracle):
         super()._add_gradients(weighted, seen)
         sampled = [(c.name, w) for c, w in weighted if c.name in self._there]
         if sampled:
+            self._counts.constraint_gradients += len(sampled)
             with self._at_anchor():
                 self._descend([(self._there[name][1], -w) for name, w in sampled])
             for name, w in sampled:

@@ -278,7 +278,8 @@ class Bundle:
         }
         level = z_a * a.level + z_b * b.level
         offset = z_a * a.offset + z_b * b.offset
-        blur = max(a.blur, b.blur)
+        length = norm(mixed)  # short where the normals cancel: what is left is blurred
+        blur = (z_a * a.blur + z_b * b.blur) / length if length > 0 else 0.0
         self._append(mixed, level, offset, weights, 1.0, blur=blur)
 
 

@@ -27,6 +27,7 @@ import math
 from operator import itemgetter
 
 import numpy as np
+import torch
 
 from oneproj.projection.blocks import combined_norm
 from oneproj.projection.chart import Carried, Chart
@@ -183,6 +184,9 @@ class LocalModels:
         moved = view.moved()
         pulls = [view.best.gradients[name] for name in self._chart.names]
         here = [view.parameters, view.origin]
+        largest = min(torch.finfo(t.dtype).max for t in view.parameters)
+        if not max((abs(weight) for weight in mu), default=0.0) < largest:
+            return math.inf  # of an empty set: no finite weight balances it
         left = combined_norm([1.0, -1.0, *mu], [*here, *pulls])
         return left / max(moved, TINY)
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from torch import Tensor
 
 from oneproj.errors import InfeasibleError, InvalidProblemError
-from oneproj.parameters import trainable
+from oneproj.parameters import assign, snapshot, trainable
 from oneproj.problem import check_connected, named_constraints
 from oneproj.progress import progress_line
 from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
@@ -50,7 +50,8 @@ def project(
         parameters: Any iterable of tensors, or one tensor.
         constraints: Name to constraint.
         projector: ``"auto"``, a name, or an ``AbstractProjector`` of your own.
-        on_failure: ``"raise"``, or ``"return"`` a Projection whose status says it.
+        on_failure: ``"raise"`` and leave the parameters as they were, or ``"return"``
+            a Projection whose status says it, with the parameters at the best point.
         progress: Show how far it is once it takes long; None does so when a terminal
             is watching.
 
@@ -68,6 +69,7 @@ def project(
     check_on_failure(on_failure)
     moving, named = trainable(parameters), named_constraints(constraints)
     chosen = choose_projector(projector, named)
+    start = snapshot(moving)
     for constraint in named.values():
         check_connected(constraint, moving)
     with (
@@ -75,7 +77,8 @@ def project(
         watching(lambda k, c: say(f"{k} full gradients, worst residual {c:.2e}")),
     ):
         projection = chosen.project(moving, named)
-    if on_failure == "raise":
+    if on_failure == "raise" and not projection.status.ok:
+        assign(moving, start)
         raise_if_infeasible(projection)
     return projection
 

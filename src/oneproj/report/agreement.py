@@ -79,8 +79,13 @@ def agreement_line(group: Group, found: Sequence[Agreement]) -> str:
         'Settings of oneproj: not judged against the paper.'
     """
     said = []
-    if group.extrapolated and group.records:
-        run = group.records[0]
+    if group.aborted:
+        said.append(
+            f"{group.aborted} of {len(group.records)} runs ended early, where a "
+            "projection failed: they are not part of the means."
+        )
+    if group.extrapolated:
+        run = group.timed[0]
         said.append(
             f"Stopped after {run.updates:,} of {run.planned_updates:,} updates: the "
             "runtime is extrapolated, and there are no results."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from oneproj.experiments.records import Record
@@ -58,8 +59,14 @@ def worst_residual(records: Sequence[Record]) -> float:
         >>> worst_residual([])
         -inf
     """
-    values = (value for record in records for value in record.residuals.values())
-    return max(values, default=float("-inf"))
+    return _worst([v for record in records for v in record.residuals.values()])
+
+
+def _worst(values: Sequence[float]) -> float:
+    # NaN compares with nothing: max() would show or hide it by its place.
+    if any(math.isnan(value) for value in values):
+        return math.nan
+    return max(values, default=-math.inf)
 
 
 def _cells(records: Sequence[Record]) -> tuple[Cell, ...]:
@@ -75,9 +82,9 @@ def _cells(records: Sequence[Record]) -> tuple[Cell, ...]:
     texts = (
         f"{feasible} of {n}",
         f"{worst_residual(records):.1e}",
-        f"{max(before):.1e}" if before else NONE,
-        f"{max(kkt):.1e}" if kkt else NONE,
-        f"{max(record.projection.kkt_residual for record in records):.1e}",
+        f"{_worst(before):.1e}" if before else NONE,
+        f"{_worst(kkt):.1e}" if kkt else NONE,
+        f"{_worst([r.projection.kkt_residual for r in records]):.1e}",
         _mean(record.counts.projections for record in records),
         _mean(record.projection.evaluations for record in records),
         f"{sum(record.projection.distance for record in records) / n:.2e}",

@@ -58,12 +58,23 @@ class Group:
     @property
     def timed(self) -> tuple[Record, ...]:
         """The runs whose runtime counts: finished ones, or else the extrapolated."""
-        return self.finished or self.records
+        cut = (r for r in self.records if r.extrapolated_from is not None)
+        return self.finished or tuple(cut)
 
     @property
     def extrapolated(self) -> bool:
         """Whether the runtime is extrapolated from runs that were cut."""
-        return not self.finished
+        return not self.finished and bool(self.timed)
+
+    @property
+    def aborted(self) -> int:
+        """How many runs ended early because a projection failed: they show nothing."""
+        return sum(not r.complete and r.extrapolated_from is None for r in self.records)
+
+    @property
+    def infeasible(self) -> int:
+        """How many runs made all their updates and ended outside the constraints."""
+        return sum(not record.feasible for record in self.finished)
 
     @property
     def stand_in(self) -> bool:

@@ -73,7 +73,11 @@ def draw_panel(axes: Axes, panel: Panel, groups: Sequence[Group]) -> None:
         panel: What to draw.
         groups: Of one experiment and preset.
     """
-    curves = [(g, found) for g in groups if (found := curve(g.records, panel.column))]
+    curves = [
+        (g, found)
+        for g in groups
+        if (found := curve(g.finished or g.timed, panel.column))
+    ]
     _draw_limits(axes, panel, groups)
     for group, found in curves:
         _draw_curve(axes, group, found)

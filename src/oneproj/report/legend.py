@@ -45,7 +45,7 @@ def history_entries(groups: Sequence[Group], *, slack: bool) -> list[Entry]:
         style = look(group)
         text = f"{group.method_title} ({group.projector_title})"
         if group.extrapolated:
-            text += f", stopped after {group.records[0].updates:,} updates"
+            text += f", stopped after {group.timed[0].updates:,} updates"
         entries.append(Entry("line", text, style.colour, style.line, style.marker))
     entries.append(Entry("final", "after the terminal projection", INK))
     threshold = "threshold \u03b2" if slack else "cap on the source risk"

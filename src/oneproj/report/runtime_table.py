@@ -150,7 +150,7 @@ def _line(group: Group, found: Speedup | None) -> Line:
     if group.stand_in:
         verdict += " On stand-in data."
     if group.extrapolated:
-        run = group.records[0]
+        run = group.timed[0]
         verdict += f" Extrapolated from {run.updates:,} of {run.planned_updates:,}"
         verdict += " updates."
     cells = (seconds, Cell(found.text, found.paper_text))

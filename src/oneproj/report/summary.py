@@ -13,7 +13,7 @@ from oneproj.report.result_tables import agreements, row_labels
 from oneproj.report.runtime_table import speedups
 from oneproj.report.tables import NONE
 
-HEADINGS = ("experiment", "method", "projector", "settings", "runs", "feasible")
+HEADINGS = ("runs of", "runs", "feasible")
 
 
 def summary(groups: Sequence[Group]) -> Table:
@@ -31,9 +31,7 @@ def summary(groups: Sequence[Group]) -> Table:
         ),
     )
     for heading in HEADINGS:
-        table.add_column(
-            heading, justify="left" if heading in HEADINGS[:4] else "right"
-        )
+        table.add_column(heading, justify="left" if heading == HEADINGS[0] else "right")
     for heading in ("risk / ambiguity", "agree", "seconds", "speed-up", "paper's"):
         table.add_column(heading, justify="right", no_wrap=True)
     ratios = {id(found.group): found for found in speedups(groups)}
@@ -52,10 +50,11 @@ def _cells(group: Group) -> list[Text]:
     value, runtime = quantity.spread(group.finished), RUNTIME.spread(group.timed)
     feasible = sum(record.feasible for record in group.records)
     star = " *" if group.stand_in else ""
+    method, projector, settings, runs = row_labels(group)[1:]
     about = "~" if group.extrapolated else ""
     return [
-        Text(group.experiment + star),
-        *(Text(label) for label in row_labels(group)[1:]),
+        Text(f"{group.experiment}{star}\n{method}\n{projector}\n{settings}"),
+        Text(runs),
         Text(f"{feasible} of {len(group.records)}"),
         Text(NONE if value is None else value.text(quantity.digits)),
         _agree(group),

@@ -159,9 +159,14 @@ def flags_of(group: Group) -> tuple[str, ...]:
 
     Example:
         >>> flags_of(Group("abstention-nasa", "paper", "projected-sgd", "cuts", ()))
-        ('extrapolated',)
+        ()
     """
-    flags = (("stand-in", group.stand_in), ("extrapolated", group.extrapolated))
+    flags = (
+        ("stand-in", group.stand_in),
+        ("extrapolated", group.extrapolated),
+        (f"{group.aborted} aborted", group.aborted),
+        (f"{group.infeasible} infeasible", group.infeasible),
+    )
     return tuple(name for name, holds in flags if holds)
 
 
