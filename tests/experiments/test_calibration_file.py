@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from oneproj.experiments.calibration_file import (
 )
 from oneproj.experiments.calibration_run import run_calibration
 from oneproj.experiments.calibration_search import INVISIBLE, Pair, Task, Trial
+from oneproj.results import Solution, Update
+from oneproj.solve import solve
 
 ONE = Calibration(
     experiment="abstention-nasa",
@@ -100,6 +103,22 @@ def test_what_is_shipped_kept_its_targets_on_seeds_of_its_own() -> None:
         assert Trial(
             calibration.thresholds, calibration.errors, calibration.ambiguity
         ) in (calibration.trials)
+
+
+def test_ctrl_c_ends_the_search_with_nothing_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # `solve` by itself would finish early, and half a run would count as a trial.
+    def pressed(*arguments: object, **options: object) -> Solution:
+        def press(update: Update) -> None:
+            if update.update == 3:
+                signal.raise_signal(signal.SIGINT)
+
+        return solve(*arguments, **options, callbacks=press)
+
+    monkeypatch.setattr("oneproj.experiments.calibration.solve", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        run_calibration("abstention-gaussian", seeds=1, rounds=1)
 
 
 def test_the_command_writes_a_file_and_shows_the_search(tmp_path: Path) -> None:

@@ -112,11 +112,12 @@ def reproduce(
     specs = make_specs(names, presets, methods, projector)
     plan = make_plan(specs, seeds=seeds, extrapolate_from=extrapolate_from)
     found = {record.key: record for record in read_records(folder)}
-    data, skipped = _load(missing(plan, found, folder), named=given is not None)
+    left = missing(plan, found, folder)
+    data, skipped = _load(left, named=given is not None)
     for record in found.values():
         if record.experiment in data:
             check_data(record, data[record.experiment], folder)
-    todo = [job for job in missing(plan, found, folder) if job.spec.experiment in data]
+    todo = [job for job in left if job.spec.experiment in data]
     for name, reason in skipped.items():
         say(f"{name} is skipped: {reason}")
     with watching(len(todo), enabled=progress, say=say) as watcher:

@@ -57,7 +57,8 @@ def take_anchor(
         problem: Whose constraints; its parameters hold the point.
         size: Of the random sample that stands for larger data; None for all data.
         generator: Draws that sample.
-        counts: A full look is a pass and a gradient, a sampled one a gradient.
+        counts: A full look is a pass and a gradient, a sampled one a gradient. Of more
+            than ``SLOPES`` examples a full look has the value, and they the gradient.
 
     Example:
         >>> import oneproj
