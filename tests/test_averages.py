@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
+import oneproj
 from oneproj.averages import Mean, mean
 from oneproj.errors import InvalidProblemError
 from oneproj.terms import function
@@ -273,3 +274,72 @@ def test_a_chunk_holds_at_least_one_example() -> None:
         InvalidProblemError, match="chunk_size must be at least 1, got 0"
     ):
         mean(lambda b: b, torch.ones(3), chunk_size=0)
+
+
+@pytest.mark.parametrize("sense", [1, -1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_survey_is_a_full_look_with_every_example(
+    sense: int, *, weighted: bool
+) -> None:
+    w, x = normal(3).requires_grad_(), normal(7, 3, seed=1)
+    weights = normal(7, seed=2) if weighted else None
+    risk = mean(lambda b: (b @ w).sin(), x, weights=weights, chunk_size=3)
+    term = risk <= 0.3 if sense > 0 else risk >= 0.3
+    value, gradient, each = term.survey([w])
+    expected = term.value_and_gradient([w])
+    assert value == expected[0]
+    assert gradient is not None
+    assert torch.equal(gradient[0], expected[1][0])
+    assert term.survey(None)[:2] == (term.value(), None)
+    assert each is not None
+    assert not each.requires_grad
+    assert each.mean().item() == pytest.approx(value, rel=1e-12)
+    rows = torch.tensor([6, 0, 0, 4])
+    torch.testing.assert_close(each[rows].mean(), term.batch_value(rows).detach())
+    plain = function(w.sum) <= 1.0
+    assert plain.survey(None) == (plain.value(), None, None)
+    assert plain.survey([w]).each is None
+
+
+def test_a_function_that_changes_its_batch_is_refused_before_the_data_is_hurt() -> None:
+    w, x = torch.ones(2, requires_grad=True), torch.arange(10.0).reshape(5, 2)
+
+    def greedy(batch: Tensor) -> Tensor:
+        batch.mul_(1.001)
+        return batch @ w
+
+    kept = x.clone()
+    with pytest.raises(
+        InvalidProblemError, match="'objective' changes its batch in pl"
+    ):
+        oneproj.Problem(w, mean(greedy, x), {})
+    with pytest.raises(InvalidProblemError, match="'c' changes its batch in place"):
+        oneproj.Problem(w, mean(lambda b: b @ w, x), {"c": mean(greedy, x) <= 1.0})
+    assert torch.equal(x, kept)
+    oneproj.Problem(w, mean(lambda b: b.clone().mul_(2.0) @ w, x), {})
+
+
+def test_values_must_be_real_numbers_with_a_gradient() -> None:
+    w, x = torch.ones(2, requires_grad=True), torch.arange(10.0).reshape(5, 2)
+    for fn, dtype in (
+        (lambda b: b @ w > 0, "bool"),
+        (lambda b: (b @ w > 0).long(), "int64"),
+        (lambda b: (b @ w) * 1j, "complex64"),
+    ):
+        with pytest.raises(
+            InvalidProblemError, match=f"dtype torch.{dtype}.*surrogate"
+        ):
+            oneproj.Problem(w, mean(fn, x), {})
+
+
+@pytest.mark.parametrize("weights", ["balanced", object(), [[1.0], [1.0, 2.0]]])
+def test_weights_that_are_no_numbers_are_refused(weights: Any) -> None:  # noqa: ANN401 - anything
+    with pytest.raises(InvalidProblemError, match="weights must be 3 finite numbers"):
+        mean(lambda b: b, torch.ones(3), weights=weights)
+
+
+def test_a_mean_is_of_a_function() -> None:
+    with pytest.raises(
+        InvalidProblemError, match=r"made of a function.*got a NoneType"
+    ):
+        mean(None, torch.ones(3))  # type: ignore[arg-type]

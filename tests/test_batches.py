@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from oneproj.batches import AbstractSource, as_source
+from oneproj.batches import AbstractSource, as_source, changes
 from oneproj.errors import InvalidProblemError
 
 X = torch.arange(10.0).reshape(5, 2)
@@ -199,7 +200,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no length": (Unsized(), STREAM),
     "a list of numbers": ([1.0, 2.0], "must hold tensors, but got float.*as_tensor"),
     "dict of lists": ({"x": [1.0]}, "must hold tensors, but got list"),
-    "array": (X.numpy(), "Data of type ndarray is not understood. Pass a tensor"),
+    "words": (np.array(["a", "b"]), "dtype <U1.*cannot be seen as a tensor.*Convert"),
+    "backwards": (np.arange(3.0)[::-1], r"strides \(-8,\) cannot.*ascontiguousarray"),
+    "pairs": ([(X[0], 1), (X[1], 0)], "must hold tensors, but got tuple.*DataLoader"),
     "nothing": (None, "Data of type NoneType is not understood"),
 }
 
@@ -208,3 +211,27 @@ REFUSED: dict[str, tuple[Any, str]] = {
 def test_data_that_cannot_be_averaged_is_refused(data: Any, match: str) -> None:  # noqa: ANN401
     with pytest.raises(InvalidProblemError, match=match):
         as_source(data)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_arrays_are_seen_in_their_own_memory_and_dtype(dtype: type) -> None:
+    x = np.arange(6).reshape(3, 2).astype(dtype)
+    x.flags.writeable = False  # and no warning, which would be an error
+    alone, paired = as_source(x), as_source({"x": x, "y": torch.arange(3)})
+    assert alone.span(1, 3).numpy().tolist() == [[2, 3], [4, 5]]
+    assert alone.span(1, 3).numpy().dtype == dtype
+    assert alone.span(0, 3).data_ptr() == x.ctypes.data
+    assert paired.take(torch.tensor([2]))["x"].tolist() == [[4, 5]]
+
+
+def test_changes_are_counted_in_containers_and_through_views() -> None:
+    x, y = torch.zeros(4), torch.zeros(4)
+    batch = {"x": x[:2], "pair": (y, [y[1:]]), "name": "none"}
+    before = changes(batch)
+    assert changes(batch) == before
+    x[3] = 1.0
+    assert changes(batch) == before + 1
+    y.add_(1.0)
+    assert changes(batch) == before + 3
+    with torch.inference_mode():
+        assert changes(torch.zeros(1)) == 0

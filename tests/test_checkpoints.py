@@ -12,13 +12,18 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
+from torch.optim.lr_scheduler import LRScheduler
 
 import oneproj
+from oneproj import stops
 from oneproj.checkpoints import MAGIC, VERSION, read_checkpoint, write_checkpoint
 from oneproj.methods import METHODS, auto
 from oneproj.methods.strength import AutoStrength
 from oneproj.oracles import ORACLES, Anchor
 from oneproj.results import Solution, Status, Update
+
+# Runs are stopped within their first outer iteration here, which is warned of.
+pytestmark = pytest.mark.filterwarnings("ignore:The selected iterate is the start")
 
 RESUMABLE = [name for name in METHODS if name not in ("slsqp", "auto")]
 STEPS = 24
@@ -170,13 +175,42 @@ def test_strengths_remember_the_last_anchor() -> None:
     assert found == [(8.0,), (8.0,)]
 
 
-def test_any_scheduler_resumes(tmp_path: Path) -> None:
-    def cycle(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
-        schedulers = torch.optim.lr_scheduler
-        return schedulers.CosineAnnealingWarmRestarts(optimizer, T_0=5, T_mult=2)
+def cycle(optimizer: torch.optim.Optimizer) -> LRScheduler:
+    schedulers = torch.optim.lr_scheduler
+    return schedulers.CosineAnnealingWarmRestarts(optimizer, T_0=5, T_mult=2)
 
-    whole = outcome(problem(), decay=cycle)
-    arguments = {"decay": cycle, "checkpoint": tmp_path / "run.pt", "resume": True}
+
+def one_cycle(optimizer: torch.optim.Optimizer) -> LRScheduler:
+    schedulers = torch.optim.lr_scheduler
+    return schedulers.OneCycleLR(
+        optimizer, max_lr=0.1, total_steps=STEPS, cycle_momentum=False
+    )
+
+
+def one_cycle_of_momentum(optimizer: torch.optim.Optimizer) -> LRScheduler:
+    schedulers = torch.optim.lr_scheduler
+    return schedulers.OneCycleLR(optimizer, max_lr=0.1, total_steps=STEPS)
+
+
+@pytest.mark.parametrize(
+    ("method", "decay"),
+    [
+        ("one-projection", cycle),
+        ("one-projection", one_cycle),
+        ("penalty-sgd", one_cycle_of_momentum),
+    ],
+)
+@pytest.mark.parametrize("base", ["momentum", "adam"])
+def test_any_scheduler_resumes(
+    tmp_path: Path,
+    method: str,
+    base: str,
+    decay: Callable[[torch.optim.Optimizer], LRScheduler],
+) -> None:
+    arguments = {"method": method, "base": base, "decay": decay}
+    whole = outcome(problem(), **arguments)
+    assert whole[1].feasible
+    arguments |= {"checkpoint": tmp_path / "run.pt", "resume": True}
     outcome(problem(), callbacks=stop_after(9), **arguments)
     assert_same(outcome(problem(), **arguments), whole)
 
@@ -234,19 +268,27 @@ def test_it_is_saved_every_n_updates_and_at_the_end(tmp_path: Path) -> None:
     assert list(file.parent.iterdir()) == [file], "no draft is left"
 
 
+@pytest.fixture
+def one_press_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tests in a row are no Ctrl-C pressed twice."""
+    monkeypatch.setattr(stops, "AGAIN", 0.0)
+
+
+@pytest.mark.usefixtures("one_press_at_a_time")
 def test_ctrl_c_inside_an_update_completes_and_saves_it(tmp_path: Path) -> None:
     whole = outcome(problem())
     file, built, looks = tmp_path / "run.pt", problem(), []
     evaluate = built.objective.batch_value
 
     def press(indices: Tensor | None) -> Tensor:
-        looks.append(None)
-        if len(looks) == 8:
+        looks.append(torch.is_grad_enabled())  # not so for the sample of a checkpoint
+        if looks[-1] and sum(looks) == 8:
             signal.raise_signal(signal.SIGINT)
         return evaluate(indices)
 
     built.objective.batch_value = press
-    _, solution = outcome(built, checkpoint=file)
+    with pytest.warns(oneproj.OneprojWarning, match="after update 8 of 24"):
+        _, solution = outcome(built, checkpoint=file)
     assert solution.status is Status.INTERRUPTED
     assert solution.feasible
     assert read_checkpoint(file)["update"] == 8
@@ -254,20 +296,22 @@ def test_ctrl_c_inside_an_update_completes_and_saves_it(tmp_path: Path) -> None:
     assert_same(outcome(problem(), resume=file), whole)
 
 
+@pytest.mark.usefixtures("one_press_at_a_time")
 def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
     whole = outcome(problem())
     file, built, looks = tmp_path / "run.pt", problem(), []
     evaluate = built.objective.batch_value
 
     def press(indices: Tensor | None) -> Tensor:
-        looks.append(None)
-        if len(looks) == 8:
+        looks.append(torch.is_grad_enabled())
+        if looks[-1] and sum(looks) == 8:
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
         return evaluate(indices)
 
     built.objective.batch_value = press
-    _, solution = outcome(built, checkpoint=file, checkpoint_every=5)
+    with pytest.warns(oneproj.OneprojWarning, match="after update 7 of 24"):
+        _, solution = outcome(built, checkpoint=file, checkpoint_every=5)
     assert solution.status is Status.INTERRUPTED
     assert read_checkpoint(file)["update"] == 5, "half an update is not saved"
     assert_same(outcome(problem(), checkpoint=file, resume=True), whole)
@@ -430,11 +474,16 @@ def test_every_damaged_byte_is_noticed(saved: Path, tmp_path: Path) -> None:
 def test_another_format_and_another_file_are_refused(
     saved: Path, tmp_path: Path
 ) -> None:
-    here, newer = str(VERSION).encode(), str(VERSION + 1).encode()
-    other = tmp_path / "other.pt"
-    other.write_bytes(saved.read_bytes().replace(MAGIC + here, MAGIC + newer, 1))
-    with pytest.raises(oneproj.CheckpointError, match="has format 2, this version"):
-        read_checkpoint(other)
+    here, other = str(VERSION).encode(), tmp_path / "other.pt"
+    for then in (1, VERSION + 1):  # from before samples were saved, and from later on
+        line = MAGIC + str(then).encode()
+        other.write_bytes(saved.read_bytes().replace(MAGIC + here, line, 1))
+        with pytest.raises(
+            oneproj.CheckpointError,
+            match=rf"has format {then}, this version of the library reads format 2.*"
+            "Finish the run with the version that began it, or delete",
+        ):
+            read_checkpoint(other)
     torch.save({"w": torch.ones(2)}, other)
     with pytest.raises(oneproj.CheckpointError, match="not a checkpoint of this lib"):
         read_checkpoint(other)
@@ -477,3 +526,9 @@ def test_what_could_not_be_loaded_safely_is_not_saved(tmp_path: Path) -> None:
     message = r"\['scheduler'\]\['secret'\] is a builtin_function_or_method"
     with pytest.raises(oneproj.CheckpointError, match=message):
         outcome(problem(), decay=Eager, checkpoint=tmp_path / "run.pt")
+
+
+def test_a_folder_is_not_a_checkpoint(tmp_path: Path) -> None:
+    for resume in (None, True):
+        with pytest.raises(oneproj.CheckpointError, match=r"is a folder.*run\.pt"):
+            oneproj.solve(problem(), steps=4, checkpoint=tmp_path, resume=resume)

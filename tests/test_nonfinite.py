@@ -139,3 +139,44 @@ def test_a_sum_that_overflows_names_what_was_added() -> None:
     match = "gradient of 'objective' plus the penalty on 'pushed' is NaN"
     with pytest.raises(NonFiniteError, match=match):
         look(Minibatch, problem)
+
+
+@pytest.mark.parametrize("kind", ORACLES.values(), ids=ORACLES)
+def test_a_gradient_of_the_objective_is_checked_where_nothing_pushes(
+    kind: type[AbstractOracle],
+) -> None:
+    w = torch.zeros(1, requires_grad=True)
+    slack = mean(lambda b: w.sum() * b, torch.ones(4)) <= 1.0
+    problem = Problem(w, function(lambda: w.sqrt().sum()), {"slack": slack})
+    with pytest.raises(NonFiniteError, match="the gradient of 'objective' is NaN"):
+        look(kind, problem)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_an_objective_that_is_not_alone_is_checked_with_the_penalty(
+    *, alone: bool
+) -> None:
+    w = torch.zeros(1, requires_grad=True)
+    problem = Problem(w, function(lambda: w.sqrt().sum()), {})
+    oracle = Minibatch(
+        problem,
+        Hinge(1.0),
+        batch_size=1,
+        generator=torch.Generator(),
+        counts=Counts(),
+    )
+    match = "the gradient of 'objective' is NaN"
+    if alone:
+        with pytest.raises(NonFiniteError, match=match):
+            oracle.see_objective()
+        return
+    oracle.see_objective(alone=False)
+    with pytest.raises(NonFiniteError, match=match):
+        oracle.add_penalty()
+
+
+def test_a_gradient_whose_square_overflows_is_finite() -> None:
+    w = torch.ones(2, requires_grad=True)
+    look(Minibatch, Problem(w, function(lambda: 3e38 * (w - 1.0).sum()), {}))
+    assert w.grad is not None
+    assert w.grad.tolist() == pytest.approx([3e38, 3e38])

@@ -273,3 +273,20 @@ def test_an_unknown_combination_is_refused() -> None:
     for make in (lambda c: Hinge(1.0, c), lambda c: Softplus(1.0, 1.0, c)):
         with pytest.raises(InvalidProblemError, match=r'"max".*"sum".*got .mean'):
             make("mean")
+
+
+@pytest.mark.parametrize("c", [0.5, [torch.tensor(0.5)], np.ones(2)])
+def test_values_without_a_gradient_are_refused(c: Any) -> None:  # noqa: ANN401 - anything
+    kind = type(c).__name__
+    with pytest.raises(
+        InvalidProblemError, match=f"got a {kind}, through which no grad"
+    ):
+        Hinge(1.0)(c)
+
+
+@pytest.mark.parametrize("bad", [None, "5", "auto"])
+def test_a_strength_is_a_number(bad: Any) -> None:  # noqa: ANN401 - anything
+    with pytest.raises(InvalidProblemError, match=f"positive and finite, got {bad!r}"):
+        Hinge(bad)
+    with pytest.raises(InvalidProblemError, match=f"positive and finite, got {bad!r}"):
+        Softplus(1.0, smoothing=bad)

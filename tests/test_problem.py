@@ -108,7 +108,11 @@ PARTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "equality": (
         {"constraints": {"size": OBJECTIVE == 1.0}},
-        "constraint 'size' is a bool, which says no bound",
+        "constraint 'size' is False.*compared by ==.*two constraints",
+    ),
+    "a set of nothing": (
+        {"constraints": {"size": oneproj.sets.Ball(1.0)}},
+        r"constraint 'size' is a Ball, which says no bound.*\.on\(weight\)",
     ),
     "radius zero": ({"radius": 0.0}, "must be > 0, got 0.0.*leave it out"),
     "radius negative": ({"radius": -1}, "must be > 0, got -1"),
@@ -210,3 +214,9 @@ def test_constraints_without_names_are_refused() -> None:
     size = function(w.norm)
     with pytest.raises(InvalidProblemError, match="Constraints need names"):
         Problem(w, size, [size <= 1.0])
+
+
+def test_an_accuracy_is_told_from_a_wrong_tensor() -> None:
+    errors = mean(lambda b: (b * W[0] < 0).float(), torch.ones(3))
+    with pytest.raises(InvalidProblemError, match=r"an accuracy.*use a surrogate"):
+        Problem(W, OBJECTIVE, {"errors": errors <= 0.1})

@@ -157,6 +157,52 @@ def test_a_solution_reads_as_a_table() -> None:
     assert below == str(CERTIFICATE)
 
 
+def test_a_solution_that_failed_says_how_near_the_projection_came() -> None:
+    found = Projection(Status.EMPTY, 2e5, {"a": 0.25, "b": -1.0}, {}, 9)
+    text = str(
+        dataclasses.replace(solution({"a": 3.0}), status=Status.EMPTY, projection=found)
+    )
+    assert "residual: a           3.000e+00" in text
+    assert "0: the best residual found was 2.500e-01, 2.000e+05 away" in text
+    assert Status.EMPTY.value in text
+
+
+def test_a_projection_reads_as_a_table() -> None:
+    found = Projection(
+        status=Status.FEASIBLE,
+        distance=0.25,
+        residuals={"source risk": -1e-9, "size": -0.5},
+        multipliers={"source risk": 0.75},
+        evaluations=4,
+        kkt_residual=2e-7,
+        residuals_before={"source risk": 0.125, "size": 0.0},
+        lower_bound=0.2499,
+    )
+    assert str(found).splitlines() == [
+        "quantity        value",
+        "--------------  ---------------------------------------",
+        "status          every residual is <= 0 on the full data",
+        "distance moved  2.500000e-01",
+        "lower bound     2.499000e-01",
+        "gradients used  4",
+        "KKT residual    2.000e-07",
+        "",
+        "constraint   before     after       multiplier",
+        "-----------  ---------  ----------  ----------",
+        "source risk  1.250e-01  -1.000e-09  7.500e-01",
+        "size         0.000e+00  -5.000e-01",
+    ]
+    assert repr(found).startswith("Projection(status=<Status.FEASIBLE")
+
+
+def test_a_projection_says_what_it_does_not_know_and_what_was_unusual() -> None:
+    bare = Projection(Status.INFEASIBLE, 1.0, {"a": 2.0}, {}, 3, remark="Odd.")
+    lines = str(bare).splitlines()
+    assert "lower bound     unknown" in lines
+    assert lines[lines.index("") - 1] == "Odd."
+    assert lines[-1].split() == ["a", "2.000e+00"]
+
+
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
     assert table([("a", "bb"), ("ccc", "d")]) == ["a    bb", "---  --", "ccc  d"]
 

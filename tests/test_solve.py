@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 import oneproj
+from oneproj import stops
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.project import choose_projector
 from oneproj.results import Projection, Status
@@ -99,7 +101,9 @@ def test_long_runs_keep_a_short_history() -> None:
     assert updates[-1] == 2500
 
 
-def test_ctrl_c_inside_a_projected_update_still_ends_feasible() -> None:
+def test_ctrl_c_inside_a_projected_update_still_ends_feasible(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Interrupted(AbstractProjector):
         name = "interrupted"
         calls = 0
@@ -107,19 +111,24 @@ def test_ctrl_c_inside_a_projected_update_still_ends_feasible() -> None:
         def accepts(self, constraints: object) -> None:
             del constraints
 
-        def project(self, parameters: object, constraints: object) -> Projection:
+        def project(self, parameters: list[Tensor], constraints: object) -> Projection:
             self.calls += 1
             if self.calls == 3:
+                with torch.no_grad():
+                    parameters[0].fill_(1e6)  # on its way
                 raise KeyboardInterrupt
             inner = choose_projector("auto", constraints)
             return inner.project(parameters, constraints)
 
     problem, _ = nearest_in_ball()
-    solution = oneproj.solve(
-        problem, method="projected-sgd", projector=Interrupted(), steps=50
-    )
+    monkeypatch.setattr(stops, "AGAIN", 0.0)
+    with pytest.warns(oneproj.OneprojWarning, match="Ctrl-C ended this run after upd"):
+        solution = oneproj.solve(
+            problem, method="projected-sgd", projector=Interrupted(), steps=50
+        )
     assert solution.status is Status.INTERRUPTED
     assert solution.feasible
+    assert solution.projection.distance < 1.0, "from the iterate, not from 1e6"
 
 
 def test_a_schedule_is_executed_to_the_letter() -> None:
@@ -208,6 +217,7 @@ def test_a_schedule_needs_the_theorems_assumptions() -> None:
         oneproj.solve(problem, schedule=schedule)
 
 
+@pytest.mark.filterwarnings("ignore:The selected iterate is the start")
 def test_a_stopped_run_carries_no_guarantee() -> None:
     problem, _ = nearest_in_ball(radius=1.0)
     schedule = short_schedule()
@@ -231,9 +241,10 @@ def test_a_projector_is_not_taken_at_its_word() -> None:
             del parameters, constraints
             return Projection(Status.FEASIBLE, 0.0, {"size": -1.0}, {}, 1)
 
-    problem, _ = nearest_in_ball()
+    problem, w = nearest_in_ball()
     with pytest.raises(oneproj.InfeasibleError, match="'size'"):
         oneproj.solve(problem, projector=Boasts(), steps=50, strength=0.1)
+    assert w.norm().item() > 1.0, "trained, and not projected"
     problem, _ = nearest_in_ball()
     solution = oneproj.solve(
         problem, projector=Boasts(), steps=50, strength=0.1, on_failure="return"
@@ -242,7 +253,116 @@ def test_a_projector_is_not_taken_at_its_word() -> None:
     assert not solution.feasible
 
 
+# --- failure ------------------------------------------------------------------
+
+
+def negative_risk(curvature: str | None) -> tuple[oneproj.Problem, Tensor]:
+    """A logistic risk that is to be negative: it is lowest at infinity."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(50, 3, generator=generator, dtype=torch.float64)
+    y = torch.sign(x[:, 0])
+    w = torch.full((3,), 0.1, dtype=torch.float64, requires_grad=True)
+
+    def loss(batch: tuple[Tensor, Tensor]) -> Tensor:
+        return torch.nn.functional.softplus(-batch[1] * (batch[0] @ w))
+
+    problem = oneproj.Problem(
+        w,
+        objective=oneproj.mean(lambda b: (b[0] @ w - b[1]).square(), data=(x, y)),
+        constraints={"risk": oneproj.mean(loss, (x, y), curvature=curvature) <= -1.0},
+        radius=4.0,
+    )
+    return problem, w
+
+
+@pytest.mark.parametrize("method", ["one-projection", "projected-sgd", "slsqp"])
+@pytest.mark.parametrize("curvature", ["convex", None])
+@pytest.mark.filterwarnings("ignore:SLSQP stopped early")
+def test_a_failed_projection_leaves_the_trained_point_and_says_so(
+    method: str, curvature: str | None
+) -> None:
+    problem, w = negative_risk(curvature)
+    message = r"'risk'.*at a distance of \d.*where they were before this projection"
+    with pytest.raises(oneproj.InfeasibleError, match=message):
+        oneproj.solve(problem, method=method, steps=40)
+    assert w.detach().norm() <= 4.0, "the safeguard ball holds what was trained"
+    problem, w = negative_risk(curvature)
+    solution = oneproj.solve(problem, method=method, steps=40, on_failure="return")
+    assert not solution.status.ok
+    assert w.detach().norm() <= 4.0
+    assert solution.residuals == problem.residuals()
+    assert solution.projection.distance > 10.0, "the best residual is far away"
+    assert solution.projection.residuals["risk"] < solution.residuals["risk"]
+    assert solution.certificate["feasibility"].value == solution.residuals["risk"]
+    assert f"{solution.projection.distance:.3e} away" in str(solution)
+
+
+def test_what_failed_carries_no_guarantee() -> None:
+    class GivesUp(AbstractProjector):
+        name = "gives-up"
+
+        def accepts(self, constraints: object) -> None:
+            del constraints
+
+        def project(self, parameters: list[Tensor], constraints: object) -> Projection:
+            del constraints
+            with torch.no_grad():
+                parameters[0].fill_(2.0)
+            return Projection(Status.INFEASIBLE, 1.0, {"size": 1.0}, {}, 1)
+
+    problem, _ = nearest_in_ball(radius=1.0)
+    solution = oneproj.solve(
+        problem, schedule=short_schedule(), projector=GivesUp(), on_failure="return"
+    )
+    assert solution.status is Status.INFEASIBLE
+    assert "Moreau residual" not in solution.certificate
+
+
+def test_a_scheduler_may_cycle_the_momentum_of_a_step_that_has_one() -> None:
+    momenta: list[float] = []
+
+    def one_cycle(
+        optimizer: torch.optim.Optimizer,
+    ) -> torch.optim.lr_scheduler.LRScheduler:
+        made = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=40)
+        optimizer.register_step_pre_hook(
+            lambda *_: momenta.append(optimizer.param_groups[0]["momentum"])
+        )
+        return made
+
+    problem, _ = nearest_in_ball()
+    start = problem.objective.value()
+    solution = oneproj.solve(
+        problem, method="penalty-sgd", steps=40, base="momentum", decay=one_cycle
+    )
+    assert solution.status is Status.FEASIBLE
+    assert solution.objective < start
+    assert len(momenta) == 40
+    assert momenta[0] == pytest.approx(0.95)
+    assert min(momenta) == pytest.approx(0.85, abs=1e-3)
+
+
 def test_solve_works_under_no_grad() -> None:
     problem, _ = nearest_in_ball()
     with torch.no_grad():
         assert oneproj.solve(problem, steps=50).feasible
+
+
+@pytest.mark.parametrize(
+    ("argument", "match"),
+    [
+        ({"inner_steps": 1}, "inner_steps=1 would return the start.*2 or more"),
+        ({"lr": "0.1"}, "lr must be a number, got '0.1'"),
+        ({"prox_weight": None}, "prox_weight must be a number, got None"),
+        ({"strength": None}, "positive and finite, got None"),
+        ({"method": "penalty-sgd", "lr": "0.1"}, "lr is out of range: got '0.1'"),
+        ({"schedule": 3}, "schedule must be made by oneproj.theory.*got 3"),
+        ({"base": torch.optim.LBFGS}, "without a closure, but it made a LBFGS"),
+        ({"base": lambda groups: groups}, "without a closure, but it made a list"),
+    ],
+)
+def test_arguments_of_another_kind_are_named(argument: Any, match: str) -> None:  # noqa: ANN401 - anything
+    problem, w = nearest_in_ball()
+    with pytest.raises(oneproj.InvalidProblemError, match=match):
+        oneproj.solve(problem, **({"steps": 4} | argument))
+    assert w.tolist() == nearest_in_ball()[1].tolist()

@@ -122,5 +122,26 @@ def test_a_bound_may_be_any_number_but_not_a_term() -> None:
     size, other = function(w.abs), function(w.square)
     for bound in (2, 2.0, torch.tensor(2.0), np.float32(2.0)):
         assert (size <= bound).value() == 1.0
-    with pytest.raises(InvalidProblemError, match="make one term of their difference"):
+    with pytest.raises(InvalidProblemError, match=r"difference of two terms.*weights="):
         size <= other  # noqa: B015 - the comparison itself is refused
+
+
+def test_a_strict_comparison_is_refused() -> None:
+    term = function(lambda: torch.ones(()))
+    for compare in (lambda: term < 1.0, lambda: term > 1.0, lambda: 1.0 < term):
+        with pytest.raises(
+            InvalidProblemError, match=r"strict comparison with 1\.0.*<="
+        ):
+            compare()
+
+
+@pytest.mark.parametrize("fn", [None, 3.0, torch.ones(())])
+def test_a_function_is_called_not_evaluated(fn: Any) -> None:  # noqa: ANN401 - anything
+    with pytest.raises(InvalidProblemError, match="made of a function"):
+        function(fn)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64, torch.bool])
+def test_a_function_returns_a_real_number(dtype: torch.dtype) -> None:
+    with pytest.raises(InvalidProblemError, match=f"returned values of dtype {dtype}"):
+        function(lambda: torch.ones((), dtype=dtype)).value()

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from oneproj.batches import AbstractSource, DataLike, as_source
+from oneproj.autograd import check_real
+from oneproj.batches import AbstractSource, DataLike, as_source, changes
 from oneproj.errors import InvalidProblemError
+from oneproj.modes import evaluating
 from oneproj.parameters import Vector
 from oneproj.terms import (
     AbstractExpression,
     Curvature,
+    Survey,
     accumulate,
+    check_callable,
     check_curvature,
-    evaluating,
 )
 
 CHUNK_SIZE = 4096
@@ -26,6 +30,9 @@ CHUNK_SIZE = 4096
 
 class Mean(AbstractExpression):
     """The average ``(1/n) sum_i w_i fn(example_i)``; made by ``oneproj.mean``."""
+
+    dtype: torch.dtype | None = None
+    """In which precision ``fn`` computed its last values; None before the first."""
 
     def __init__(
         self,
@@ -37,7 +44,8 @@ class Mean(AbstractExpression):
     ) -> None:
         """Keep the function and where its examples come from."""
         self.size = source.size
-        self._fn = fn
+        self._fn = check_callable(fn)
+        self._tried = False
         self._source = source
         self._weights = weights
         self._chunk_size = chunk_size
@@ -49,26 +57,39 @@ class Mean(AbstractExpression):
     def batch_value(self, indices: Tensor | None) -> Tensor:
         if indices is None:
             indices = torch.arange(self._source.size)
-        values = self._check_shape(self._fn(self._source.take(indices)), len(indices))
+        values = self._values(self._source.take(indices), len(indices))
         if self._weights is not None:
             values = values * self._weights[indices].to(values)
         return values.mean()
 
-    @torch.no_grad()
     def value(self) -> float:
-        spans = self._source.spans(self._chunk_size)
+        return self._value(None)
+
+    def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
+        return self._value_and_gradient(parameters, None)
+
+    def survey(self, parameters: Vector | None) -> Survey:
+        kept: list[Tensor] = []
+        if parameters is None:
+            return Survey(self._value(kept), None, torch.cat(kept))
+        value, gradient = self._value_and_gradient(parameters, kept)
+        return Survey(value, gradient, torch.cat(kept))
+
+    @torch.no_grad()
+    def _value(self, kept: list[Tensor] | None) -> float:
         with evaluating(self.model):
-            value = self._average([float(self._span_sum(*span)) for span in spans])
+            value = self._average([float(chunk) for chunk in self._sums(kept)])
         self.check_finite(value)
         return value
 
     @torch.enable_grad()
-    def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
+    def _value_and_gradient(
+        self, parameters: Vector, kept: list[Tensor] | None
+    ) -> tuple[float, list[Tensor]]:
         total = [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
         sums = []
         with evaluating(self.model):
-            for span in self._source.spans(self._chunk_size):
-                chunk = self._span_sum(*span)
+            for chunk in self._sums(kept):
                 sums.append(float(chunk.detach()))
                 accumulate(total, chunk / self._source.size, parameters)
         gradient = [t.to(p.dtype) for t, p in zip(total, parameters, strict=True)]
@@ -82,16 +103,37 @@ class Mean(AbstractExpression):
         except (OverflowError, ValueError):  # how fsum says inf, and inf - inf
             return math.nan
 
-    def _span_sum(self, start: int, stop: int) -> Tensor:
-        values = self._fn(self._source.span(start, stop))
-        values = self._check_shape(values, stop - start).double()
-        if self._weights is not None:
-            values = values * self._weights[start:stop].to(values)
-        return values.sum()
+    def _sums(self, kept: list[Tensor] | None) -> Iterator[Tensor]:
+        """The sum of every chunk; the values of its examples are kept if asked to."""
+        for start, stop in self._source.spans(self._chunk_size):
+            values = self._values(self._source.span(start, stop), stop - start)
+            wide = values.double()
+            if self._weights is not None:
+                wide = wide * self._weights[start:stop].to(wide)
+            if kept is not None:
+                kept.append(wide.detach().to(values.dtype))
+            yield wide.sum()
+
+    def _values(self, batch: Any, count: int) -> Tensor:  # noqa: ANN401 - the user's
+        """The value of each example; the first time, the batch must stay as it is."""
+        if self._tried:
+            return self._check_shape(self._fn(batch), count)
+        before, values = changes(batch), self._fn(batch)
+        if changes(batch) != before:
+            message = (
+                f"The function of {self.name!r} changes its batch in place (x -= mean, "
+                "x.mul_(2) or the like). A full pass lends it the data itself, which "
+                "would be another after every pass. Write x = x - mean instead, or "
+                "work on x.clone()."
+            )
+            raise InvalidProblemError(message)
+        self._tried = True
+        return self._check_shape(values, count)
 
     def _check_shape(self, values: object, count: int) -> Tensor:
         if isinstance(values, Tensor) and values.shape == (count,):
-            return values
+            self.dtype = values.dtype
+            return check_real(self.name, values)
         got = tuple(values.shape) if isinstance(values, Tensor) else type(values)
         message = (
             f"The function of {self.name!r} must return one value per example, shape "
@@ -113,8 +155,10 @@ def mean(
     """The average of ``fn`` over a data set: ``(1/n) sum_i w_i fn(example_i)``.
 
     Args:
-        fn: Maps a batch to one value per example, shape ``(batch,)``.
-        data: A tensor, a tuple or dict of tensors, a ``Dataset`` or a ``DataLoader``.
+        fn: Maps a batch to one value per example, shape ``(batch,)``. It must not
+            change the batch in place, which may be the data itself.
+        data: A tensor or array, a tuple or dict of them, a ``Dataset`` or a
+            ``DataLoader``. Nothing is copied or converted: dtypes stay.
         weights: One weight per example, 1 when left out. With ``n/n_A`` on group A
             and ``-n/n_B`` on group B the average is a difference of group means.
         chunk_size: Examples per forward pass of a full evaluation.
@@ -131,16 +175,28 @@ def mean(
         -9.0
     """
     source = as_source(data)
-    if chunk_size < 1:
-        message = f"chunk_size must be at least 1, got {chunk_size}."
+    if not (isinstance(chunk_size, Integral) and chunk_size >= 1):
+        message = f"chunk_size must be at least 1, got {chunk_size!r}."
         raise InvalidProblemError(message)
     if weights is not None:
-        weights = torch.as_tensor(weights).detach()
-        if weights.shape != (source.size,) or not bool(torch.isfinite(weights).all()):
-            bad = int((~torch.isfinite(weights)).sum())
-            message = (
-                f"weights must be {source.size} finite numbers, one per example, but "
-                f"got shape {tuple(weights.shape)} with {bad} NaN or infinite value(s)."
-            )
-            raise InvalidProblemError(message)
+        weights = _as_weights(weights, source.size)
     return Mean(fn, source, weights, chunk_size, curvature)
+
+
+def _as_weights(weights: object, size: int) -> Tensor:
+    try:
+        given = torch.as_tensor(weights).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        message = (
+            f"weights must be {size} finite numbers, one per example, but got "
+            f"{weights!r}. Pass a tensor, or leave them out for 1."
+        )
+        raise InvalidProblemError(message) from error
+    if given.shape != (size,) or not bool(torch.isfinite(given).all()):
+        bad = int((~torch.isfinite(given)).sum())
+        message = (
+            f"weights must be {size} finite numbers, one per example, but got shape "
+            f"{tuple(given.shape)} with {bad} NaN or infinite value(s)."
+        )
+        raise InvalidProblemError(message)
+    return given

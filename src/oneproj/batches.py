@@ -1,24 +1,28 @@
 """A data set seen as batches: all of it in a fixed order, or a random minibatch.
 
-Tensors, tuples and dicts of tensors are indexed directly; a ``Dataset`` or the data
-set behind a ``DataLoader`` is indexed item by item and collated. The data is never
+Tensors, arrays, and tuples and dicts of them are indexed directly; a ``Dataset`` or the
+data set behind a ``DataLoader`` is indexed item by item and collated. The data is never
 copied as a whole, and the order of a full pass never depends on a random state.
 """
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from oneproj.errors import InvalidProblemError
 
+Rows: TypeAlias = Tensor | np.ndarray[Any, Any]
+"""Examples along the first dimension."""
 DataLike: TypeAlias = (
-    Tensor | Sequence[Tensor] | Mapping[str, Tensor] | Dataset[Any] | DataLoader[Any]
+    Rows | Sequence[Rows] | Mapping[str, Rows] | Dataset[Any] | DataLoader[Any]
 )
 """What ``mean(..., data=...)`` accepts."""
 
@@ -85,7 +89,8 @@ class _TensorSource(AbstractSource):
         self._rebuild = rebuild
 
     def take(self, indices: Tensor) -> Any:  # noqa: ANN401 - see the base class
-        return self._rebuild([t[indices.to(t.device)] for t in self._tensors])
+        rows = [t.index_select(0, indices.to(t.device)) for t in self._tensors]
+        return self._rebuild(rows)
 
     def span(self, start: int, stop: int) -> Any:  # noqa: ANN401 - see the base class
         return self._rebuild([t[start:stop] for t in self._tensors])
@@ -123,8 +128,8 @@ def as_source(data: DataLike) -> AbstractSource:
         >>> source.size, source.span(1, 2)
         (3, (tensor([[2., 3.]]), tensor([1])))
     """
-    if isinstance(data, Tensor):
-        return _TensorSource([data], lambda rows: rows[0])
+    if isinstance(data, Tensor | np.ndarray):
+        return _TensorSource([_tensor(data)], lambda rows: rows[0])
     if isinstance(data, Mapping):
         names = list(data)
         return _TensorSource(
@@ -144,6 +149,24 @@ def as_source(data: DataLike) -> AbstractSource:
     raise InvalidProblemError(message)
 
 
+def changes(batch: object) -> int:
+    """How often the tensors of a batch were changed in place, by torch's own count.
+
+    Example:
+        >>> x = torch.zeros(2); before = changes((x, x[:1]))
+        >>> _ = x[1:].add_(1.0)               # also through another view
+        >>> changes((x, x[:1])) - before
+        2
+    """
+    if isinstance(batch, Tensor):
+        return 0 if batch.is_inference() else batch._version  # noqa: SLF001 - no other name
+    if isinstance(batch, Mapping):
+        return sum(changes(item) for item in batch.values())
+    if isinstance(batch, list | tuple):
+        return sum(changes(item) for item in batch)
+    return 0
+
+
 def _count(dataset: Dataset[Any]) -> int:
     if isinstance(dataset, Sized) and not isinstance(dataset, IterableDataset):
         return len(dataset)
@@ -157,12 +180,38 @@ def _count(dataset: Dataset[Any]) -> int:
 
 def _tensor(item: object) -> Tensor:
     if isinstance(item, Tensor):
-        return item
+        if not item.is_inference():
+            return item
+        message = (
+            f"A data tensor of shape {tuple(item.shape)} was made inside "
+            "torch.inference_mode(), so no loss of it can be differentiated. Make it "
+            "outside of that block, or pass its clone()."
+        )
+        raise InvalidProblemError(message)
+    if isinstance(item, np.ndarray):
+        return _shared(item)
     message = (
         f"A tuple or dict of data must hold tensors, but got {type(item).__name__}. "
-        "Convert it with torch.as_tensor first."
+        "Convert it with torch.as_tensor first, or wrap pairs of examples in a "
+        "torch.utils.data.DataLoader."
     )
     raise InvalidProblemError(message)
+
+
+def _shared(array: np.ndarray[Any, Any]) -> Tensor:
+    """The array as a tensor of its dtype, in the same memory."""
+    try:
+        with warnings.catch_warnings():
+            # That it may be read-only does not matter: nothing here writes to it.
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+            return torch.from_numpy(array)
+    except (TypeError, ValueError) as error:
+        message = (
+            f"An array of dtype {array.dtype} and strides {array.strides} cannot be "
+            f"seen as a tensor: {error}. Convert it first, with np.ascontiguousarray "
+            "or astype."
+        )
+        raise InvalidProblemError(message) from error
 
 
 def _leading_size(tensor: Tensor) -> int:

@@ -2,15 +2,15 @@
 
 The first line names the format, the second is the SHA-256 of everything after it, which
 is what ``torch.save`` wrote: plain containers, numbers, strings and tensors, so that
-``torch.load(weights_only=True)`` reads it and no code in it can run. A file is written
-beside its place, forced to the disk and only then moved there in one step: whoever
-looks, and whenever the machine stops, finds the checkpoint before or the one after.
+``torch.load(weights_only=True)`` reads it and no code in it can run. A file is replaced
+in one step: whoever looks, and whenever the machine stops, finds the checkpoint before
+or the one after.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
+from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import CheckpointError
+from oneproj.files import replacing
 
-VERSION = 1
+VERSION = 2
 """Of the format. A state that is read otherwise than before needs another number."""
 MAGIC = b"oneproj checkpoint, format "
 DIGEST_LINE = 65
@@ -30,6 +31,27 @@ PLAIN = (bool, int, float, str, Tensor)
 """What a checkpoint may hold, in dicts, lists and tuples."""
 
 State = dict[str, Any]
+
+
+def checkpoint_file(location: str | PathLike[str]) -> Path:
+    """Where a checkpoint is to be: a file, not a folder.
+
+    Raises:
+        CheckpointError: There is a folder of that name.
+
+    Example:
+        >>> checkpoint_file("run.pt").name
+        'run.pt'
+    """
+    path = Path(location)
+    if path.is_dir():
+        message = (
+            f"The checkpoint {str(path)!r} is a folder, but one run is one file, "
+            "replaced as it goes. Name a file in it: "
+            f"{str(path / 'run.pt')!r}."
+        )
+        raise CheckpointError(message)
+    return path
 
 
 def write_checkpoint(path: Path, state: State) -> None:
@@ -49,22 +71,14 @@ def write_checkpoint(path: Path, state: State) -> None:
         {'update': 3}
     """
     _check_plain(state, "the run")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".draft")
     first = MAGIC + str(VERSION).encode() + b"\n"
-    try:
-        with draft.open("w+b") as stream:
-            stream.write(first + b" " * DIGEST_LINE)
-            torch.save(state, stream)
-            stream.seek(len(first) + DIGEST_LINE)
-            digest = _digest(stream)
-            stream.seek(len(first))
-            stream.write(digest + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(path)
-    finally:  # Ctrl-C or a full disk: what is there is the last whole checkpoint
-        draft.unlink(missing_ok=True)
+    with replacing(path) as draft, draft.open("w+b") as stream:
+        stream.write(first + b" " * DIGEST_LINE)
+        torch.save(state, stream)
+        stream.seek(len(first) + DIGEST_LINE)
+        digest = _digest(stream)
+        stream.seek(len(first))
+        stream.write(digest + b"\n")
 
 
 def read_checkpoint(path: Path) -> State:

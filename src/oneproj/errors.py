@@ -109,6 +109,15 @@ class RecordError(OneprojError, RuntimeError):
     """
 
 
+class DamagedRecordError(RecordError):
+    """A file in the place of a record does not hold it, or not all of it.
+
+    Example:
+        >>> issubclass(DamagedRecordError, RecordError)
+        True
+    """
+
+
 class CalibrationError(OneprojError, RuntimeError):
     """No thresholds keep the class errors, or a file of thresholds is of no use.
 

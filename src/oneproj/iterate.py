@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+import torch
+
 from oneproj.checkpoints import write_checkpoint
 from oneproj.errors import InfeasibleError, InvalidProblemError, NonFiniteError
 from oneproj.methods.start import is_count
@@ -67,6 +69,7 @@ class Loop:
         self._save(run, k)  # now, so that what cannot be saved is found at once
         try:
             with (
+                torch.enable_grad(),
                 progress_bar("training", steps, enabled=self.progress) as advance_to,
                 _interrupts(wait=self.checkpoint is not None) as pressed,
             ):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from oneproj.errors import InvalidProblemError, OneprojError
+from oneproj.files import write_text
 from oneproj.results import Update
 
 
@@ -96,10 +97,7 @@ class CsvLog(AbstractLog):
                 raise InvalidProblemError(message)
             whole = [row for row in rows if row.endswith("\n")]
             kept += [row for row in whole if int(row.split(",", 1)[0]) < update]
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._path.with_name(self._path.name + ".draft")
-        draft.write_text("".join(kept), encoding="utf-8", newline="")
-        draft.replace(self._path)
+        write_text(self._path, "".join(kept))
 
 
 class RichLog(AbstractLog):

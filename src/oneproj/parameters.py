@@ -13,6 +13,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from oneproj.autograd import require_autograd
 from oneproj.errors import InvalidProblemError
 
 Vector: TypeAlias = Sequence[Tensor]
@@ -64,6 +65,7 @@ def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
             "move needs requires_grad=True before the problem is built."
         )
         raise InvalidProblemError(message)
+    require_autograd(unique)
     for tensor in unique:
         _check_optimisable(tensor)
     return unique

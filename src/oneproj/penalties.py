@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Literal
 
 import torch
@@ -61,6 +62,14 @@ class AbstractPenalty(ABC):
 
         Its value is ``value(c)`` and its gradient is exactly ``weights(c)``.
         """
+        if not isinstance(c, Tensor):
+            message = (
+                f"A penalty takes the constraint values as a tensor, but got a "
+                f"{type(c).__name__}, through which no gradient passes. Pass risk - "
+                "bound as a tensor, torch.stack([...]) for several; no float() or "
+                ".item()."
+            )
+            raise InvalidProblemError(message)
         # The bracket is zero in value; only its gradient counts.
         return self.value(c) + (self.weights(c) * (c - c.detach())).sum()
 
@@ -154,9 +163,9 @@ class Softplus(AbstractPenalty):
     def __post_init__(self) -> None:
         """Refuse a strength or smoothing that cannot penalise."""
         _check(self.strength, self.combine)
-        if not (math.isfinite(self.smoothing) and self.smoothing > 0):
+        if not _is_positive(self.smoothing):
             message = (
-                f"The smoothing must be positive and finite, got {self.smoothing}. "
+                f"The smoothing must be positive and finite, got {self.smoothing!r}. "
                 "Use oneproj.Hinge for the penalty without smoothing."
             )
             raise InvalidProblemError(message)
@@ -171,10 +180,14 @@ class Softplus(AbstractPenalty):
         return self.strength * torch.sigmoid((self.strength / self.smoothing) * u)
 
 
+def _is_positive(number: object) -> bool:
+    return isinstance(number, Real) and 0 < float(number) < math.inf
+
+
 def _check(strength: float, combine: str) -> None:
-    if not (math.isfinite(strength) and strength > 0):
+    if not _is_positive(strength):
         message = (
-            f"The penalty strength must be positive and finite, got {strength}. It "
+            f"The penalty strength must be positive and finite, got {strength!r}. It "
             "has to exceed the constraint's multiplier."
         )
         raise InvalidProblemError(message)

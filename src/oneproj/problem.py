@@ -6,15 +6,18 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 
 import torch
 from torch import Tensor
 
-from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.autograd import require_autograd
+from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
+from oneproj.modes import evaluating, watching_modes
 from oneproj.parameters import Vector, is_finite, trainable
-from oneproj.terms import AbstractExpression, AbstractTerm, evaluating
+from oneproj.terms import AbstractExpression, AbstractTerm
 
 RESERVED_NAMES = ("objective", "seconds", "update")
 """Columns of a solution's history; a constraint of that name would hide them."""
@@ -37,7 +40,8 @@ class Problem:
             It is in evaluation mode for every full pass, anchor, projection and
             certificate, and in the mode that it has, training as a rule, for the
             minibatches in between; every module gets its mode back, also after an
-            error. None leaves the modes to you.
+            error. None leaves the modes to you, with a warning where a module of torch
+            that has two is in training mode.
 
     **Dropout** is noise of the minibatches; the answer is that of ``model.eval()``. Two
     looks at one minibatch then differ, so the anchored oracle loses some of its
@@ -137,13 +141,23 @@ def named_constraints(
         if isinstance(constraint, AbstractExpression) or not isinstance(
             constraint, AbstractTerm
         ):
-            message = (
-                f"The constraint {name!r} is a {type(constraint).__name__}, which says "
-                "no bound. Compare a term with a number: oneproj.mean(...) <= 0.1."
-            )
-            raise InvalidProblemError(message)
+            raise InvalidProblemError(_not_a_constraint(name, constraint))
         named[name] = constraint.named(name)
     return named
+
+
+def _not_a_constraint(name: str, given: object) -> str:
+    if isinstance(given, bool):
+        return (
+            f"The constraint {name!r} is {given}: a term cannot be compared by ==. "
+            "Write two constraints, term <= 1.0 and term >= 1.0, or bounds with a "
+            "little room between them, which a nonlinear term needs."
+        )
+    return (
+        f"The constraint {name!r} is a {type(given).__name__}, which says no bound. "
+        "Compare a term with a number, oneproj.mean(...) <= 0.1, or say what a set is "
+        "about, oneproj.sets.Ball(1.0).on(weight)."
+    )
 
 
 def _as_objective(objective: object) -> AbstractTerm:
@@ -214,8 +228,12 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
         >>> check_connected(function(lambda: w.norm()), [w])
     """
     probe = None if term.size is None else torch.arange(min(PROBE_SIZE, term.size))
-    with evaluating(term.model):
+    # A model that is given evaluates; watched, it would be compiled once more.
+    watching = watching_modes(enabled=term.model is None)
+    with evaluating(term.model), watching as training:
         value = term.batch_value(probe)
+    if training:
+        _warn_of_modes(training)
     if not bool(torch.isfinite(value)):
         quantity = f"the value of {term.name!r} at the start"
         raise NonFiniteError(quantity)
@@ -226,6 +244,41 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
         message = (
             f"{term.name!r} does not depend on the parameters of this problem: no "
             "gradient reaches them. Check that its function uses the same tensors that "
-            "were passed as parameters, without .detach(), .item() or torch.no_grad()."
+            "were passed as parameters, without .detach(), .item() or torch.no_grad(). "
+            "A comparison (an accuracy, score > 0) has no gradient: use a surrogate, "
+            "such as torch.sigmoid(score) or softplus(-score)."
         )
         raise InvalidProblemError(message)
+
+
+def _warn_of_modes(training: Iterable[str]) -> None:
+    message = (
+        f"{' and '.join(sorted(training))} in training mode: the value of a term is "
+        "random, or depends on the rest of its batch, so that what is found feasible "
+        "need not be so after model.eval(). Pass oneproj.Problem(..., model=model), "
+        "which evaluates where it counts, or call model.eval() first."
+    )
+    # Up to the caller of Problem or project, past the decorator of check_connected.
+    warnings.warn(message, OneprojWarning, stacklevel=5)
+
+
+def check_problem(problem: object) -> None:
+    """Refuse what is no problem, or one whose gradients are out of reach by now.
+
+    Raises:
+        InvalidProblemError: Something else was given, or ``torch.inference_mode()`` is
+            on, or a parameter was frozen after the problem was built.
+
+    Example:
+        >>> from oneproj import function
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> check_problem(Problem(w, function(w.sum), {}))
+    """
+    if not isinstance(problem, Problem):
+        message = (
+            f"An oneproj.Problem is needed, but got a {type(problem).__name__}. Say "
+            "what to minimise and under which constraints: "
+            "oneproj.Problem(model.parameters(), objective=..., constraints={...})."
+        )
+        raise InvalidProblemError(message)
+    require_autograd(problem.parameters)

@@ -62,6 +62,11 @@ class Counts:
     gradient is one backward pass through one constraint, on a minibatch or in full.
     What the certificate used afterwards is in the details of its measures.
 
+    A projection is one call of the projector. At the edge of the safeguard ball it is
+    one onto what is feasible *and* in the ball. Only if that has no point, against what
+    the theorems assume, a second one leaves the ball out; ``Projection.remark`` says so
+    and the gradients of both are counted.
+
     Example:
         >>> Counts(projections=1).projections
         1
@@ -97,6 +102,26 @@ class Projection:
     residuals_before: Mapping[str, float] = field(default_factory=dict)
     lower_bound: float | None = None
     """No feasible point is nearer than this; None where nothing proves it."""
+    remark: str = ""
+    """What was unusual about it, in words."""
+
+    def __str__(self) -> str:
+        """A readable table, and one of the constraints."""
+        bound = "unknown" if self.lower_bound is None else f"{self.lower_bound:.6e}"
+        above = [
+            ("quantity", "value"),
+            ("status", self.status.value),
+            ("distance moved", f"{self.distance:.6e}"),
+            ("lower bound", bound),
+            ("gradients used", str(self.evaluations)),
+            ("KKT residual", f"{self.kkt_residual:.3e}"),
+        ]
+        below: list[tuple[str, ...]] = [("constraint", "before", "after", "multiplier")]
+        for name, after in self.residuals.items():
+            others = self.residuals_before.get(name), after, self.multipliers.get(name)
+            below.append((name, *("" if x is None else f"{x:.3e}" for x in others)))
+        remark = [self.remark] if self.remark else []
+        return "\n".join([*table(above), *remark, "", *table(below)])
 
 
 @dataclass(frozen=True)
@@ -217,13 +242,21 @@ class Solution:
         rows = [("quantity", "value"), ("status", self.status.value)]
         rows.append(("objective", f"{self.objective:.6g}"))
         rows += [(f"residual: {n}", f"{r:.3e}") for n, r in self.residuals.items()]
-        rows.append(("distance moved", f"{self.projection.distance:.3e}"))
+        rows.append(("distance moved", self._moved()))
         rows += [
             (f.name.replace("_", " "), str(getattr(self.counts, f.name)))
             for f in dataclasses.fields(self.counts)
         ]
         rows += [(f"seconds: {n}", f"{s:.3f}") for n, s in self.seconds.items()]
-        return "\n".join([*table(rows), "", str(self.certificate)])
+        remark = [self.projection.remark] if self.projection.remark else []
+        return "\n".join([*table(rows), *remark, "", str(self.certificate)])
+
+    def _moved(self) -> str:
+        far = f"{self.projection.distance:.3e}"
+        if self.status.ok:
+            return far
+        best = max(self.projection.residuals.values(), default=math.nan)
+        return f"0: the best residual found was {best:.3e}, {far} away"
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> list[str]:

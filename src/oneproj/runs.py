@@ -2,12 +2,14 @@
 
 What is compared before a state is taken over: the settings that determine the updates,
 the shapes and dtypes of the parameters, the constraints with their names, bounds and
-sizes, and the ball. What cannot be compared is the user's to keep: the data, the
-functions of the terms, and the values of frozen parameters.
+sizes, and the ball; then the value of every term on a sample of its data, at the point
+of the checkpoint (``samples.py``). Other data, another loss or another frozen layer
+give other values. What the sample does not hold is the user's to keep.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,8 +24,9 @@ from oneproj.errors import CheckpointError
 from oneproj.history import History
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.setting import Setting
-from oneproj.parameters import norm
+from oneproj.parameters import Vector, norm, snapshot
 from oneproj.problem import Problem
+from oneproj.samples import check_sample, sample_values
 from oneproj.terms import AbstractTerm, Constraint
 
 Location: TypeAlias = str | PathLike[str]
@@ -61,6 +64,7 @@ class Run:
             "counts": dataclasses.asdict(setting.counts),
             "history": self.history.state_dict(),
             "model": _model_state(setting.problem.model),
+            "sample": sample_values(setting.problem),
         }
 
     def load_state_dict(self, state: State) -> int:
@@ -70,18 +74,20 @@ class Run:
             CheckpointError: It is of another run; the message names the difference.
         """
         _refuse_others(state["outline"], self._outline())
-        with torch.no_grad():
-            for p, kept in zip(
-                self.setting.problem.parameters, state["parameters"], strict=True
-            ):
-                p.copy_(kept)
+        problem, model = self.setting.problem, self.setting.problem.model
+        before = snapshot(problem.parameters), copy.deepcopy(_model_state(model))
+        _load(problem, state["parameters"], state["model"])
+        try:
+            check_sample(problem, state["sample"])
+        except BaseException:
+            _load(problem, *before)
+            raise
         self.method.load_state_dict(state["method"])
         self.setting.sampling.set_state(state["sampling"])
         self.setting.selection.set_state(state["selection"])
         for name, count in state["counts"].items():
             setattr(self.setting.counts, name, count)
         self.history.load_state_dict(state["history"])
-        _load_model_state(self.setting.problem.model, state["model"])
         return int(state["update"])
 
     def _outline(self) -> dict[str, str]:
@@ -129,14 +135,17 @@ def _model_state(model: torch.nn.Module | None) -> State | None:
     return {"buffers": buffers, "noise": torch.get_rng_state()}
 
 
-def _load_model_state(model: torch.nn.Module | None, state: State | None) -> None:
-    if model is None or state is None:
+@torch.no_grad()
+def _load(problem: Problem, parameters: Vector, model: State | None) -> None:
+    """Make a problem hold parameters, and what its model had beside them."""
+    for p, kept in zip(problem.parameters, parameters, strict=True):
+        p.copy_(kept)
+    if problem.model is None or model is None:
         return
-    with torch.no_grad():
-        for name, buffer in model.named_buffers():
-            buffer.copy_(state["buffers"][name])
+    for name, buffer in problem.model.named_buffers():
+        buffer.copy_(model["buffers"][name])
     # Dropout draws from the global generator, which a resumed run has to go on with.
-    torch.default_generator.set_state(state["noise"])
+    torch.default_generator.set_state(model["noise"])
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, str]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 import warnings
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from oneproj.certificates.certify import certify
 from oneproj.certificates.feasibility import ball_excess
-from oneproj.errors import OneprojWarning
+from oneproj.checkpoints import checkpoint_file
+from oneproj.errors import InfeasibleError, OneprojWarning
 from oneproj.history import History, Stopwatch
 from oneproj.iterate import Callback, Loop
 from oneproj.methods import choose_method
-from oneproj.methods.base import read_options
-from oneproj.methods.setting import prepare
-from oneproj.problem import Problem
+from oneproj.methods.base import check_schedule, read_options
+from oneproj.methods.setting import Setting, prepare
+from oneproj.problem import Problem, check_problem
 from oneproj.projection.project import (
     OnFailure,
     ProjectorLike,
@@ -25,6 +26,7 @@ from oneproj.projection.project import (
 )
 from oneproj.results import Projection, Solution, Status
 from oneproj.runs import Location, Run, resume_run
+from oneproj.stops import Wishes, heed_interrupt
 from oneproj.theory import Schedule
 
 CHECKPOINT_EVERY = 100
@@ -82,20 +84,30 @@ def solve(
         resume: A checkpoint to go on from, to the same bits as without the stop. True
             is for the command that can be run again after a crash: it goes on from
             ``checkpoint`` if that file exists and starts otherwise. Without it, a file
-            at ``checkpoint`` is not overwritten but refused.
+            at ``checkpoint`` is not overwritten but refused. Other settings, another
+            problem, or other values on a sample of the data are refused as well.
         on_failure: ``"raise"`` when the projection fails, or ``"return"`` the solution
             with its status.
         **options: Of the method: lr, prox_weight, inner_steps, strength, ...
 
-    Ctrl-C stops the updates and finishes with what there is: the selected iterate is
-    projected and certified, and the status says that the run was stopped. With a
-    checkpoint it first completes the update and saves the run, which can then be
-    resumed as if nothing had happened; a second Ctrl-C does not wait for that.
+    **Failure.** If no feasible point is reached, the parameters hold the trained point,
+    unprojected: that with the smallest residual can be absurdly far away. The error, or
+    ``solution.projection``, says how small that residual was, and how far away; the
+    rest of a returned solution is about the trained point. To have the other one, call
+    ``oneproj.project(..., on_failure="return")``.
+
+    **Ctrl-C** stops the updates and finishes with what there is: the selected iterate
+    is projected and certified, the status of the solution is INTERRUPTED, and a warning
+    says so, because a loop of yours around this call goes on. To stop that as well,
+    press it again within three seconds of the warning. That raises KeyboardInterrupt,
+    and so does Ctrl-C while this call projects, which puts the trained point back, or
+    certifies. With a checkpoint the first one completes the update and saves the run,
+    which can then be resumed as if nothing had happened; a second one does not wait.
 
     Raises:
         InvalidProblemError: An argument does not fit; the message names it.
         NonFiniteError: A value or gradient is NaN or inf; it names term and update.
-        InfeasibleError: No feasible point was reached.
+        InfeasibleError: No feasible point was reached; see above.
         CheckpointError: A checkpoint is missing, damaged, or that of another run.
 
     Example:
@@ -114,13 +126,16 @@ def solve(
         >>> [round(x, 2) for x in w.tolist()]       # the nearest point of the ball
         [0.6, 0.8]
     """
+    check_problem(problem)
     check_on_failure(on_failure)
+    check_schedule(schedule)
+    wishes = Wishes(callbacks)
     loop = Loop(
-        callbacks=callbacks,
+        callbacks=wishes,
         on_failure=on_failure,
         progress=progress,
         seconds=seconds,
-        checkpoint=None if checkpoint is None else Path(checkpoint),
+        checkpoint=None if checkpoint is None else checkpoint_file(checkpoint),
         checkpoint_every=checkpoint_every,
     )
     setting = prepare(
@@ -139,29 +154,47 @@ def solve(
     settings |= setting.describe()
     watch, history = Stopwatch(), History(problem.constraints, setting.steps)
     run = Run(setting, chosen(setting, read), history, settings)
-    ended = loop.run(run, resume_run(run, loop.checkpoint, resume=resume))
+    done = resume_run(run, loop.checkpoint, resume=resume)
+    try:
+        ended, stopped = loop.run(run, done), time.monotonic()
+    except InfeasibleError:  # of a method that projects as it goes
+        setting.undo()
+        raise
     watch.lap("train", before=history.seconds_before)
-    return _complete(run, ended, watch, on_failure)
+    solution = _complete(run, setting, ended, watch, on_failure)
+    if solution.status is Status.INTERRUPTED and not wishes.granted:
+        update = max(history.columns["update"], default=0)
+        heed_interrupt(stopped, int(update), setting.steps)
+    return solution
 
 
 def _complete(
-    run: Run, ended: Status, watch: Stopwatch, on_failure: OnFailure
+    run: Run,
+    setting: Setting,
+    ended: Status,
+    watch: Stopwatch,
+    on_failure: OnFailure,
 ) -> Solution:
     """Project what the updates left, judge it, and put the solution together."""
-    setting, problem = run.setting, run.setting.problem
+    problem = setting.problem
     projection = _verified(run.method.finish(), problem)
+    residuals, status = projection.residuals, projection.status
     watch.lap("project")
-    if on_failure == "raise":
-        raise_if_infeasible(projection)
+    if not status.ok:
+        setting.undo()
+        if on_failure == "raise":
+            raise_if_infeasible(projection)
+        residuals = problem.residuals()
     # The guarantee is that of a whole run. Not the gradient mapping: it takes another
     # projection, and there is one.
-    executed = setting.schedule if ended is Status.FEASIBLE else None
+    whole = ended is Status.FEASIBLE and status.ok
+    executed = setting.schedule if whole else None
     certificate = certify(problem, schedule=executed, smooth=False)
     watch.lap("certify")
     return Solution(
-        status=ended if projection.status.ok else projection.status,
+        status=ended if status.ok else status,
         objective=problem.objective.value(),
-        residuals=projection.residuals,
+        residuals=residuals,
         certificate=certificate,
         counts=setting.counts,
         projection=projection,

@@ -9,15 +9,16 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from numbers import Real
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
+from oneproj.autograd import check_real, require_autograd
 from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.modes import evaluating
 from oneproj.parameters import Vector, is_finite
 
 Curvature = Literal["convex", "concave", "linear"]
@@ -26,6 +27,17 @@ MIRRORED: dict[Curvature | None, Curvature | None] = {
     "concave": "convex",
 }
 """The shape of minus a term; what is not here stays as it is."""
+
+
+class Survey(NamedTuple):
+    """A look at all data that remembers the examples."""
+
+    value: float
+    gradient: list[Tensor] | None
+    """None where it was not asked for."""
+    each: Tensor | None
+    """The value of each example, of which a minibatch has the mean; None for a term
+    without data."""
 
 
 class AbstractTerm(ABC):
@@ -72,6 +84,12 @@ class AbstractTerm(ABC):
     def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
         """The value on all data and its gradient, from one pass."""
 
+    def survey(self, parameters: Vector | None) -> Survey:
+        """The same, with the value of each example; None asks for no gradient."""
+        if parameters is None:
+            return Survey(self.value(), None, None)
+        return Survey(*self.value_and_gradient(parameters), None)
+
     def check_finite(self, value: float, gradient: Vector = ()) -> None:
         """Raise if the value or the gradient is NaN or inf, with this term's name."""
         if not math.isfinite(value):
@@ -93,6 +111,16 @@ class AbstractExpression(AbstractTerm):
         """Require ``term >= bound``."""
         return Constraint(self, bound, sense=-1)
 
+    def __lt__(self, bound: float) -> Constraint:
+        """Refuse: a strict inequality has no nearest point."""
+        message = (
+            f"A strict comparison with {bound!r} makes no constraint: its set has no "
+            "nearest points. Use <= or >=, with a margin in the bound if need be."
+        )
+        raise InvalidProblemError(message)
+
+    __gt__ = __lt__
+
 
 class Function(AbstractExpression):
     """A scalar function of the parameters alone; made by ``oneproj.function``."""
@@ -101,14 +129,14 @@ class Function(AbstractExpression):
         self, fn: Callable[[], Tensor], curvature: Curvature | None = None
     ) -> None:
         """Keep the function and what is known of it."""
-        self._fn = fn
+        self._fn = check_callable(fn)
         self.curvature = check_curvature(curvature)
 
     def batch_value(self, indices: Tensor | None) -> Tensor:
         del indices  # there is nothing to sample: every evaluation is exact
         value: object = self._fn()
         if isinstance(value, Tensor) and value.numel() == 1:
-            return value.reshape(())
+            return check_real(self.name, value).reshape(())
         got = tuple(value.shape) if isinstance(value, Tensor) else type(value)
         message = (
             f"The function of {self.name!r} must return a scalar tensor, but returned "
@@ -174,7 +202,7 @@ class Constraint(AbstractTerm):
         return self.term.draw(batch_size, generator)
 
     def batch_value(self, indices: Tensor | None) -> Tensor:
-        return self.sense * (self.term.batch_value(indices) - self.bound)
+        return self._excess(self.term.batch_value(indices))
 
     def value(self) -> float:
         return self.sense * (self.term.value() - self.bound)
@@ -184,6 +212,17 @@ class Constraint(AbstractTerm):
         if self.sense < 0:
             torch._foreach_neg_(gradient)
         return self.sense * (value - self.bound), gradient
+
+    def survey(self, parameters: Vector | None) -> Survey:
+        value, gradient, each = self.term.survey(parameters)
+        if self.sense < 0 and gradient is not None:
+            torch._foreach_neg_(gradient)
+        each = None if each is None else self._excess(each)
+        return Survey(self.sense * (value - self.bound), gradient, each)
+
+    def _excess(self, value: Tensor) -> Tensor:
+        # One operation where sense * (value - bound) takes two; the bits are the same.
+        return value - self.bound if self.sense > 0 else self.bound - value
 
 
 def function(
@@ -203,34 +242,6 @@ def function(
         (5.0, 1.0, -1.0)
     """
     return Function(fn, curvature)
-
-
-@contextmanager
-def evaluating(model: torch.nn.Module | None) -> Iterator[None]:
-    """Put a model into evaluation mode while the block runs; None for no model.
-
-    Every module then gets back the mode that it had, also after an error.
-
-    Example:
-        >>> model = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Dropout(0.5))
-        >>> _ = model[1].eval()                        # one of them is frozen
-        >>> with evaluating(model):
-        ...     model.training, model[0].training
-        (False, False)
-        >>> model.training, model[0].training, model[1].training
-        (True, True, False)
-    """
-    modes = [] if model is None else [(m, m.training) for m in model.modules()]
-    if model is None or not any(training for _, training in modes):
-        yield
-        return
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(modes[0][1])
-        for module, training in modes:
-            module.training = training
 
 
 def check_curvature(curvature: Curvature | None) -> Curvature | None:
@@ -254,8 +265,26 @@ def _as_bound(bound: object) -> float:
     if isinstance(number, Real) and math.isfinite(number):
         return float(number)
     message = (
-        f"A constraint's bound must be a finite number, got {bound!r}. To compare two "
-        "terms, make one term of their difference."
+        f"A constraint's bound must be a finite number, got {bound!r}. To bound a "
+        "difference of two terms, write one: oneproj.function of both where the data "
+        "is small, or oneproj.mean over all examples with weights=, n/n_A on those of "
+        "the first and -n/n_B on those of the second."
+    )
+    raise InvalidProblemError(message)
+
+
+def check_callable(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Refuse what cannot be called, before a run tries to.
+
+    Example:
+        >>> check_callable(abs) is abs
+        True
+    """
+    if callable(fn):
+        return fn
+    message = (
+        f"A term is made of a function that returns a tensor, but got a "
+        f"{type(fn).__name__}. Pass the function: oneproj.mean(losses, data=...)."
     )
     raise InvalidProblemError(message)
 
@@ -263,6 +292,7 @@ def _as_bound(bound: object) -> float:
 def accumulate(gradient: list[Tensor], value: Tensor, parameters: Vector) -> None:
     """Add the gradient of ``value``; a parameter it does not reach contributes 0."""
     if not value.requires_grad:
+        require_autograd()  # a gradient that cannot be seen is not zero
         return
     parts = torch.autograd.grad(value, list(parameters), allow_unused=True)
     for total, part in zip(gradient, parts, strict=True):

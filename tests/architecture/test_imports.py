@@ -49,7 +49,7 @@ def test_contracts_hold() -> None:
         ("problem.py", "from oneproj import solve", "oneproj.problem is not allowed"),
         ("errors.py", "import oneproj", "oneproj.errors is not allowed"),
         ("theory/constants.py", "import torch", "oneproj.theory is not allowed"),
-        ("report/spread.py", "import torch", "oneproj.report is not allowed"),
+        ("report/formats.py", "import torch", "oneproj.report is not allowed"),
         ("homeless.py", "", "homeless"),
     ],
 )

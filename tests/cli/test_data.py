@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from oneproj.cli import app
-from oneproj.data import power_source
+from oneproj.data import catalogue, power_source
 from oneproj.data.climsim_files import STRIDE
 from oneproj.data.climsim_hub import ARRAYS
 from oneproj.data.credit_source import COLUMNS, FILE, LABEL
+from oneproj.data.fetch import Patience
 
 ROW = "1,{}" + ",1" * len(COLUMNS)
 CREDIT = "\n".join([",".join(["", LABEL, *COLUMNS]), ROW.format(0), ROW.format(1), ""])
@@ -46,6 +48,23 @@ def test_list_shows_every_data_set_and_how_to_get_it() -> None:
     assert output.count("missing") == 3
 
 
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_list_fits_and_breaks_no_path(
+    own: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    run("prepare", "credit", "--file", str(own))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = CliRunner().invoke(app, ["data", "list"]).output.splitlines()
+    assert f"  where      {cache / FILE}" in lines
+    assert f"Looked in: {cache}" in lines
+    assert [line for line in lines if len(line) > 80 and str(cache) not in line] == []
+    for entry in catalogue():
+        begin = lines.index(f"{entry.name}: {entry.status.value}")
+        facts = lines[begin + 1 : lines.index("", begin)]
+        assert f"  needed by  {', '.join(entry.experiments)}" in facts
+        assert all(fact.startswith("  ") for fact in facts)
+
+
 def test_the_users_own_file_is_prepared_listed_and_verified(
     own: Path, cache: Path
 ) -> None:
@@ -58,6 +77,66 @@ def test_the_users_own_file_is_prepared_listed_and_verified(
     assert (code, output) == (0, f"ok {cache / FILE}")
 
 
+def test_a_copy_under_the_users_folder_is_enough(
+    own: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONEPROJ_DATA", str(tmp_path))
+    (tmp_path / "credit").mkdir()
+    copy = own.rename(tmp_path / FILE)
+    code, output = run("prepare", "credit")
+    assert code == 0
+    assert f"{copy} is already there, verified: nothing to do" in output
+    assert f"Ready: {copy}" in output
+    assert not (cache / FILE).exists()
+    copy.write_text(CREDIT[:-30])
+    code, output = run("prepare", "credit")
+    assert code == 1
+    assert "loaders look there first" in output
+    assert "unset ONEPROJ_DATA" in output
+
+
+@pytest.mark.parametrize(
+    "command", [["list"], ["verify"], ["prepare", "credit"], ["prepare", "climsim"]]
+)
+def test_a_users_folder_that_is_none_is_a_sentence(
+    own: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("ONEPROJ_DATA", str(own))
+    code, output = run(*command)
+    assert code == 1
+    assert "ONEPROJ_DATA should name a folder" in output
+    assert "is a file" in output
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("credit", "credit_source.OPENML"),
+        ("nasa_power", "power_source.POWER"),
+        ("climsim", "climsim_hub.CODE"),
+    ],
+)
+def test_without_a_network_it_says_what_it_tries_and_what_to_do(
+    name: str, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ONEPROJ_OFFLINE")
+    with socket.socket() as taken:  # a port that nobody listens at
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.setattr(f"oneproj.data.{source}", url)
+        patience = Patience(attempts=3, first=0.01)
+        monkeypatch.setattr("oneproj.data.fetch.PATIENCE", patience)
+        result = CliRunner().invoke(app, ["data", "prepare", name])
+    assert result.exit_code == 1
+    assert f"Trying {url}" in result.stderr
+    for k in (2, 3):
+        assert f"Trying again in 0 s, attempt {k} of 3." in result.stderr
+    words = " ".join(result.stdout.split())
+    assert "refused the connection. Tried 3 times in 0 s." in words
+    for part in ("Other ways: ", "set ONEPROJ_DATA to a folder", "ONEPROJ_OFFLINE=1"):
+        assert part in words
+
+
 def test_damage_is_exit_code_1(own: Path, cache: Path) -> None:
     run("prepare", "credit", "--file", str(own))
     (cache / FILE).write_text(CREDIT[:-5])
@@ -67,10 +146,11 @@ def test_damage_is_exit_code_1(own: Path, cache: Path) -> None:
     assert str(cache / FILE) in output
 
 
-def test_verifying_what_is_not_here_fails_only_if_it_was_named() -> None:
+def test_verifying_what_is_not_here_fails_only_if_it_was_named(cache: Path) -> None:
     assert run("verify")[0] == 0
     code, output = run("verify", "climsim")
     assert code == 1
+    assert output.startswith(f"No file to check in {cache}. ")
     assert "oneproj data prepare climsim" in output
 
 
@@ -114,6 +194,37 @@ def test_options_reach_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--last-month", "0001-03"], "--last-month and --every need --first-month"),
+        (["--every", "3"], "--last-month and --every need --first-month"),
+        (["--first-month", "0001-02", "--part", "val"], "leave it out with --first"),
+    ],
+    ids=["last month", "every", "part"],
+)
+def test_options_that_exclude_each_other_are_refused(
+    options: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oneproj.data.prepare_climsim", pytest.fail)
+    code, output = run("prepare", "climsim", *options)
+    assert code == 2
+    assert message in output
+
+
+@pytest.mark.parametrize("month", ["0001-01", "0009-02", "2001-02", "February"])
+def test_a_month_that_is_none_is_a_sentence(month: str) -> None:
+    code, output = run("prepare", "climsim", "--first-month", month)
+    assert code == 1
+    assert "a first and a last month from 0001-02 to 0009-01" in output
+
+
+def test_a_wrong_name_shows_the_right_ones() -> None:
+    code, output = run("prepare", "weather")
+    assert code == 2
+    assert "credit|nasa_power|climsim|all" in output
+
+
 def test_a_place_that_is_none_is_named() -> None:
     code, output = run("prepare", "nasa_power", "--place", "here")
     assert code == 2
@@ -129,6 +240,17 @@ def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     assert code == 1
     assert "No space left on device" in output
     assert "ONEPROJ_CACHE" in output
+
+
+def test_a_cache_that_is_a_file_is_a_sentence(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONEPROJ_CACHE", str(own))
+    code, output = run("prepare", "credit")
+    assert code == 1
+    assert output.startswith(
+        f"File exists: {own}. The cache, {own}, has to be a folder"
+    )
 
 
 def test_ctrl_c_says_how_to_continue(monkeypatch: pytest.MonkeyPatch) -> None:

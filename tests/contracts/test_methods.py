@@ -16,10 +16,14 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 import oneproj
+from oneproj import stops
 from oneproj.methods import METHODS
 from oneproj.oracles import ORACLES
 from oneproj.projection.base import AbstractProjector
 from oneproj.results import Projection, Status, Update
+
+# Runs are stopped within their first outer iteration here, which is warned of.
+pytestmark = pytest.mark.filterwarnings("ignore:The selected iterate is the start")
 
 DETERMINISTIC = ("slsqp", "auto")  # "auto" takes SLSQP for problems as small as these
 STOCHASTIC = [name for name in METHODS if name not in DETERMINISTIC]
@@ -278,21 +282,30 @@ def test_a_callback_sees_every_update_and_can_stop(method: str) -> None:
     assert solution.feasible
 
 
+@pytest.fixture
+def one_press_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tests in a row are no Ctrl-C pressed twice."""
+    monkeypatch.setattr(stops, "AGAIN", 0.0)
+
+
+@pytest.mark.usefixtures("one_press_at_a_time")
 @pytest.mark.parametrize("method", METHODS)
 def test_ctrl_c_between_updates_returns_what_there_is(method: str) -> None:
     def press(update: Update) -> None:
         if update.update == 3:
             signal.raise_signal(signal.SIGINT)
 
-    solution = oneproj.solve(
-        transfer().problem, method=method, steps=10_000, callbacks=[press]
-    )
+    with pytest.warns(oneproj.OneprojWarning, match="Ctrl-C ended this run after upd"):
+        solution = oneproj.solve(
+            transfer().problem, method=method, steps=10_000, callbacks=[press]
+        )
     assert solution.status is Status.INTERRUPTED
     assert solution.feasible
     assert solution.history["update"] == [3]
     assert solution.counts.objective_gradients <= 3
 
 
+@pytest.mark.usefixtures("one_press_at_a_time")
 @pytest.mark.parametrize("method", METHODS)
 def test_ctrl_c_inside_an_update_returns_what_there_is(method: str) -> None:
     known = transfer()
@@ -308,7 +321,8 @@ def test_ctrl_c_inside_an_update_returns_what_there_is(method: str) -> None:
 
     name = "value_and_gradient" if method in DETERMINISTIC else "batch_value"
     setattr(known.problem.objective, name, press)
-    solution = oneproj.solve(known.problem, method=method, steps=50)
+    with pytest.warns(oneproj.OneprojWarning, match="Ctrl-C ended this run after upd"):
+        solution = oneproj.solve(known.problem, method=method, steps=50)
     assert solution.status is Status.INTERRUPTED
     assert solution.feasible
 
@@ -343,9 +357,12 @@ class GivesUp(AbstractProjector):
     def accepts(self, constraints: object) -> None:
         del constraints
 
-    def project(self, parameters: object, constraints: object) -> Projection:
-        del parameters, constraints
-        return Projection(Status.INFEASIBLE, 0.0, {"far": 0.25}, {}, 7)
+    def project(self, parameters: list[Tensor], constraints: object) -> Projection:
+        del constraints
+        self.start = [p.detach().clone() for p in parameters]
+        with torch.no_grad():
+            parameters[0].add_(torch.tensor([0.0, -1e6]))
+        return Projection(Status.INFEASIBLE, 1e6, {"far": 0.25}, {}, 7)
 
 
 def beyond_the_ball() -> oneproj.Problem:
@@ -359,12 +376,21 @@ def beyond_the_ball() -> oneproj.Problem:
 @pytest.mark.filterwarnings("ignore:SLSQP stopped early")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_failed_projection_raises_or_is_returned(method: str) -> None:
-    arguments = {"method": method, "projector": GivesUp(), "steps": 50}
+    gives_up = GivesUp()
+    arguments = {"method": method, "projector": gives_up, "steps": 50}
+    problem = beyond_the_ball()
     with pytest.raises(oneproj.InfeasibleError, match=r"'far'.*best residual"):
-        oneproj.solve(beyond_the_ball(), **arguments)
-    solution = oneproj.solve(beyond_the_ball(), **arguments, on_failure="return")
+        oneproj.solve(problem, **arguments)
+    assert torch.equal(problem.parameters[0].detach(), gives_up.start[0])
+    problem = beyond_the_ball()
+    solution = oneproj.solve(problem, **arguments, on_failure="return")
     assert solution.status is Status.INFEASIBLE
     assert not solution.status.ok
+    # The parameters hold the trained point, and the solution is about it.
+    assert torch.equal(problem.parameters[0].detach(), gives_up.start[0])
+    assert problem.parameters[0].detach().norm() <= 1.0
+    assert solution.residuals == problem.residuals()
+    assert solution.objective == problem.objective.value()
 
 
 @pytest.mark.filterwarnings("ignore:SLSQP stopped early")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oneproj.data import checks, power_source, verify
+from oneproj.data import checks, power_tables, verify
 from oneproj.data.cache import replacing
 from oneproj.data.credit_source import COLUMNS, FILE, LABEL
 from oneproj.errors import InvalidProblemError
@@ -15,7 +15,7 @@ HEADER = ",".join(["", LABEL, *COLUMNS])
 ROW = "1,{}" + ",1" * len(COLUMNS)
 GOOD = "\n".join([HEADER, ROW.format(0), ROW.format(1)]) + "\n"
 WEATHER = (
-    ",".join((*power_source.COLUMNS, power_source.LABEL))
+    ",".join((*power_tables.COLUMNS, power_tables.LABEL))
     + "\n1,2,3,4,5,6,0\n1,2,3,4,5,6,1\n"
 )
 
@@ -40,7 +40,7 @@ def test_what_is_right_is_ok(folder: Path, cache: Path) -> None:
     paths = [
         put(folder / FILE, GOOD),
         put(cache / FILE, GOOD),
-        put(cache / power_source.FILE, WEATHER),
+        put(cache / power_tables.PREPARED, WEATHER),
     ]
     found = verify()
     assert [f.path for f in found] == paths
@@ -69,10 +69,11 @@ def test_the_users_own_file_is_judged_by_its_rows(folder: Path) -> None:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", [n for c in checks.CHECKS.values() for n in c])
-def test_every_reader_notices_rubbish(name: str, cache: Path) -> None:
+@pytest.mark.parametrize("rubbish", [b"", b"rubbish", b"\xa5\xff\x00\x1f" * 99])
+def test_every_reader_notices_rubbish(name: str, rubbish: bytes, cache: Path) -> None:
     path = cache / name
     path.parent.mkdir(parents=True)
-    path.write_bytes(b"rubbish")
+    path.write_bytes(rubbish)
     (found,) = verify()
     assert (found.path, found.ok) == (path, False)
 

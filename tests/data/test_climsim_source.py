@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,8 @@ from oneproj.data import (
     climsim_transfer,
     prepare_climsim,
 )
-from oneproj.data.climsim_files import NORM
-from oneproj.data.climsim_hub import Arrays, month_times
+from oneproj.data.climsim_files import NORM, read_norm
+from oneproj.data.climsim_hub import NORM_DIGESTS, Arrays, month_times
 from oneproj.data.climsim_labels import Sizes
 from oneproj.data.climsim_rows import daily, read_rows
 from oneproj.data.climsim_source import TABLE
@@ -83,6 +84,8 @@ def hub(
         scalars = {n: np.float64(2.0 * k) for n in SCALARS}
         body = netcdf(tmp_path / name, values | scalars, "NETCDF4")
         server.say(f"{CODE}/{name}", body)
+        fingerprint = hashlib.sha256(read_norm(tmp_path / name).tobytes()).hexdigest()
+        monkeypatch.setitem(NORM_DIGESTS, name, fingerprint)
     for part in PARTS:
         for kind in ("input", "target"):
             body = npy(array(part, kind))
@@ -182,6 +185,105 @@ def test_a_complete_array_of_the_users_own_is_used(hub: Server, folder: Path) ->
     prepare_climsim(parts=["val"])
     assert content(hub) == ["val_target.npy"]
     assert len(list(own.iterdir())) == 2  # and left where it is
+
+
+def test_a_folder_of_the_users_own_may_lie_in_the_cache(
+    hub: Server, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = cache / "mine"
+    arrays = own / "climsim" / "subsampled"
+    arrays.mkdir(parents=True)
+    for kind in ("input", "target"):
+        np.save(arrays / f"val_{kind}.npy", array("val", kind))
+    monkeypatch.setenv("ONEPROJ_DATA", str(own))
+    prepare_climsim(parts=["val"])
+    assert content(hub) == []
+    kept = {"val_input.npy", "val_target.npy"}
+    assert {path.name for path in arrays.iterdir()} == kept
+
+
+def test_a_table_of_the_users_own_is_enough(
+    hub: Server, folder: Path, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "oneproj.data")
+    own = folder / TABLE
+    own.parent.mkdir()
+    prepare_climsim().rename(own)
+    asked = len(hub.requests)
+    assert prepare_climsim() == own
+    assert f"{own} is already there, verified" in caplog.text
+    assert len(hub.requests) == asked
+    assert prepare_climsim(parts=["val"]) == cache / TABLE
+    assert f"Loaders take {own} instead" in caplog.text
+    own.write_bytes(own.read_bytes()[:-100])
+    with pytest.raises(InvalidDataError, match="unset ONEPROJ_DATA"):
+        prepare_climsim()
+
+
+def test_a_damaged_table_is_made_again(hub: Server) -> None:
+    path = prepare_climsim(parts=["val"])
+    path.write_bytes(path.read_bytes()[:-100])
+    prepare_climsim(parts=["val"])
+    assert content(hub) == 2 * ["val_input.npy", "val_target.npy"]
+    assert len(read_rows(path).rain) == 11 * 8
+
+
+def test_a_hub_out_of_reach_is_told_with_the_other_ways(hub: Server) -> None:
+    hub.shutdown()
+    hub.server_close()
+    with pytest.raises(DataNotFoundError) as caught:
+        prepare_climsim()
+    ways = ("HF_ENDPOINT", TABLE, "climsim/subsampled/{train,val}_{input,target}.npy")
+    for part in ("refused the connection", "Tried 3 times", *ways):
+        assert part in str(caught.value)
+
+
+# --- the normalisation, whose address is not pinned ---------------------------
+
+
+def test_another_normalisation_is_refused_and_forgotten(
+    hub: Server, cache: Path
+) -> None:
+    good = hub.answers[f"{CODE}/{NORM[1]}"]
+    wrong = hub.answers[f"{CODE}/{NORM[2]}"][0].body
+    hub.say(f"{CODE}/{NORM[1]}", wrong)
+    with pytest.raises(InvalidDataError, match=r"input_max\.nc does not hold the val"):
+        prepare_climsim(parts=["val"])
+    hub.say(f"{CODE}/{NORM[1]}", b"<html>")
+    with pytest.raises(InvalidDataError, match="could not be read as netCDF"):
+        prepare_climsim(parts=["val"])
+    assert not (cache / "climsim" / "norm" / NORM[1]).exists()
+    hub.answers[f"{CODE}/{NORM[1]}"] = good
+    prepare_climsim(parts=["val"])
+
+
+def test_a_wrong_normalisation_of_the_users_own_stays_where_it_is(
+    hub: Server, folder: Path
+) -> None:
+    own = folder / "climsim" / "norm" / NORM[0]
+    own.parent.mkdir(parents=True)
+    own.write_bytes(hub.answers[f"{CODE}/{NORM[1]}"][0].body)
+    with pytest.raises(InvalidDataError, match="units would come out wrong"):
+        prepare_climsim(parts=["val"])
+    assert own.is_file()
+
+
+def test_the_digests_are_those_of_the_real_files(real_data: Path) -> None:
+    for name in NORM:
+        values = read_norm(real_data / "climsim" / "norm" / name).astype("<f8")
+        assert hashlib.sha256(values.tobytes()).hexdigest() == NORM_DIGESTS[name]
+
+
+# --- netCDF -------------------------------------------------------------------
+
+
+def test_a_file_that_is_no_netcdf_is_not_in_the_way(hub: Server, cache: Path) -> None:
+    date = "0001-02-01-00000"
+    for kind in ("mli", "mlo"):
+        hub.say(f"{RAW}/0001-02/E3SM-MMF.{kind}.{date}.nc", b"<html>")
+    with pytest.raises(InvalidDataError, match="could not be read as netCDF"):
+        prepare_climsim(months=("0001-02", "0001-02"))
+    assert not list((cache / "climsim" / "raw").iterdir())
 
 
 def pair(path: Path, time: int) -> tuple[bytes, bytes]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -126,6 +128,86 @@ def test_what_is_there_is_fetched_again_only_on_request(
     assert len(openml.requests) == (4 if refresh else 2)
 
 
+def test_a_copy_of_the_users_own_is_verified_and_enough(
+    openml: Server, folder: Path, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "oneproj.data")
+    own = folder / FILE
+    own.parent.mkdir()
+    own.write_bytes(prepare_credit().read_bytes())
+    (cache / FILE).unlink()
+    asked = len(openml.requests)
+    caplog.clear()
+    assert prepare_credit() == own
+    assert caplog.messages == [
+        f"{own} is already there, verified: nothing to do without refresh."
+    ]
+    assert len(openml.requests) == asked
+    assert not (cache / FILE).exists()
+    caplog.clear()
+    assert prepare_credit(refresh=True) == cache / FILE
+    assert (
+        caplog.messages[-1] == f"Loaders take {own} instead, which ONEPROJ_DATA names."
+    )
+
+
+def test_a_wrong_copy_of_the_users_own_is_in_the_way(
+    openml: Server, folder: Path
+) -> None:
+    own = folder / FILE
+    own.parent.mkdir()
+    lines = prepare_credit().read_text().splitlines()
+    own.write_text("\n".join(lines[:-1]) + "\n")
+    asked = len(openml.requests)
+    with pytest.raises(InvalidDataError) as caught:
+        prepare_credit()
+    for part in (f"{own} holds 399 rows", "remove the file, or unset ONEPROJ_DATA"):
+        assert part in str(caught.value)
+    assert len(openml.requests) == asked
+
+
+def test_the_cache_as_the_users_folder_is_the_cache(
+    openml: Server, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = prepare_credit()
+    monkeypatch.setenv("ONEPROJ_DATA", str(cache))
+    path.write_text("rubbish")
+    prepare_credit()
+    assert len(openml.requests) == 4
+    np.testing.assert_array_equal(read_credit(path), table())
+
+
+def test_a_damaged_file_in_the_cache_is_made_again(
+    openml: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = prepare_credit()
+    path.write_bytes(path.read_bytes()[:-5])
+    caplog.clear()
+    prepare_credit()
+    assert len(openml.requests) == 4
+    assert "It is made again now." in caplog.text
+    np.testing.assert_array_equal(read_credit(path), table())
+
+
+@pytest.mark.parametrize("offline", [False, True])
+def test_a_source_out_of_reach_is_told_with_the_other_ways(
+    openml: Server, monkeypatch: pytest.MonkeyPatch, *, offline: bool
+) -> None:
+    openml.shutdown()
+    openml.server_close()
+    if offline:
+        monkeypatch.setenv("ONEPROJ_OFFLINE", "1")
+    with pytest.raises(DataNotFoundError) as caught:
+        prepare_credit()
+    message = str(caught.value)
+    ways = ("--file cs-training.csv", f"set ONEPROJ_DATA to a folder .* as {FILE}")
+    for part in (f"{openml.url}{DESCRIPTION}", *ways):
+        assert re.search(part, message)
+    # What to set where there is no network is said unless it is set.
+    assert ("ONEPROJ_OFFLINE=1 refuses at once" in message) is not offline
+    assert ("ONEPROJ_OFFLINE is set" in message) is offline
+
+
 def test_names_may_be_spelt_with_dots(openml: Server) -> None:
     body = arff((LABEL, *(name.replace("-", ".") for name in COLUMNS)))
     openml.say(DESCRIPTION, description(openml.url + ARFF, body))
@@ -178,7 +260,7 @@ def test_the_users_own_file_is_checked_and_copied(
     assert prepare_credit(file=own) == cache / FILE
     assert len(openml.requests) == asked
     own.write_text("\n".join(own.read_text().splitlines()[:-1]) + "\n")
-    with pytest.raises(InvalidDataError, match="399 rows"):
+    with pytest.raises(InvalidDataError, match=rf"^{own} holds 399 rows"):
         prepare_credit(file=own)
     np.testing.assert_array_equal(read_credit(cache / FILE), table())
 

@@ -13,8 +13,7 @@ from oneproj.data import (
     climsim_source,
     climsim_tropics,
     credit_source,
-    nasa_power,
-    power_source,
+    power_tables,
 )
 
 
@@ -48,17 +47,17 @@ def test_every_experiment_with_files_is_there_once() -> None:
 
 def test_files_of_both_folders_are_found(folder: Path, cache: Path) -> None:
     put(folder, credit_source.FILE)
-    put(cache, power_source.FILE)
+    put(cache, power_tables.PREPARED)
     credit, nasa = entry("credit"), entry("nasa_power")
     assert (credit.status, credit.size) == (Availability.READY, 5)
     assert credit.paths == (folder / credit_source.FILE,)
     assert nasa.status is Availability.STAND_IN
-    assert nasa.paths == (cache / power_source.FILE,)
+    assert nasa.paths == (cache / power_tables.PREPARED,)
 
 
 def test_the_papers_own_table_comes_first(folder: Path, cache: Path) -> None:
-    put(cache, power_source.FILE)
-    put(folder, nasa_power.FILE)
+    put(cache, power_tables.PREPARED)
+    put(folder, power_tables.ARTIFACT)
     assert entry("nasa_power").status is Availability.READY
 
 

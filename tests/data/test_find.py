@@ -8,7 +8,7 @@ import pytest
 
 from oneproj.data import find as module
 from oneproj.data.find import cache_folder, find
-from oneproj.errors import DataNotFoundError
+from oneproj.errors import DataNotFoundError, InvalidProblemError
 
 NAME = "credit/table.csv"
 
@@ -57,6 +57,27 @@ def test_the_message_says_when_the_variable_is_not_set(
     del folder
     monkeypatch.delenv(module.VARIABLE)
     with pytest.raises(DataNotFoundError, match="ONEPROJ_DATA is not set"):
+        find(NAME, data="credit")
+
+
+@pytest.mark.parametrize("name", ["a file", "nothing"])
+def test_a_variable_that_names_no_folder_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (folder / "a file").touch()
+    put(module.cache_folder())  # not even then: the user meant another one
+    monkeypatch.setenv(module.VARIABLE, str(folder / name))
+    what = "is a file" if name == "a file" else "does not exist"
+    with pytest.raises(InvalidProblemError, match=rf"ONEPROJ_DATA .*{name}' {what}"):
+        find(NAME, data="credit")
+
+
+def test_a_folder_that_cannot_be_read_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del folder
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(InvalidProblemError, match="cannot be read by you"):
         find(NAME, data="credit")
 
 

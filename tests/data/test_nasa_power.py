@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from oneproj.data import nasa_abstention as load
-from oneproj.data.nasa_power import FILE
-from oneproj.data.power_source import COLUMNS, LABEL
+from oneproj.data.power_tables import ARTIFACT, COLUMNS, LABEL
 from oneproj.data.samples import Sample, Splits
 from oneproj.data.splits import stratified_split
 from oneproj.errors import DataNotFoundError, InvalidDataError
@@ -22,7 +21,7 @@ WEATHER = np.random.default_rng(0).normal(50.0, 5.0, size=(ROWS, len(COLUMNS)))
 
 
 def write(folder: Path, x: np.ndarray, y: np.ndarray) -> None:
-    path = folder / FILE
+    path = folder / ARTIFACT
     path.parent.mkdir(exist_ok=True)
     header = ",".join([*COLUMNS, LABEL])
     rows = np.column_stack([x, y])
@@ -31,7 +30,7 @@ def write(folder: Path, x: np.ndarray, y: np.ndarray) -> None:
 
 @pytest.fixture
 def small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("oneproj.data.nasa_power.COUNTS", (180, 20))
+    monkeypatch.setattr("oneproj.data.power_tables.COUNTS", (180, 20))
     write(folder, WEATHER, LABELS)
     return folder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 from oneproj.data import nasa_abstention, prepare_nasa_power
-from oneproj.data.power_source import COLUMNS, FILE, LABEL, PLACES, RAIN, YEARS
+from oneproj.data.power_source import PLACES, RAIN, YEARS
+from oneproj.data.power_tables import ARTIFACT, COLUMNS, LABEL, PREPARED
 from oneproj.data.tables import read_columns
 from oneproj.errors import DataNotFoundError, InvalidDataError, InvalidProblemError
 
@@ -67,7 +69,7 @@ def test_the_table_has_the_papers_columns_and_no_missing_days(
     power: Server, cache: Path
 ) -> None:
     path = prepare_nasa_power(places=TWO, years=(2009, 2010))
-    assert path == cache / FILE
+    assert path == cache / PREPARED
     assert path.read_text().splitlines()[0] == ",".join((*COLUMNS, LABEL))
     expected = np.concatenate([complete(0), complete(1)])
     found = read_columns(path, [*COLUMNS, LABEL])
@@ -131,10 +133,75 @@ def test_another_answer_is_refused_and_forgotten(power: Server, body: bytes) -> 
     prepare_nasa_power(places=TWO[:1], years=(2009, 2010))
 
 
+def test_only_a_bad_answer_is_fetched_again(power: Server) -> None:
+    power.say(SERVICE, answer_of(0), b"<html>", answer_of(1))
+    with pytest.raises(InvalidDataError, match=r"properties\.parameter"):
+        prepare_nasa_power(places=TWO, years=(2009, 2010))
+    path = prepare_nasa_power(places=TWO, years=(2009, 2010))
+    assert ["39.5" in path for path in power.paths()] == [False, True, True]
+    expected = np.concatenate([complete(0), complete(1)])[:, :-1]
+    np.testing.assert_array_equal(read_columns(path, COLUMNS), expected)
+
+
+def test_a_place_without_rain_values_is_refused_and_fetched_again(
+    power: Server,
+) -> None:
+    void = json.loads(answer_of(1))
+    series = void["properties"]["parameter"]
+    series[RAIN] = dict.fromkeys(series[RAIN], -999.0)
+    power.say(SERVICE, answer_of(0), json.dumps(void).encode(), answer_of(1))
+    with pytest.raises(InvalidDataError, match=rf"39\.5.*all 40 days: {RAIN}\."):
+        prepare_nasa_power(places=TWO, years=(2009, 2010))
+    prepare_nasa_power(places=TWO, years=(2009, 2010))
+    assert len(power.requests) == 3
+
+
 def test_both_classes_are_needed(power: Server) -> None:
     with pytest.raises(InvalidProblemError, match="0 of 76 days have at least 99"):
         prepare_nasa_power(places=TWO, years=(2009, 2010), rain=99.0)
-    del power
+    # Another amount needs no other weather.
+    path = prepare_nasa_power(places=TWO, years=(2009, 2010), rain=10.0)
+    assert len(power.requests) == 2
+    expected = np.concatenate([complete(0), complete(1)])[:, :-1]
+    np.testing.assert_array_equal(read_columns(path, COLUMNS), expected)
+
+
+def test_a_damaged_table_is_made_again(power: Server) -> None:
+    path = prepare_nasa_power(places=TWO, years=(2009, 2010))
+    path.write_text(path.read_text()[:-2])
+    prepare_nasa_power(places=TWO, years=(2009, 2010))
+    assert len(power.requests) == 4
+
+
+def test_the_papers_table_of_the_users_own_is_enough(
+    power: Server,
+    folder: Path,
+    cache: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level(logging.INFO, "oneproj.data")
+    monkeypatch.setattr("oneproj.data.power_tables.COUNTS", (1, 1))
+    own = folder / ARTIFACT
+    own.parent.mkdir()
+    own.write_text(",".join((*COLUMNS, LABEL)) + "\n1,2,3,4,5,6,0\n1,2,3,4,5,6,1\n")
+    assert prepare_nasa_power() == own
+    assert "verified: nothing to do" in caplog.text
+    assert power.requests == []
+    # A choice is made as asked for, with a word about what loaders take.
+    assert prepare_nasa_power(places=TWO) == cache / PREPARED
+    assert f"Loaders take {own} instead" in caplog.text
+
+
+def test_a_service_out_of_reach_is_told_with_the_other_ways(power: Server) -> None:
+    power.shutdown()
+    power.server_close()
+    with pytest.raises(DataNotFoundError) as caught:
+        prepare_nasa_power()
+    message = str(caught.value)
+    assert message.startswith(f"{power.url}{SERVICE} could not be fetched: ")
+    for part in ("refused the connection", "Tried 3 times", ARTIFACT, PREPARED):
+        assert part in message
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,15 @@ def test_an_absent_column_is_named_with_those_that_are_there(table: Path) -> Non
         read_columns(table, ["y", "z", "w"])
 
 
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"", "is empty"), (b"\x1f\x8b\x08", "is no text file")]
+)
+def test_what_is_no_text_is_named(table: Path, content: bytes, message: str) -> None:
+    table.write_bytes(content)
+    with pytest.raises(InvalidDataError, match=message):
+        read_columns(table, ["y"])
+
+
 def test_text_is_not_silently_a_missing_number(table: Path) -> None:
     table.write_text(table.read_text() + "3,1,many,1\n")
     with pytest.raises(InvalidDataError, match="could not be read as numbers"):

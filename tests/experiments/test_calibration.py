@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from oneproj.data import gaussian_abstention
 from oneproj.data.samples import Sample, Splits
 from oneproj.errors import CalibrationError, InfeasibleError, InvalidProblemError
 from oneproj.experiments import calibration
-from oneproj.experiments.calibration import Development, calibrate, thresholds
+from oneproj.experiments.calibration import Development, calibrate
 from oneproj.experiments.calibration_search import Trial
 from oneproj.solve import solve
 from oneproj.tasks import PAPER, build
@@ -121,18 +120,3 @@ def test_caps_that_cannot_be_met_are_told(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(calibration, "solve", fail)
     with pytest.raises(CalibrationError, match=r"\(0\.3, 0\.3\).*on seed 1"):
         calibrate(GAUSSIAN, samples(1))
-
-
-def test_shipped_thresholds_are_those_of_every_abstention_experiment() -> None:
-    for name, settings in PAPER.items():
-        if settings.task == "abstention":
-            first, second = thresholds(name, "one-projection")
-            assert -0.03 < first < 1
-            assert -0.03 < second < 1
-
-
-def test_missing_thresholds_name_the_command(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match="oneproj calibrate transfer-gaussian"):
-        thresholds("transfer-gaussian", "one-projection")
-    with pytest.raises(CalibrationError, match="cannot be read"):
-        thresholds("abstention-nasa", "one-projection", file=tmp_path / "none.json")

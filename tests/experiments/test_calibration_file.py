@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import math
 import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
+import filelock
 import pytest
 from typer.testing import CliRunner
 
 from oneproj.cli import app
 from oneproj.errors import CalibrationError, InvalidProblemError
 from oneproj.experiments import calibration_run
-from oneproj.experiments.calibration import FIRST_SEED, Search, thresholds
+from oneproj.experiments.calibration import FIRST_SEED, Search
 from oneproj.experiments.calibration_file import (
     SHIPPED,
     Calibration,
+    check_place,
     read_calibrations,
     write_calibration,
 )
-from oneproj.experiments.calibration_run import run_calibration
+from oneproj.experiments.calibration_run import _note, run_calibration
 from oneproj.experiments.calibration_search import INVISIBLE, Pair, Task, Trial
+from oneproj.experiments.records import Method
 from oneproj.results import Solution, Update
 from oneproj.solve import solve
 
@@ -46,8 +52,10 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "file.json"
     write_calibration(file, ONE)
     assert read_calibrations(file) == [ONE]
-    assert thresholds("abstention-nasa", "one-projection", file=file) == (0.2, -0.01)
-    assert [path.name for path in file.parent.iterdir()] == ["file.json"]
+    assert {path.name for path in file.parent.iterdir()} == {
+        "file.json",
+        ".file.json.lock",  # a lock that is removed is no lock to those who wait for it
+    }
 
 
 def test_a_file_keeps_the_others_and_replaces_its_own(tmp_path: Path) -> None:
@@ -77,6 +85,36 @@ def test_another_file_is_refused_and_left_alone(tmp_path: Path, text: str) -> No
     with pytest.raises(CalibrationError, match="cannot be read"):
         write_calibration(file, ONE)
     assert file.read_text() == text
+
+
+def test_nobody_writes_between_reading_and_writing(tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    other = tmp_path / "other.json"
+    write_calibration(other, replace(ONE, method="projected-sgd"))
+    mine = threading.Thread(target=write_calibration, args=(file, ONE))
+    with filelock.FileLock(tmp_path / ".file.json.lock"):  # as another process would
+        mine.start()
+        mine.join(0.3)
+        assert mine.is_alive()
+        assert not file.exists()
+        file.write_bytes(other.read_bytes())
+    mine.join()
+    methods = [calibration.method for calibration in read_calibrations(file)]
+    assert methods == ["one-projection", "projected-sgd"]
+
+
+def test_many_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    names = [f"abstention-{letter}" for letter in "abcdefgh"]
+    begin = threading.Barrier(len(names))
+
+    def write(name: str) -> None:
+        begin.wait()
+        write_calibration(file, replace(ONE, experiment=name))
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(write, names))
+    assert [found.experiment for found in read_calibrations(file)] == names
 
 
 VALIDATION = {
@@ -135,6 +173,66 @@ def test_the_command_writes_a_file_and_shows_the_search(tmp_path: Path) -> None:
     assert found.settings == {"steps": 500, "projector": "cuts"}
 
 
+@pytest.mark.parametrize("text", ["", "my notes", '{"format": "another"}'])
+def test_a_file_of_another_kind_is_refused_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(calibration_run, "run_calibration", pytest.fail)
+    file = tmp_path / "notes.txt"
+    file.write_text(text)
+    arguments = ["calibrate", "abstention-gaussian", "--out", str(file)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1
+    assert "notes.txt cannot be read as calibrations" in result.output.replace("\n", "")
+    assert file.read_text() == text
+
+
+def test_a_place_without_a_folder_is_refused_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration_run, "run_calibration", pytest.fail)
+    (tmp_path / "notes.txt").write_text("my notes")
+    for place in (tmp_path / "notes.txt" / "file.json", tmp_path):
+        arguments = ["calibrate", "abstention-gaussian", "--out", str(place)]
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 1
+        assert isinstance(result.exception, SystemExit), result.exception
+    with pytest.raises(CalibrationError, match=r"notes\.txt is no folder"):
+        check_place(tmp_path / "notes.txt" / "deep" / "file.json")
+    check_place(tmp_path / "new" / "file.json")
+    assert not (tmp_path / "new").exists()
+
+
+def test_targets_that_cannot_be_reached_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def attempt(_: object, __: object, limits: Pair, **___: object) -> Trial:
+        first, second = (0.4 * limit for limit in limits)
+        return Trial(limits, (first, second), 0.0)
+
+    monkeypatch.setattr("oneproj.experiments.calibration.attempt", attempt)
+    file = tmp_path / "file.json"
+    arguments = ["abstention-gaussian", "--seeds", "1", "--target", "0.9", "0.9"]
+    result = CliRunner().invoke(app, ["calibrate", *arguments, "--out", str(file)])
+    assert result.exit_code == 0, result.output
+    told = "The targets were not reached: on validation data class 0 stays at 79.2 %"
+    assert told in result.output
+    (found,) = read_calibrations(file)
+    assert found.note.startswith(told)
+    assert len(found.trials) > 1
+    assert found.errors == max(trial.errors for trial in found.trials)
+
+
+def test_targets_that_a_more_ambiguous_trial_reaches_are_told_otherwise() -> None:
+    task = Task((0.1, 0.1), (0.0, 0.0), (1e6, 1e6))
+    short, near = (Trial((0.2, 0.2), (0.1, e), 1.0 - e) for e in (0.05, 0.0999))
+    assert "were not reached" in _note(Search(task, short, (short,)))
+    told = _note(Search(task, short, (near, short)))
+    assert "were not reached" not in told
+    assert "class 1 stays at 5.0 % where 10.0 % are allowed" in told
+    assert _note(Search(task, near, (near, short))) == ""
+
+
 def test_the_command_fails_in_words(tmp_path: Path) -> None:
     file = tmp_path / "file.json"
     arguments = ["calibrate", "transfer-gaussian", "--out", str(file)]
@@ -162,20 +260,31 @@ def test_targets_can_be_what_the_paper_s_settings_reach(
         asked.append((limits, options))
         return Trial(limits, (0.16, 0.17), 0.1)
 
-    def calibrate(_: object, __: object, *, targets: Pair, **___: object) -> Search:
+    def calibrate(
+        _: object, __: object, *, targets: Pair, paired: bool, **___: object
+    ) -> Search:
+        assert paired
         trial = Trial((0.3, 0.3), targets, 0.1)
         return Search(Task(targets, (0.0, 0.0), (200.0, 200.0)), trial, (trial,))
 
     monkeypatch.setattr(calibration_run, "attempt", attempt)
     monkeypatch.setattr(calibration_run, "calibrate", calibrate)
-    found = run_calibration("abstention-gaussian", match=True, seeds=1)
-    assert found.targets == (0.16, 0.17)
-    assert "the paper's own settings" in found.aim
-    ((limits, options),) = asked
-    assert limits == (0.3, 0.3)
-    assert options["oracle"] == "minibatch"
+    methods: tuple[Method, ...] = get_args(Method)
+    for method in methods:
+        found = run_calibration("abstention-gaussian", match=method, seeds=1)
+        assert found.method == "one-projection"
+        assert found.targets == (0.16, 0.17)
+        assert f"the paper's own settings for {method}" in found.aim
+    (own, sampled), (rival, plain) = asked
+    assert own == rival == (0.3, 0.3)
+    assert (sampled["method"], plain["method"]) == methods
+    assert sampled["oracle"] == "minibatch"
+    assert plain["projector"] == "cuts", "with the paper's, networks would take hours"
+    assert "oracle" not in plain
     with pytest.raises(InvalidProblemError, match="not both"):
-        run_calibration("abstention-gaussian", match=True, targets=(0.1, 0.1))
+        run_calibration(
+            "abstention-gaussian", match="one-projection", targets=(0.1, 0.1)
+        )
 
 
 def test_an_unknown_experiment_is_refused() -> None:

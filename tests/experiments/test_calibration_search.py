@@ -15,6 +15,7 @@ from oneproj.experiments.calibration_search import (
     Pair,
     Task,
     Trial,
+    comes_up,
     search,
     shortfalls,
 )
@@ -90,6 +91,17 @@ def test_few_examples_make_a_wide_window_and_a_short_search() -> None:
     assert len(few) < len(many)
 
 
+def test_errors_of_another_training_on_the_same_examples_are_met_more_closely() -> None:
+    targets, few = (0.1, 0.1), (500.0, 500.0)  # the standard error is 0.013
+    apart = []
+    for paired in (False, True):
+        task = Task(targets, NO_SLACK, few, paired=paired)
+        found, _ = search(Model(0.4, 1.3), task, (0.3, 0.3))
+        apart.append(targets[0] - found.errors[0])
+    loose, close = apart
+    assert abs(close) < 0.0034 < loose
+
+
 def test_a_threshold_may_be_negative_where_slack_makes_the_cap_positive() -> None:
     def measure(thresholds: Pair) -> Trial:
         first, second = (0.5 * (threshold + 0.1) for threshold in thresholds)
@@ -120,6 +132,49 @@ def test_an_error_that_stays_low_ends_at_the_loosest_cap_and_is_told() -> None:
     assert shortfalls(found, task) == [
         "class 0 stays at 1.0 % where 10.0 % are allowed"
     ]
+
+
+@pytest.mark.parametrize("start", [(1.0, 1.0), (1.0, 0.2), (0.3, 0.3)])
+def test_of_trials_that_all_stay_below_the_nearest_is_taken(start: Pair) -> None:
+    # All caps give an answer without ambiguity, so that it cannot decide.
+    def measure(thresholds: Pair) -> Trial:
+        first, second = (0.4 * threshold for threshold in thresholds)
+        return Trial(thresholds, (first, second), 0.0)
+
+    targets = (0.9, 0.85)
+    task = Task(targets, NO_SLACK, MANY)
+    found, trials = search(measure, task, start)
+    assert len(trials) > 1
+    assert not any(comes_up(trial, task) for trial in trials)
+    assert found.errors == max(trial.errors for trial in trials)
+    assert found.errors == pytest.approx((0.4 * LOOSEST, 0.4 * LOOSEST))
+    assert len(shortfalls(found, task)) == 2
+
+
+def test_what_is_nearest_counts_both_classes() -> None:
+    answers = [(0.04, 0.09), (0.08, 0.08), (0.0, 0.095)]
+    shares = [0.0, 0.2, 0.1]  # the nearest has the most ambiguity
+
+    def measure(thresholds: Pair) -> Trial:
+        return Trial(thresholds, answers.pop(0), shares.pop(0))
+
+    task = Task((0.1, 0.1), NO_SLACK, MANY)
+    found, trials = search(measure, task, (0.3, 0.3), rounds=3)
+    assert len(trials) == 3
+    assert found.errors == (0.08, 0.08)
+
+
+def test_nearer_trials_do_not_matter_where_one_comes_up_to_both_targets() -> None:
+    answers = [(0.1, 0.05), (0.1, 0.12), (0.099, 0.0985)]
+    shares = [0.01, 0.0, 0.02]
+
+    def measure(thresholds: Pair) -> Trial:
+        return Trial(thresholds, answers.pop(0), shares.pop(0))
+
+    task = Task((0.1, 0.1), NO_SLACK, MANY)
+    found, trials = search(measure, task, (0.3, 0.3), rounds=3)
+    assert comes_up(trials[-1], task)
+    assert found is trials[0]  # it keeps the targets with less ambiguity
 
 
 def test_an_error_that_stays_high_is_an_error_with_the_nearest_trial() -> None:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from oneproj.cli import app
 from oneproj.experiments import specs, sweep
-from oneproj.experiments.records import read_records
+from oneproj.experiments.records import read_folder
 
 SMALL = ("abstention-gaussian", "--preset", "oneproj", "--seeds", "2")
 
@@ -40,7 +40,8 @@ def test_a_line_for_every_run_then_a_table_and_the_folder(tmp_path: Path) -> Non
 def test_method_and_projector_can_be_chosen(tmp_path: Path) -> None:
     chosen = ("--method", "projected-sgd", "--projector", "dual-bisection")
     assert reproduce(tmp_path, *SMALL, *chosen)[0] == 0
-    found = {(record.method, record.projector) for record in read_records(tmp_path)}
+    records = read_folder(tmp_path).records
+    found = {(record.method, record.projector) for record in records}
     assert found == {("projected-sgd", "dual-bisection")}
 
 
@@ -76,13 +77,19 @@ def test_what_makes_no_sense_is_said_in_words(
     assert message in output
 
 
-def test_a_damaged_record_is_named(tmp_path: Path) -> None:
-    assert reproduce(tmp_path, *SMALL, "--method", "one-projection")[0] == 0
+def test_a_damaged_record_is_named_kept_and_made_again(tmp_path: Path) -> None:
+    chosen = (*SMALL, "--method", "one-projection")
+    assert reproduce(tmp_path, *chosen)[0] == 0
     path = next(tmp_path.rglob("seed-0001.json"))
     path.write_text("{")
-    code, output = reproduce(tmp_path, *SMALL)
-    assert code == 1
-    assert "seed-0001.json is truncated or damaged" in output.replace("\n", "")
+    code, output = reproduce(tmp_path, *chosen)
+    assert code == 0, output
+    assert f"{path} is truncated or damaged" in output
+    assert f"It is now {path}.damaged." in output
+    assert f"Records: {tmp_path} (1 new, 1 kept)" in output
+    assert path.with_name("seed-0001.json.damaged").read_text() == "{"
+    code, output = reproduce(tmp_path, *chosen)
+    assert "It is now" not in output
 
 
 def test_ctrl_c_has_its_own_exit_code(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,15 +16,16 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oneproj.experiments import specs
-from oneproj.experiments.records import Record, read_records
+from oneproj.experiments.records import Record, read_folder, write_record
 from oneproj.experiments.reproduce import reproduce
+from oneproj.report.write import write_report
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs process groups")
 
@@ -51,6 +53,35 @@ def numbers(record: Record) -> dict[str, Any]:
     plain = {k: v for k, v in asdict(record).items() if k not in TIMES}
     plain["history"] = {k: v for k, v in record.history.items() if k != "seconds"}
     return plain
+
+
+def read(folder: Path) -> list[Record]:
+    """Every one of the records is whole."""
+    records, damaged = read_folder(folder)
+    assert damaged == []
+    return records
+
+
+def report(folder: Path, out: Path) -> dict[str, bytes]:
+    """The report of a folder: the page and every figure and table, byte by byte.
+
+    No two runs take the same time, and a report shows times: runtimes, their ratios and
+    the bars. So the records get times that follow from their numbers of updates, and
+    whatever else is in the folder stays. All other bytes are then to be the same.
+    """
+    runs = shutil.copytree(folder, out / "runs")
+    for record in read(runs):
+        updates = record.history["update"]
+        same = replace(
+            record,
+            seconds=dict.fromkeys(record.seconds, 0.001 * record.updates),
+            runtime=0.002 * record.updates,
+            history={**record.history, "seconds": tuple(0.001 * u for u in updates)},
+        )
+        write_record(same, runs)
+    written = write_report(runs, out / "report.html")
+    files = [written.page, *written.files.rglob("*.*")]
+    return {str(file.relative_to(out)): file.read_bytes() for file in files}
 
 
 def start(command: list[str]) -> subprocess.Popen[bytes]:
@@ -97,12 +128,13 @@ def survive(
 ) -> Counter[str]:
     """Kill a sweep again and again; all its records come out, and as if untouched.
 
-    Only the process that was started is killed: its workers are left over.
+    So does the report that is made of them. Only the process that was started is
+    killed: its workers are left over.
     """
     whole, broken = folder / "whole", folder / "broken"
     chance, seen = random.Random(seed), Counter[str]()  # noqa: S311 - no secrets
     complete(whole)
-    expected = [numbers(record) for record in read_records(whole)]
+    expected = [numbers(record) for record in read(whole)]
     kept: dict[Path, bytes] = {}
     for _ in range(kills):
         after = min(len(kept) + chance.randrange(3), len(expected) - 1)
@@ -114,7 +146,7 @@ def survive(
         with interrupted(make(broken), broken, after, kill) as process:
             process.wait(timeout=PATIENCE)
         seen["killed"] += process.returncode == -signal.SIGKILL
-        records = read_records(broken)  # every one of them whole, or this raises
+        records = read(broken)
         assert all(path.read_bytes() == text for path, text in kept.items())
         kept = {
             broken / r.key.path: (broken / r.key.path).read_bytes() for r in records
@@ -126,8 +158,11 @@ def survive(
                 path.unlink()
             kept = {}
     complete(broken)
-    assert [numbers(record) for record in read_records(broken)] == expected
+    assert [numbers(record) for record in read(broken)] == expected
     assert not list(broken.rglob("*.draft"))
+    pages = [report(each, folder / f"report-{each.name}") for each in (whole, broken)]
+    assert pages[0] == pages[1]
+    seen["files of the report"] = len(pages[0])
     return seen
 
 
@@ -164,7 +199,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path: Path) -> 
     assert process.returncode == 130, output.decode()
     assert f"The same command continues in {tmp_path}" in output.decode()
     assert "Traceback" not in output.decode()
-    assert 0 < len(read_records(tmp_path)) < SEEDS
+    assert 0 < len(read(tmp_path)) < SEEDS
 
 
 if __name__ == "__main__":
@@ -178,4 +213,5 @@ if __name__ == "__main__":
 
     with tempfile.TemporaryDirectory() as temporary:
         found = survive(command, run_command, Path(temporary), kills=times, seed=1)
-    sys.stdout.write(f"the same records after {times} kills: {dict(found)}\n")
+    told = f"the same records and the same report after {times} kills: {dict(found)}\n"
+    sys.stdout.write(told)

@@ -13,12 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneproj.errors import RecordError
+from oneproj.errors import DamagedRecordError, RecordError
 from oneproj.experiments.facts import CertificateFacts, MeasureFacts
 from oneproj.experiments.records import (
+    Damaged,
     Record,
     from_json,
-    read_records,
+    read_folder,
+    set_aside,
     to_json,
     write_record,
 )
@@ -95,54 +97,110 @@ def test_records_are_read_in_order_from_their_places(
     assert len(paths) == len(made)
     place = "abstention-nasa/paper/one-projection/cuts/seed-0002.json"
     assert tmp_path / place in paths
-    assert read_records(tmp_path) == sorted(made, key=lambda record: record.key)
+    records, damaged = read_folder(tmp_path)
+    assert records == sorted(made, key=lambda record: record.key)
+    assert damaged == []
     assert all(path.suffix == ".json" for path in tmp_path.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda text: text[: len(text) // 2], "truncated or damaged"),
-        (lambda _: "", "truncated or damaged"),
-        (lambda _: "[1]", "names no format"),
-        (lambda text: text.replace('"format": 1', '"format": 2'), "has format 2"),
-        (lambda text: text.replace('"seed": 0', '"seed": "0"'), "it.seed should be"),
-        (lambda text: text.replace('"seed": 0', '"seed": true'), "it.seed should be"),
-        (lambda text: text.replace('"runtime"', '"time"'), "it has no runtime"),
-        (lambda text: text.replace('"cores"', '"cores'), "truncated or damaged"),
-        (lambda text: text.replace('"paper"', '"ours"'), "one of paper, oneproj"),
-        (lambda text: text.replace("{", '{"x": 1,', 1), "an unknown x"),
-        (lambda text: text.replace("600,", ""), "a list of 2"),
-        (lambda text: text.replace("0.31", '"big"'), "class 0 error should be a num"),
-    ],
-)
-def test_a_damaged_file_is_named(
+DAMAGES: list[tuple[Callable[[str], str], str]] = [
+    (lambda text: text[: len(text) // 2], "truncated or damaged"),
+    (lambda _: "", "truncated or damaged"),
+    (lambda _: "[" * 100_000, "truncated or damaged"),
+    (lambda _: "[1]", "names no format"),
+    (lambda text: text.replace('"seed": 0', '"seed": "0"'), "it.seed should be"),
+    (lambda text: text.replace('"seed": 0', '"seed": true'), "it.seed should be"),
+    (lambda text: text.replace('"runtime"', '"time"'), "it has no runtime"),
+    (lambda text: text.replace('"cores"', '"cores'), "truncated or damaged"),
+    (lambda text: text.replace('"paper"', '"ours"'), "one of paper, oneproj"),
+    (lambda text: text.replace("{", '{"x": 1,', 1), "an unknown x"),
+    (lambda text: text.replace("600,", ""), "a list of 2"),
+    (lambda text: text.replace("0.31", '"big"'), "class 0 error should be a num"),
+]
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGES)
+def test_a_damaged_file_is_named_and_costs_no_other(
     make_record: Maker,
     tmp_path: Path,
     damage: Callable[[str], str],
     message: str,
 ) -> None:
     path = write_record(make_record(), tmp_path)
-    path.write_text(damage(path.read_text()))
-    with pytest.raises(RecordError, match=message) as caught:
-        read_records(tmp_path)
-    assert str(path) in str(caught.value)
+    sound = make_record(seed=1)
+    write_record(sound, tmp_path)
+    text = damage(path.read_text())
+    path.write_text(text)
+    records, ((place, reason),) = read_folder(tmp_path)
+    assert records == [sound]
+    assert tmp_path / place == path
+    assert message in reason
+    assert str(path) in reason
+    with pytest.raises(DamagedRecordError, match=message):
+        from_json(text)
 
 
 def test_bytes_that_are_no_text_are_damage(make_record: Maker, tmp_path: Path) -> None:
     path = write_record(make_record(), tmp_path)
     path.write_bytes(b"\xff" + path.read_bytes())
-    with pytest.raises(RecordError, match="damaged"):
-        read_records(tmp_path)
+    ((_, reason),) = read_folder(tmp_path).damaged
+    assert f"{path} cannot be read" in reason
 
 
-def test_a_record_in_the_place_of_another_is_refused(
+def test_what_cannot_be_read_is_damage(make_record: Maker, tmp_path: Path) -> None:
+    path = write_record(make_record(), tmp_path)
+    path.unlink()
+    path.mkdir()
+    ((_, reason),) = read_folder(tmp_path).damaged
+    assert f"{path} cannot be read" in reason
+
+
+def test_a_record_in_the_place_of_another_is_damage(
     make_record: Maker, tmp_path: Path
 ) -> None:
     path = write_record(make_record(), tmp_path)
-    path.rename(path.with_name("seed-0001.json"))
-    with pytest.raises(RecordError, match=r"seed-0000\.json"):
-        read_records(tmp_path)
+    moved = path.rename(path.with_name("seed-0001.json"))
+    records, ((place, reason),) = read_folder(tmp_path)
+    assert records == []
+    assert tmp_path / place == moved
+    assert f"another run, whose place is {path}" in reason
+
+
+def test_a_record_of_another_format_is_refused(
+    make_record: Maker, tmp_path: Path
+) -> None:
+    # It is whole: another version of the library reads it, so it is not set aside.
+    path = write_record(make_record(), tmp_path)
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(RecordError, match="has format 2") as caught:
+        read_folder(tmp_path)
+    assert not isinstance(caught.value, DamagedRecordError)
+    assert str(path) in str(caught.value)
+
+
+def test_what_is_set_aside_is_kept_and_not_read(
+    make_record: Maker, tmp_path: Path
+) -> None:
+    path = write_record(make_record(), tmp_path)
+    asides = []
+    for text in ("{", "[1]", "{"):
+        path.write_text(text)
+        assert [each.place for each in read_folder(tmp_path).damaged] == [
+            path.relative_to(tmp_path)
+        ]
+        asides.append(set_aside(path))
+        assert read_folder(tmp_path) == ([], [])
+    assert [aside.read_text() for aside in asides] == ["{", "[1]", "{"]
+
+
+def test_damaged_files_come_in_order(make_record: Maker, tmp_path: Path) -> None:
+    for seed in (3, 1, 2, 0):
+        write_record(make_record(seed=seed), tmp_path).write_text("")
+    found = read_folder(tmp_path).damaged
+    assert [each.place.name for each in found] == [
+        f"seed-000{s}.json" for s in range(4)
+    ]
+    assert all(isinstance(each, Damaged) for each in found)
 
 
 @pytest.mark.parametrize(("owner", "name"), [(os, "fsync"), (Path, "replace")])
@@ -162,11 +220,11 @@ def test_a_write_that_fails_leaves_the_record_before(
     monkeypatch.setattr(owner, name, fail)
     with pytest.raises(OSError, match="No space"):
         write_record(make_record(objective=9.0), tmp_path)
-    assert read_records(tmp_path) == [before]
+    assert read_folder(tmp_path) == ([before], [])
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 1
 
 
 def test_a_draft_is_no_record(make_record: Maker, tmp_path: Path) -> None:
     path = write_record(make_record(), tmp_path)
     path.with_name("seed-0001.json.draft").write_text("{")
-    assert len(read_records(tmp_path)) == 1
+    assert read_folder(tmp_path) == ([make_record()], [])

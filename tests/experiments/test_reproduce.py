@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from oneproj.errors import DataNotFoundError, OneprojError, RecordError
 from oneproj.experiments import reproduce as module
 from oneproj.experiments import specs, sweep
 from oneproj.experiments.plan import Job
-from oneproj.experiments.records import Record, read_records
+from oneproj.experiments.records import Record, read_folder
 from oneproj.experiments.reproduce import Reproduction, reproduce
 
 EXPERIMENT = "abstention-gaussian"
@@ -57,7 +58,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def check_same(out: Path, whole: Path) -> None:
-    made, expected = read_records(out), read_records(whole)
+    made, expected = read_folder(out).records, read_folder(whole).records
     assert [numbers(record) for record in made] == [numbers(r) for r in expected]
 
 
@@ -110,7 +111,7 @@ def test_a_crash_keeps_what_is_finished(
     monkeypatch.setattr(sweep, "write_record", crash)
     with pytest.raises(RuntimeError, match="power cut"):
         make(tmp_path)
-    assert [record.seed for record in read_records(tmp_path)] == [0]
+    assert [record.seed for record in read_folder(tmp_path).records] == [0]
     monkeypatch.undo()
     monkeypatch.setattr(specs, "STEPS", 20)
     assert make(tmp_path).made == 2
@@ -132,21 +133,61 @@ def test_a_run_that_fails_does_not_take_the_others_with_it(
     lines: list[str] = []
     with pytest.raises(OneprojError, match=r"1 of 3 runs failed(.|\n)*no luck"):
         make(tmp_path, say=lines.append)
-    assert [record.seed for record in read_records(tmp_path)] == [0, 2]
+    assert [record.seed for record in read_folder(tmp_path).records] == [0, 2]
     assert [line for line in lines if line.startswith("failed")] == [
         "failed: abstention-gaussian oneproj one-projection cuts seed 1"
     ]
 
 
-def test_a_damaged_record_stops_before_anything_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "damage",
+    [lambda text: text[:100], lambda _: "[1]", lambda text: text.replace("seed", "s")],
+    ids=["truncated", "no record", "wrong shape"],
+)
+def test_a_damaged_record_is_set_aside_and_made_again(
+    tmp_path: Path, whole: Path, damage: Callable[[str], str]
 ) -> None:
-    make(tmp_path, seeds=1)
-    (path,) = tmp_path.rglob("*.json")
-    path.write_text(path.read_text()[:100])
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    path = next(tmp_path.rglob("seed-0001.json"))
+    text = damage(path.read_text())
+    path.write_text(text)
+    lines: list[str] = []
+    again = make(tmp_path, say=lines.append)
+    assert (again.made, len(again.records)) == (1, 3)
+    assert [each.place.name for each in again.damaged] == ["seed-0001.json"]
+    assert any(str(path) in line and "It is now" in line for line in lines)
+    check_same(tmp_path, whole)
+    (aside,) = tmp_path.rglob("*.damaged")
+    assert aside.read_text() == text  # nothing is deleted
+    assert make(tmp_path).damaged == ()
+
+
+def test_a_damaged_record_of_another_run_stays_and_is_named(
+    tmp_path: Path, whole: Path
+) -> None:
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    path = next(tmp_path.rglob("seed-0002.json"))
+    path.write_text("{")
+    lines: list[str] = []
+    done = make(tmp_path, seeds=2, say=lines.append)
+    assert (done.made, len(done.records), len(done.damaged)) == (0, 2, 1)
+    assert path.read_text() == "{"
+    (line,) = lines
+    assert line.startswith(f"{path} is truncated or damaged")
+    assert line.endswith("its run is not asked for.")
+
+
+def test_a_damaged_record_stays_where_its_run_cannot_be_made(
+    tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    first, second = (next(tmp_path.rglob(f"seed-000{n}.json")) for n in (0, 1))
+    first.write_text("{")
+    second.write_text(second.read_text().replace('"oneproj": "', '"oneproj": "9.'))
     monkeypatch.setattr(sweep, "run", pytest.fail)
-    with pytest.raises(RecordError, match=r"seed-0000\.json"):
+    with pytest.raises(RecordError, match=r"made with oneproj 9\."):
         make(tmp_path)
+    assert first.read_text() == "{"
 
 
 def test_records_of_other_data_are_not_mixed(tmp_path: Path) -> None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from oneproj.errors import InvalidProblemError
+from oneproj.errors import CalibrationError, InvalidProblemError
+from oneproj.experiments.calibration_file import (
+    SHIPPED,
+    read_calibrations,
+    write_calibration,
+)
+from oneproj.experiments.plan import make_plan
 from oneproj.experiments.records import Method, Preset
 from oneproj.experiments.specs import make_spec, make_specs
 from oneproj.tasks import PAPER
@@ -86,6 +94,38 @@ def test_the_preset_oneproj_gives_no_setting(experiment: str, method: Method) ->
     assert spec.options == {}
     assert (spec.updates, spec.inner_steps, spec.projector) == (500, 10, "cuts")
     assert (spec.thresholds is None) == experiment.startswith("transfer")
+
+
+def test_thresholds_are_shipped_for_every_abstention_experiment() -> None:
+    known = {c.key for c in read_calibrations(SHIPPED)}
+    for name, settings in PAPER.items():
+        if settings.task == "abstention":
+            assert (name, "oneproj", "one-projection") in known
+            limits = make_spec(name, "oneproj", "one-projection").thresholds
+            assert limits is not None
+            assert all(-0.03 < limit < 1 for limit in limits)
+
+
+def test_thresholds_may_be_the_users_own(tmp_path: Path) -> None:
+    name = "abstention-gaussian"
+    shipped = {c.key: c for c in read_calibrations(SHIPPED)}
+    own = replace(shipped[name, "oneproj", "one-projection"], thresholds=(0.11, 0.12))
+    file = tmp_path / "own.json"
+    write_calibration(file, own)
+    spec = make_spec(name, "oneproj", "one-projection", thresholds=file)
+    assert (spec.thresholds, spec.calibrated) == ((0.11, 0.12), file)
+    (job,) = make_plan([spec], seeds=1, extrapolate_from=50)
+    assert job.command.endswith("--thresholds own.json")
+    # What the file has not, and what is the paper's, is as if there were no file.
+    for other in (
+        (name, "oneproj", "projected-sgd"),
+        (name, "paper", "one-projection"),
+        ("abstention-nasa", "oneproj", "one-projection"),
+        ("transfer-gaussian", "oneproj", "one-projection"),
+    ):
+        assert make_spec(*other, thresholds=file) == make_spec(*other)
+    with pytest.raises(CalibrationError, match="cannot be read"):
+        make_spec(name, "oneproj", "one-projection", thresholds=tmp_path / "none.json")
 
 
 def test_raw_variables_are_those_of_the_paper() -> None:

@@ -75,6 +75,7 @@ def public_path(
     return path
 
 
+@pytest.mark.filterwarnings("ignore:The selected iterate is the start")  # K = 1
 @pytest.mark.parametrize(("make", "K"), [(sharp, 1), (sharp, 64), (gentle, 200)])
 @pytest.mark.parametrize("problem", PROBLEMS, ids=NAMES)
 def test_twin_and_public_optimiser_zip(

@@ -177,3 +177,14 @@ def test_an_unknown_decay_is_refused(decay: object) -> None:
         InvalidProblemError, match=r'"linear", "cosine", "constant" or a '
     ):
         schedule_lr(decay, optimizer, 3)
+
+
+def test_a_scheduler_that_cannot_be_driven_is_refused_in_words() -> None:
+    w = torch.zeros(2, requires_grad=True)
+    own = OneProjection([w], lr=0.1, prox_weight=0.1, inner_steps=2, radius=1.0)
+    with pytest.raises(InvalidProblemError, match="metric at every step"):
+        schedule_lr(schedulers.ReduceLROnPlateau, own, STEPS)
+    with pytest.raises(InvalidProblemError, match="cycle_momentum=False"):
+        schedule_lr(lambda o: schedulers.OneCycleLR(o, 0.1, total_steps=9), own, STEPS)
+    with pytest.raises(ValueError, match="total_steps"):  # the user's own mistake
+        schedule_lr(lambda o: schedulers.OneCycleLR(o, 0.1), own, STEPS)

@@ -221,6 +221,7 @@ def test_interrupted_before_the_drawn_iterate_shows_the_last_complete_one() -> N
     assert torch.equal(w.detach(), record[3])
 
 
+@pytest.mark.filterwarnings("ignore:The selected iterate is the start")
 def test_train_and_eval_switch_back_and_forth() -> None:
     gradient = noisy_quadratic(3, 6, torch.float64)
     (w,), (twin,) = (start(3, torch.float64, [(3,)]) for _ in range(2))
@@ -479,3 +480,46 @@ def test_a_mean_that_the_precision_cannot_hold_is_said() -> None:
     w = torch.zeros(1, dtype=torch.bfloat16, requires_grad=True)
     with pytest.warns(OneprojWarning, match="later points would not count"):
         OneProjection([w], 0.1, prox_weight=0.1, inner_steps=2000)
+
+
+@pytest.mark.parametrize(
+    ("K", "steps", "match"),
+    [
+        (1, 9, "nothing of 9 update.*inner_steps=1"),
+        (25, 9, "nothing of 9 update.*none is"),
+    ],
+)
+def test_updates_that_do_not_count_are_said(K: int, steps: int, match: str) -> None:
+    (w,) = start(3, torch.float64, [(3,)])
+    optimizer = OneProjection([w], 0.1, prox_weight=1.0, inner_steps=K)
+    for _ in run(optimizer, [w], noisy_quadratic(3, 3, torch.float64), steps):
+        pass
+    with pytest.warns(OneprojWarning, match=match) as caught:
+        optimizer.eval()
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(("T", "steps"), [(None, 0), (None, 6), (1, 2)])
+def test_a_start_that_is_meant_is_not_warned_of(T: int | None, steps: int) -> None:
+    (w,) = start(3, torch.float64, [(3,)])
+    settings = {} if T is None else {"select": "random", "outer_steps": T}
+    optimizer = OneProjection(
+        [w],
+        0.1,
+        prox_weight=1.0,
+        inner_steps=5,
+        first_index=0,
+        generator=torch.Generator().manual_seed(0),
+        **settings,
+    )
+    for _ in run(optimizer, [w], noisy_quadratic(3, 3, torch.float64), steps):
+        pass
+    optimizer.eval()  # a warning would be an error
+
+
+def test_a_base_that_needs_a_closure_is_refused() -> None:
+    (w,) = start(3, torch.float64, [(3,)])
+    with pytest.raises(
+        InvalidProblemError, match="without a closure, but it made a LB"
+    ):
+        OneProjection([w], 0.1, prox_weight=1, inner_steps=2, base=torch.optim.LBFGS)

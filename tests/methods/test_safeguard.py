@@ -45,7 +45,20 @@ def test_the_constraints_come_first_where_the_ball_has_no_feasible_point() -> No
     with pytest.warns(OneprojWarning, match="outside the safeguard ball"):
         solution = oneproj.solve(problem, steps=50, progress=False)
     assert solution.feasible
+    # Two calls of the projector, both counted, and the reader is told why.
     assert solution.counts.projections == 2
+    reason = "Two projections: the first was onto what is feasible and in the safeg"
+    assert reason in str(solution)
+    assert reason in str(solution.projection)
+
+
+def test_what_is_feasible_and_in_the_ball_takes_one_projection() -> None:
+    problem = pulled_out(1.0, bound=0.3, center=[0.0, 0.0])
+    solution = oneproj.solve(problem, steps=50, progress=False)
+    assert list(safeguard(problem)) == [NAME], "it ends at the edge"
+    assert solution.counts.projections == 1
+    assert solution.projection.remark == ""
+    assert "Two projections" not in str(solution)
 
 
 def test_far_from_its_edge_the_ball_is_no_constraint() -> None:

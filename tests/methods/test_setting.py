@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -12,10 +14,13 @@ from oneproj.methods.setting import (
     DEFAULT_STEPS,
     FEW_BATCHES,
     SHARE,
+    TWICE,
     Setting,
     prepare,
 )
 from oneproj.oracles import ORACLES, Anchored, Exact
+from oneproj.projection.base import AbstractProjector
+from oneproj.results import Projection, Status
 from oneproj.theory import ConvexConstants, convex_schedule
 
 
@@ -174,3 +179,70 @@ def test_an_unknown_oracle_is_refused_with_those_there_are() -> None:
     message = "no oracle 'psychic'. Known: auto, exact, minibatch, anchored"
     with pytest.raises(oneproj.InvalidProblemError, match=message):
         ready(make(10), oracle="psychic")
+
+
+# --- the projection, and its undoing -----------------------------------------
+
+
+class Wanders(AbstractProjector):
+    """Goes far away, and then fails or breaks."""
+
+    name = "wanders"
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self._error = error
+
+    def accepts(self, constraints: object) -> None:
+        del constraints
+
+    def project(
+        self, parameters: list[torch.Tensor], constraints: object
+    ) -> Projection:
+        del constraints
+        with torch.no_grad():
+            parameters[0].fill_(1e5)
+        if self._error is not None:
+            raise self._error
+        return Projection(Status.INFEASIBLE, 1.4e5, {"size": 0.5}, {}, 3)
+
+
+def far_away(projector: object, radius: float = 100.0) -> Setting:
+    w = torch.tensor([3.0, 4.0], dtype=torch.float64, requires_grad=True)
+    far = oneproj.function(lambda: w[0], curvature="linear") >= 20.0
+    problem = oneproj.Problem(w, oneproj.function(w.sum), {"far": far}, radius=radius)
+    return ready(problem, projector=projector)
+
+
+def test_a_failed_projection_can_be_undone_also_through_a_copy() -> None:
+    setting = far_away(Wanders())
+    (w,) = setting.problem.parameters
+    assert not replace(setting).project().status.ok
+    assert w.tolist() == [1e5, 1e5]
+    setting.undo()
+    assert w.tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("broken")])
+def test_an_error_leaves_the_point_before(error: BaseException) -> None:
+    setting = far_away(Wanders(error))
+    with pytest.raises(type(error)):
+        setting.project()
+    assert setting.problem.parameters[0].tolist() == [3.0, 4.0]
+
+
+def test_without_a_projection_there_is_nothing_to_undo() -> None:
+    setting = far_away(Wanders())
+    setting.undo()
+    assert setting.problem.parameters[0].tolist() == [3.0, 4.0]
+
+
+def test_two_projections_are_explained_and_one_is_not() -> None:
+    one = far_away("auto")
+    assert one.project().remark == ""
+    assert one.counts.projections == 1
+    # The point is at the edge of a ball that has no feasible point.
+    two = far_away("auto", radius=5.0)
+    found = two.project()
+    assert found.status.ok
+    assert found.remark == TWICE
+    assert two.counts.projections == 2

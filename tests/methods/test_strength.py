@@ -72,6 +72,24 @@ def test_more_constraints_than_dimensions_leave_the_same_residual(
     assert left == pytest.approx(least, abs=1e-7 * np.linalg.norm(flat(f)))
 
 
+@examples
+@given(seed=SEEDS, angle=st.floats(-9, 0), scale=st.floats(-6, 6))
+def test_two_constraints_at_any_angle_leave_the_least_residual(
+    seed: int, angle: float, scale: float
+) -> None:
+    # In plain numbers where they can be told apart, by the general solver else.
+    f, first, other = rows(seed, 2, 4)
+    second = [
+        10**scale * (a + 10**angle * b) for a, b in zip(first, other, strict=True)
+    ]
+    A = np.stack([flat(first), flat(second)], axis=1)
+    _, least = nnls(A, -flat(f))
+    mu = multipliers(f, [first, second])
+    assert mu.min() >= 0
+    left = float(np.linalg.norm(flat(f) + A @ mu))
+    assert left == pytest.approx(least, abs=1e-7 * np.linalg.norm(flat(f)))
+
+
 def test_no_constraint_and_a_flat_one_have_no_multiplier() -> None:
     assert multipliers(wide(1.0, 2.0), []).tolist() == []
     assert multipliers(wide(1.0, 2.0), [wide(0.0, 0.0)]).tolist() == [0.0]
@@ -200,7 +218,9 @@ def test_what_is_not_needed_decays_to_the_floor_while_the_bound_is_near() -> Non
     assert start == 3.0
     for k in range(1, 8):
         expected = max(start * KEPT**k, FLOOR * 3.0)
-        assert watched.see(f, wide(0.0), (1.0, c)) == pytest.approx((expected,))
+        # The residual falls: one that stays would be the end of patience.
+        seen = watched.see(f, wide(0.0), (0.8**k, c))
+        assert seen == pytest.approx((expected,))
 
 
 def test_out_of_reach_it_decays_without_a_floor() -> None:

@@ -401,3 +401,100 @@ def test_after_a_renewal_the_new_anchor_is_the_one_that_counts() -> None:
     oracle.anchor()
     values, _ = see_all(case, oracle, 1)
     assert float(values.std(0).max()) < 1e-15
+
+
+# --- what an anchor remembers -------------------------------------------------
+
+
+class Looks:
+    """One constraint on data, and where its function was called: here or there."""
+
+    def __init__(self, bound: float, model: torch.nn.Module | None = None) -> None:
+        generator = torch.Generator().manual_seed(5)
+        x = torch.randn(N, 3, generator=generator, dtype=torch.float64)
+        weights = torch.rand(N, generator=generator, dtype=torch.float64)
+        w = self.w = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        self.at: list[list[float]] = []
+
+        def fn(batch: Tensor) -> Tensor:
+            self.at.append(w.tolist())
+            return (batch @ w).sin()
+
+        self.problem = Problem(
+            w,
+            objective=function(w.sum),
+            constraints={"risk": mean(fn, x, weights=weights) >= bound},
+            model=model,
+        )
+
+    def oracle(self, **options: int) -> Anchored:
+        return Anchored(
+            self.problem,
+            Hinge(1.0),
+            batch_size=2,
+            generator=torch.Generator().manual_seed(6),
+            counts=Counts(),
+            **options,
+        )
+
+    def update_away(self, oracle: Anchored) -> tuple[list[float], int]:
+        """Move, look; what was seen, and how often at the anchor."""
+        oracle.anchor()
+        there = self.w.tolist()
+        with torch.no_grad():
+            self.w.mul_(0.5)
+        self.at.clear()
+        seen = [*oracle.backward().residuals.values()]
+        return seen, self.at.count(there)
+
+
+@pytest.mark.parametrize(("bound", "looks"), [(-9.0, 0), (9.0, 1)])
+def test_a_constraint_is_looked_at_again_at_the_anchor_only_if_it_pushes(
+    bound: float, looks: int
+) -> None:
+    case = Looks(bound)
+    assert case.update_away(case.oracle())[1] == looks
+    assert len(case.at) == 1 + looks
+
+
+@pytest.mark.parametrize("bound", [-9.0, 9.0])
+def test_what_is_remembered_is_what_a_look_would_find(bound: float) -> None:
+    remembering, looking = Looks(bound), Looks(bound)
+    forgetful = looking.oracle()
+    forgetful._remembers = False
+    found = remembering.update_away(remembering.oracle())[0]
+    again, looks = looking.update_away(forgetful)
+    assert looks == 1
+    assert found == pytest.approx(again, rel=1e-14)
+    torch.testing.assert_close(remembering.w.grad, looking.w.grad, rtol=1e-14, atol=0)
+
+
+def test_nothing_is_remembered_of_a_sample_in_training_or_in_few_bits() -> None:
+    case = Looks(-9.0)
+    assert list(case.oracle().anchor().each) == ["risk"]
+    assert case.oracle(anchor_size=2).anchor().each == {}
+    model = torch.nn.Dropout(0.5)  # not the same as among all data, if it were used
+    case = Looks(-9.0, model)
+    assert case.oracle().anchor().each == {}
+    assert case.update_away(case.oracle())[1] == 1
+    model.eval()
+    assert list(case.oracle().anchor().each) == ["risk"]
+    narrow = torch.ones(2, dtype=torch.bfloat16, requires_grad=True)
+    risk = mean(lambda batch: batch @ narrow, torch.ones(3, 2, dtype=torch.bfloat16))
+    problem = Problem(narrow, function(narrow.sum), {"risk": risk <= 1.0})
+    oracle = Anchored(
+        problem, Hinge(1.0), batch_size=2, generator=torch.Generator(), counts=Counts()
+    )
+    assert oracle.anchor().each == {}
+
+
+def test_a_resumed_oracle_remembers_the_same() -> None:
+    first, second = Looks(9.0), Looks(9.0)
+    before, after = first.oracle(), second.oracle()
+    before.anchor()
+    after.load_state_dict(before.state_dict())
+    for case in (first, second):
+        with torch.no_grad():
+            case.w.mul_(0.5)
+    assert before.backward() == after.backward()
+    assert torch.equal(first.w.grad, second.w.grad)

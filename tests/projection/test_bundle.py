@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-from oneproj.projection.bundle import Bundle
+from oneproj.projection.bundle import UNITS, Bundle
 
 Array = NDArray[np.float64]
 
@@ -207,4 +207,38 @@ def test_a_contradiction_is_a_proof_only_beyond_rounding(
     bundle.add("above", 1.0 + gap, tensor(-up), zero)  # sum(d) >= 1 + gap
     bundle.add("below", -1.0, tensor(up), zero)  # sum(d) <= 1
     assert not bundle.solve({"above": 0.0, "below": 0.0})
+    assert bundle.contradicts is proof
+
+
+def mixed_from(far: float) -> Bundle:
+    """``d_1 <= 0.001`` and ``-d_1 + 0.001 d_2 <= 0``, seen from far away, then mixed.
+
+    The normals cancel but for a thousandth, which says ``d_2 <= 1``.
+    """
+    bundle, at = Bundle(10), np.array([far, 0.0])
+    for g, h in ((np.array([1.0, 0.0]), 1e-3), (np.array([-1.0, 1e-3]), 0.0)):
+        bundle.add("far", float(g @ at - h), tensor(g), tensor(at))
+    bundle._z = np.array([cut.length for cut in bundle._cuts])  # one of each normal
+    bundle._mix()
+    return bundle
+
+
+def test_what_is_left_of_normals_that_cancel_has_the_rounding_of_both() -> None:
+    (cut,) = mixed_from(1e6)._cuts
+    assert cut.offset == pytest.approx(1.0, rel=1e-5)
+    # Two cuts of blur 1000 eps 10^6 each, added, and divided by the length 0.001.
+    each = UNITS * np.finfo(np.float64).eps * 1e6
+    assert cut.blur == pytest.approx(2.0 * each / 1e-3, rel=1e-6)
+    assert mixed_from(0.0)._cuts[0].blur == 0.0
+
+
+@pytest.mark.parametrize(
+    ("far", "gap", "proof"), [(1e6, 1e-4, False), (1e6, 1e-2, True), (1.0, 1e-4, True)]
+)
+def test_a_mixed_cut_is_no_proof_within_its_rounding(
+    far: float, gap: float, *, proof: bool
+) -> None:
+    bundle = mixed_from(far)
+    bundle.add("near", 1.0 + gap, tensor(np.array([0.0, -1.0])), tensor(np.zeros(2)))
+    assert not bundle.solve({"far": 0.0, "near": 0.0})  # d_2 <= 1 and d_2 >= 1 + gap
     assert bundle.contradicts is proof

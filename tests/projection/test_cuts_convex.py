@@ -6,6 +6,7 @@ both. The caps leave a known point strictly feasible; the start violates them.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -505,3 +506,17 @@ def test_a_minimum_above_the_cap_is_empty_not_endless() -> None:
     assert not done.status.ok
     assert done.residuals["bowl"] <= done.residuals_before["bowl"]
     assert done.evaluations <= 400
+
+
+@pytest.mark.parametrize("start", [1e-3, -1e-5])
+def test_a_trial_point_where_nothing_is_finite_is_replaced(start: float) -> None:
+    # The slope at the start is next to nothing: its cut leads to exp(1e5) and beyond.
+    w = torch.tensor([start, 1.0], dtype=torch.float64, requires_grad=True)
+    steep = oneproj.function(lambda: w[0].square().exp(), curvature="convex")
+    done = oneproj.project(w, {"steep": steep <= 0.5}, on_failure="return")
+    assert not done.status.ok, "it is 1 at least"
+    assert math.isfinite(done.distance)
+    assert done.residuals["steep"] == pytest.approx(0.5, abs=1e-5)
+    side = oneproj.function(lambda: w[1] + w[0].square().exp(), curvature="convex")
+    met = oneproj.project(w, {"side": side <= 1.5})
+    assert met.distance == pytest.approx(0.5, rel=1e-3)

@@ -214,16 +214,23 @@ def test_the_default_is_within_a_percent_of_a_long_run(name: str) -> None:
         assert done.distance <= 1.01 * long.distance
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
-def test_never_a_percent_farther_than_the_augmented_lagrangian(name: str) -> None:
-    net, constraints = case(name, 1)
-    start = snapshot(list(net.parameters()))
-    done = project(net, constraints)
-    assign(list(net.parameters()), start)
-    paper = AugmentedLagrangian().project(list(net.parameters()), constraints)
-    assert paper.status is Status.FEASIBLE
-    assert done.distance <= 1.01 * paper.distance
-    assert 50 * done.evaluations <= paper.evaluations
+def test_never_a_percent_farther_than_the_augmented_lagrangian() -> None:
+    nearer = []
+    for name in ARCHITECTURES:
+        for seed in (1, 2):
+            net, constraints = case(name, seed)
+            start = snapshot(list(net.parameters()))
+            done = project(net, constraints)
+            assign(list(net.parameters()), start)
+            patient = project(net, constraints, progress=0.0)
+            assign(list(net.parameters()), start)
+            paper = AugmentedLagrangian().project(list(net.parameters()), constraints)
+            assert paper.status is Status.FEASIBLE
+            assert done.distance <= 1.01 * paper.distance
+            assert 50 * done.evaluations <= paper.evaluations
+            nearer.append(patient.distance < paper.distance)
+    # Of 56 starts 47 were, all 28 without kinks.
+    assert sum(nearer) > len(nearer) / 2
 
 
 def test_slsqp_finds_nothing_much_nearer() -> None:

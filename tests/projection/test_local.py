@@ -13,7 +13,8 @@ from torch import Tensor
 import oneproj
 from oneproj.problem import named_constraints
 from oneproj.projection.chart import Carried
-from oneproj.projection.local import LocalModels, project_local
+from oneproj.projection.local import may_be_convex, project_local
+from oneproj.projection.stepper import LocalModels
 from oneproj.projection.view import View
 from oneproj.results import Status
 from oneproj.terms import AbstractTerm
@@ -173,6 +174,105 @@ def test_a_constraint_without_a_gradient_is_said_to_be_infeasible() -> None:
     done = oneproj.project(w, stated, on_failure="return")
     assert done.status is Status.INFEASIBLE
     assert w.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_a_start_without_a_slope_is_left(size: int) -> None:
+    w = torch.zeros(size, dtype=torch.float64, requires_grad=True)
+    done = oneproj.project(w, {"far": oneproj.function(lambda: w @ w) >= 9.0})
+    assert done.status is Status.FEASIBLE
+    assert done.distance == pytest.approx(3.0, rel=1e-3)
+    again = torch.zeros(size, dtype=torch.float64, requires_grad=True)
+    oneproj.project(again, {"far": oneproj.function(lambda: again @ again) >= 9.0})
+    assert torch.equal(w, again), "the direction is always the same"
+
+
+def test_a_set_that_is_really_far_away_is_reached() -> None:
+    w = point(0.0, 0.0)
+    done = oneproj.project(w, {"far": oneproj.function(w.sum) >= 1e9})
+    assert done.distance == pytest.approx(1e9 / math.sqrt(2.0), rel=1e-6)
+    assert done.evaluations <= 15
+
+
+def test_no_step_is_out_of_all_proportion() -> None:
+    w = point(0.0, -8.0)
+    visited: list[float] = []
+
+    def rate() -> Tensor:
+        visited.append(w.detach().norm().item())
+        return torch.sigmoid(-4.0 * w[1])
+
+    oneproj.project(w, {"rate": oneproj.function(rate) <= 0.01})
+    assert max(visited) < 1e4, "the linearisation asks for 1e13"
+
+
+def test_a_model_that_nothing_binds_does_not_aim_inside() -> None:
+    w = point(3.0, 0.0)
+    found = models(w, {"disc": oneproj.function(lambda: w.square().sum()) <= 4.0})
+    found._believed = False
+    nothing = np.zeros(50)
+    assert found._aim(nothing + 1.0, nothing, np.zeros(1)).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("rows", [20, 100])
+def test_a_maximum_is_projected_onto_though_it_has_one_gradient(rows: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    w = (3.0 * torch.randn(rows, 4, generator=generator)).requires_grad_()
+    start = w.detach().clone()
+    shorter = start * torch.clamp(2.0 / start.norm(dim=1, keepdim=True), max=1.0)
+    largest = oneproj.function(lambda: w.norm(dim=1).max())
+    done = oneproj.project(w, {"largest": largest <= 2.0})
+    exact = (start - shorter).norm().item()
+    assert exact <= done.distance * (1.0 + 1e-6)
+    assert done.distance <= 1.001 * exact
+
+
+def test_a_maximum_over_very_many_is_met_at_least() -> None:
+    generator = torch.Generator().manual_seed(0)
+    w = (3.0 * torch.randn(500, 4, generator=generator)).requires_grad_()
+    largest = oneproj.function(lambda: w.norm(dim=1).max())
+    done = oneproj.project(w, {"largest": largest <= 2.0})
+    assert done.residuals["largest"] <= 0
+
+
+def test_what_is_not_convex_is_known_by_two_looks() -> None:
+    w = point(0.3, 0.4)
+    stated = {"hole": oneproj.function(lambda: w.square().sum()) >= 1.0}
+    view = View([w], named_constraints(stated), differentiate_all=True)
+    assert may_be_convex(view), "one look says nothing"
+    view.move([torch.tensor([0.6, 0.8], dtype=torch.float64)])
+    assert not may_be_convex(view)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "balance", "beyond"),
+    [
+        (torch.float16, 5e4, 7e4),
+        (torch.float32, 1e38, 4e38),
+        (torch.float64, 1e300, math.inf),
+    ],
+)
+def test_no_multiplier_beyond_the_parameters_precision_balances_anything(
+    dtype: torch.dtype, balance: float, beyond: float
+) -> None:
+    w = torch.tensor([3.0], dtype=dtype, requires_grad=True)
+    found = models(w, {"side": oneproj.function(w.sum) <= 2.0})
+    found.advance()
+    for mu in (beyond, -beyond, math.nan):
+        found.mu = np.array([mu])
+        assert found.kkt_residual() == math.inf
+    found.mu = np.array([balance])  # what the precision has is still computed
+    assert found.kkt_residual() == pytest.approx(balance, rel=0.05)
+
+
+def test_an_empty_set_is_reported_in_single_precision_as_well() -> None:
+    # The risk falls towards 0 for ever; the weights that would balance it grow.
+    w = torch.tensor([1.0, -1.0], requires_grad=True)
+    risk = oneproj.function(lambda: (-w).exp().sum() + w.sin().square().sum() * 1e-3)
+    done = oneproj.project(w, {"risk": risk <= -1e-3}, on_failure="return")
+    assert done.status is Status.INFEASIBLE
+    assert done.kkt_residual >= 0.0
+    assert done.residuals["risk"] < done.residuals_before["risk"]
 
 
 # --- stopping -----------------------------------------------------------------

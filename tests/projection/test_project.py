@@ -141,12 +141,41 @@ def test_failure_raises_with_the_worst_constraint_and_its_residual() -> None:
         "other": function(w.sum) <= 100.0,
     }
     match = (
-        r"'size' could not be met: its best residual is 4.000e\+00 > 0 after 17 full"
+        r"'size' could not be met: its best residual is 4.000e\+00 > 0, at a distance "
+        r"of 0.000e\+00, after 17 full"
     )
     with pytest.raises(InfeasibleError, match=match) as failure:
         project(w, constraints, projector=Stuck())
     assert isinstance(failure.value, ProjectionFailed)
-    assert 'on_failure="return"' in str(failure.value)
+    told = str(failure.value)
+    assert "enough, at the best point, is 'sum' by 0.5, 'size' by 4;" in told
+    assert "another projector" in told
+    assert "parameters are where they were" in told
+    assert 'on_failure="return"' in told
+    assert w.tolist() == [3.0, 4.0]
+
+
+def test_where_no_point_exists_only_bounds_are_advised() -> None:
+    w = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    total = function(w.sum, curvature="linear")
+    constraints = {"low": total <= 0.0, "high": total >= 1.0}
+    with pytest.raises(InfeasibleError, match="no point satisfies all") as failure:
+        project(w, constraints)
+    told = str(failure.value)
+    assert "only looser bounds do. Enough, at the best point, is 'high' by 1;" in told
+    assert "Leave one constraint out at a time" in told
+    for wrong in ("Try:", "nearer to the feasible set", "(c) another projector"):
+        assert wrong not in told
+    # And that much is enough.
+    project(w, {"low": total <= 0.0, "high": total >= 1.0 - 1.0})
+
+
+def test_one_constraint_that_cannot_hold_is_not_said_to_exclude_others() -> None:
+    w = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    square = function(lambda: w.square().sum(), curvature="convex")
+    with pytest.raises(InfeasibleError, match="only looser bounds do") as failure:
+        project(w, {"negative": square <= -1.0})
+    assert "Leave one" not in str(failure.value)
 
 
 def test_failure_can_be_returned() -> None:

@@ -194,6 +194,11 @@ def test_a_set_of_another_shape_is_refused() -> None:
         Halfspace(torch.ones(2), 1.0).on(w)
 
 
+def test_a_set_on_what_is_no_tensor_is_refused() -> None:
+    with pytest.raises(InvalidProblemError, match="got list"):
+        Ball(1.0).on([1.0, 2.0])  # type: ignore[arg-type]
+
+
 def test_a_set_on_the_result_of_a_computation_is_refused() -> None:
     w = torch.ones(3, 2, requires_grad=True)
     for tensor in (2 * w, w[0]):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 import oneproj
+from oneproj.errors import NonFiniteError
 from oneproj.problem import named_constraints
 from oneproj.projection.view import MARGIN_POWER, View
+from oneproj.terms import AbstractTerm
 
 
 def setting(*start: float, every: bool = False) -> tuple[Tensor, View]:
@@ -119,6 +124,59 @@ def test_margins_scale_with_the_bound_the_start_and_the_rounding(
     share = torch.finfo(dtype).eps ** MARGIN_POWER
     expected = {"at": 3.0 * share, "above": 17.0 * share, "set": 2.0 * share}
     assert view.margins == pytest.approx(expected)
+
+
+def test_margins_follow_the_precision_of_a_loss_that_has_less_than_the_parameters() -> (
+    None
+):
+    w = torch.tensor([3.0], dtype=torch.float64, requires_grad=True)
+    x = torch.ones(4, dtype=torch.float32)
+    stated = {"mean": oneproj.mean(lambda b: b * w.float(), data=x) <= 1.0}
+    view = View([w], named_constraints(stated), differentiate_all=False)
+    share = torch.finfo(torch.float32).eps ** MARGIN_POWER
+    assert view.share == share
+    assert view.margins == pytest.approx({"mean": 3.0 * share})
+
+
+@pytest.mark.parametrize("far", [math.inf, math.nan, 1e39])
+def test_a_point_that_is_not_finite_is_not_looked_at(far: float) -> None:
+    w = torch.tensor([3.0], requires_grad=True)
+    stated = {"falls": oneproj.function(lambda: torch.sigmoid(w.sum())) <= 0.5}
+    view = View([w], named_constraints(stated), differentiate_all=True)
+    # In float32 the sigmoid of -1e39 would be a feasible 0.
+    with pytest.raises(NonFiniteError):
+        view.move([torch.tensor([-far], dtype=torch.float64)])
+    assert view.evaluations == 1
+    assert w.tolist() == [3.0]
+
+
+def fragile(w: Tensor, error: type[Exception]) -> dict[str, AbstractTerm]:
+    """A constraint that cannot be computed beyond 10; a step from 3 leads there."""
+
+    def value() -> Tensor:
+        if bool(w.abs() > 10.0):
+            message = "the algorithm failed to converge"
+            raise error(message)
+        return w.tanh().sum()
+
+    return {"fragile": oneproj.function(value) <= 0.0}
+
+
+def test_a_decomposition_that_fails_at_a_trial_point_is_no_place_to_go() -> None:
+    w = torch.tensor([3.0], dtype=torch.float64, requires_grad=True)
+    done = oneproj.project(w, fragile(w, LinAlgError))
+    assert done.residuals["fragile"] <= 0
+    assert done.distance == pytest.approx(3.0, rel=1e-3)
+
+
+def test_other_errors_of_a_constraint_are_the_users_to_see() -> None:
+    w = torch.tensor([3.0], dtype=torch.float64, requires_grad=True)
+    with pytest.raises(RuntimeError, match="failed to converge"):
+        oneproj.project(w, fragile(w, RuntimeError))
+    assert w.tolist() == [3.0]
+    beyond = torch.tensor([30.0], dtype=torch.float64, requires_grad=True)
+    with pytest.raises(LinAlgError):  # the start itself must be computable
+        View([beyond], fragile(beyond, LinAlgError), differentiate_all=True)
 
 
 def test_no_constraints_are_satisfied() -> None:

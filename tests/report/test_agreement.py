@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oneproj.experiments.records import Record
+from oneproj.experiments.spread import spread
 from oneproj.report.agreement import Agreement, agreement_line, compare, judged
 from oneproj.report.groups import Group, group_records
 from oneproj.report.published import Printed
-from oneproj.report.spread import spread
 
 Make = Callable[..., Record]
 

@@ -187,6 +187,32 @@ def test_an_experiment_that_the_paper_has_not_is_shown(
     assert "abstention-mine (abstention)" in Page(page.read_text("utf-8")).text
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_a_damaged_record_is_left_out_and_named(
+    make_record: Make, tmp_path: Path
+) -> None:
+    runs, out = tmp_path / "runs", tmp_path / "report.html"
+    for seed in range(3):
+        write_record(make_record(seed=seed), runs)
+    whole = write_report(runs, out)
+    assert whole.damaged == ()
+    assert "damaged" not in Page(out.read_text("utf-8")).text
+    for seed in (0, 2):
+        path = runs / make_record(seed=seed).key.path
+        path.write_text(path.read_text()[:100])
+    result = CliRunner().invoke(app, ["report", str(runs), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    text = Page(out.read_text("utf-8")).text
+    assert "1 runs of 1 experiments." in text
+    assert "2 records are damaged and left out: abstention-gaussian/paper/" in text
+    assert str(tmp_path) not in text  # the page is the same wherever the folder is
+    for seed in (0, 2):
+        place = make_record(seed=seed).key.path
+        assert place.as_posix() in text
+        assert f"Left out: {runs / place} is truncated or damaged" in result.stderr
+        assert "Left out" not in result.stdout
+
+
 def test_errors_say_what_to_do(make_record: Make, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     with pytest.raises(RecordError, match=r"no folder .*`oneproj reproduce"):
@@ -197,7 +223,7 @@ def test_errors_say_what_to_do(make_record: Make, tmp_path: Path) -> None:
     file = write_record(make_record(), tmp_path / "runs")
     file.write_text(file.read_text()[:100])
     with pytest.raises(RecordError, match=r"seed-0000\.json is truncated or damaged"):
-        write_report(tmp_path / "runs", out)
+        write_report(tmp_path / "runs", out)  # there is no other
     assert not out.exists()
     write_record(make_record(), tmp_path / "runs")
     out.mkdir()

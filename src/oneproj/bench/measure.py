@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import gc
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import torch
-
 from oneproj.errors import InvalidProblemError
+from oneproj.experiments.surroundings import machine, versions
 
 
 @dataclass(frozen=True)
@@ -112,17 +109,12 @@ def surroundings() -> dict[str, Any]:
         >>> sorted(surroundings())
         ['cpu_count', 'load', 'oneproj', 'platform', 'python', 'threads', 'torch']
     """
-    try:
-        own = version("oneproj")
-    except PackageNotFoundError:  # run from the sources, not installed
-        own = "unknown"
+    packages, here = versions(), machine()
     return {
-        "oneproj": own,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "platform": f"{platform.system()} {platform.machine()}",
-        "cpu_count": os.cpu_count(),
-        "threads": torch.get_num_threads(),
+        **{name: packages[name] for name in ("oneproj", "torch", "python")},
+        "platform": here["system"],
+        "cpu_count": here["cores"],
+        "threads": here["threads"],
         "load": _load(),
     }
 

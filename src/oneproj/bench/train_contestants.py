@@ -83,7 +83,22 @@ def extrapolated_contestant() -> Contestant:
 
 
 def run_bare(task: Task) -> Outcome:
-    """SGD on the sum of all terms, each on a minibatch: forward, backward, step.
+    """A loop that sees the same minibatches and does nothing else, for its time.
+
+    Every update of it
+
+    1. sets the gradients to None,
+    2. draws ``batch_size`` examples of the objective and of each constraint, with the
+       library's own ``draw``: independent draws, from the run's generator,
+    3. evaluates all terms, each on its own minibatch, with the library's own
+       ``batch_value``: what ``solve`` pays for data and models, it pays as well,
+    4. adds them up and goes back through the sum once,
+    5. makes a step of plain ``torch.optim.SGD``.
+
+    It reads no value, checks nothing for NaN, has no anchor, no ball, no penalty, no
+    average, no schedule, no record, no projection, and its step is SGD's where
+    ``solve`` makes Adam's. Its time is that of the updates alone; that of ``solve`` is
+    training with all anchors, and the projection, without the certificate.
 
     It takes turns with one projection, since the ratio of the two is what counts.
     """

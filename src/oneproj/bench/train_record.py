@@ -7,7 +7,6 @@ conditions is not continued: times and objectives would not compare.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 
 from oneproj.bench.measure import surroundings
 from oneproj.errors import InvalidProblemError
+from oneproj.files import write_text
 
 
 class TrainRecord:
@@ -65,13 +65,10 @@ class TrainRecord:
         self.save()
 
     def save(self) -> None:
-        """Write to a new file first, then in place of the old one."""
-        if self._file is None:
-            return
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._file.with_suffix(f".{os.getpid()}.tmp")
-        draft.write_text(json.dumps(self.content, indent=1, allow_nan=False) + "\n")
-        draft.replace(self._file)
+        """Write the file in place of the old one, in one step."""
+        if self._file is not None:
+            text = json.dumps(self.content, indent=1, allow_nan=False)
+            write_text(self._file, text + "\n")
 
 
 def _key(run: dict[str, Any]) -> tuple[str, str, int]:

@@ -14,7 +14,7 @@ from oneproj.certificates.moreau import moreau_residual
 from oneproj.certificates.penalty_residual import penalty_residual
 from oneproj.certificates.slope import infeasible_slope
 from oneproj.errors import InvalidProblemError, NonFiniteError, ProjectionFailed
-from oneproj.problem import Problem
+from oneproj.problem import Problem, check_problem
 from oneproj.projection.base import AbstractProjector
 from oneproj.results import Certificate, Measure
 from oneproj.theory import ConvexConstants, NonconvexConstants, Schedule
@@ -61,7 +61,8 @@ def certify(
         generator: For the samples of the slope check.
 
     Raises:
-        InvalidProblemError: The constants belong to a ball of another radius.
+        InvalidProblemError: The constants belong to a ball of another radius, or no
+            gradient can be taken (``torch.inference_mode()``).
         NonFiniteError: A value or gradient is NaN or infinite; it is named.
 
     Example:
@@ -80,6 +81,7 @@ def certify(
         >>> certificate["Moreau residual"].value < 1e-6
         True
     """
+    check_problem(problem)
     constants = _claims(problem, constants, schedule)
     kkt = kkt_residual(problem)
     measures = [feasibility(problem), *ball_measure(problem)]

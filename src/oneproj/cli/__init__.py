@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+from typing import Annotated
+
 import typer
 
 from oneproj.cli.bench import bench
@@ -18,9 +21,32 @@ app = typer.Typer(
 )
 
 
+def _show_version(asked: bool) -> None:  # noqa: FBT001 - as typer calls it
+    if not asked:
+        return
+    try:
+        version = importlib.metadata.version("oneproj")
+    except importlib.metadata.PackageNotFoundError:
+        version = "(not installed: the version is not known)"
+    typer.echo(f"oneproj {version}")
+    raise typer.Exit
+
+
 @app.callback()
-def main() -> None:
+def main(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Show the version and exit.",
+            callback=_show_version,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
     """Train under hard constraints with one projection."""
+    del version  # its callback has ended the program
 
 
 app.command()(theory)

@@ -39,13 +39,12 @@ def calibrate(
         ),
     ] = None,
     match: Annotated[
-        bool,
+        Literal["one-projection", "projected-sgd"] | None,
         typer.Option(
-            "--match",
             help="Aim at the validation errors that the paper's own settings reach "
-            "with one projection on the same samples.",
+            "with this method on the same samples.",
         ),
-    ] = False,
+    ] = None,
     start: Annotated[
         tuple[float, float] | None,
         typer.Option(help="The first thresholds. Default: the targets, doubled."),
@@ -62,15 +61,16 @@ def calibrate(
     those of `reproduce`. A trial trains once per seed, so ten trials of ten seeds take
     a few minutes; Projected SGD takes up to a minute a run.
     """
-    from oneproj.experiments.calibration_file import write_calibration
+    from oneproj.experiments.calibration_file import check_place, write_calibration
     from oneproj.experiments.calibration_run import run_calibration
 
     terminal = console()
     stopped = "Stopped. Nothing was written."
     with (
         exits(terminal, stopped=stopped),
-        _progress(seeds * (rounds + match)) as report,
+        _progress(seeds * (rounds + (match is not None))) as report,
     ):
+        check_place(out)
         found = run_calibration(
             experiment,
             preset=preset,
@@ -85,7 +85,7 @@ def calibrate(
         write_calibration(out, found)
     terminal.print(_table(found))
     if found.note:
-        terminal.print(found.note, markup=False, highlight=False)
+        terminal.print(found.note, style="bold", markup=False, highlight=False)
     terminal.print(f"Written to {out}", markup=False, highlight=False)
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from oneproj.cli.exits import FAILED, console, exits
+from oneproj.cli.exits import FAILED, console, exits, notices
 from oneproj.errors import OneprojError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from oneproj.data import Entry
 
 Refresh = Annotated[
     bool, typer.Option("--refresh", help="Do it again where it was done before.")
@@ -23,6 +24,7 @@ data = typer.Typer(help="Find, prepare and verify the data.", no_args_is_help=Tr
 prepare = typer.Typer(
     help="Download a data set into the user's cache. ONEPROJ_OFFLINE=1 forbids it.",
     no_args_is_help=True,
+    subcommand_metavar="credit|nasa_power|climsim|all",
 )
 data.add_typer(prepare, name="prepare")
 
@@ -45,27 +47,39 @@ def prepare_main() -> None:
 def list_data() -> None:
     """Show every data set, who needs it, and whether it is here."""
     from oneproj.data import catalogue
+    from oneproj.data.find import folders
 
-    table = Table(
-        title="Data of the paper's experiments",
-        caption="transfer-gaussian and abstention-gaussian are drawn from the seed.",
+    terminal = console()
+    with exits(terminal, stopped="Stopped."):
+        entries, places = catalogue(), folders()
+    # No table: paths are long, and a path that is broken up cannot be copied.
+    for entry in entries:
+        title = f"{entry.name}: {entry.status.value}"
+        terminal.print(title, style="bold", highlight=False)
+        for label, text in _facts(entry):
+            line = f"  {label:<10} {text}"
+            terminal.print(line, markup=False, highlight=False, soft_wrap=True)
+        terminal.print()
+    terminal.print(
+        "transfer-gaussian and abstention-gaussian need no file: their seed makes it.\n"
+        "`oneproj data verify` looks into the files that are here.",
+        highlight=False,
     )
-    for column in ("name", "what", "needed by", "source", "download", "status"):
-        table.add_column(column, overflow="fold")
-    table.add_column("MB", justify="right")
-    table.add_column("where", overflow="fold")
-    for entry in catalogue():
-        table.add_row(
-            entry.name,
-            entry.what,
-            "\n".join(entry.experiments),
-            entry.source,
-            entry.download,
-            entry.status.value,
-            f"{entry.size / 1e6:.1f}" if entry.paths else "",
-            "\n".join(map(str, entry.paths)) or f"oneproj data prepare {entry.name}",
-        )
-    console(width=200).print(table)
+    for place in places:
+        line = f"Looked in: {place}"
+        terminal.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _facts(entry: Entry) -> Iterator[tuple[str, str]]:
+    yield "what", entry.what
+    yield "needed by", ", ".join(entry.experiments)
+    yield "source", entry.source
+    yield "download", entry.download
+    if entry.paths:
+        yield "size", f"{entry.size / 1e6:.1f} MB"
+        yield from (("where", str(path)) for path in entry.paths)
+    else:
+        yield "get it", f"oneproj data prepare {entry.name}"
 
 
 @data.command("verify")
@@ -77,6 +91,7 @@ def verify_data(
     Exit code 1 if one is damaged, or if nothing of the named data set is here.
     """
     from oneproj.data import verify
+    from oneproj.data.find import folders
 
     terminal = console()
     with exits(terminal, stopped="Stopped."):
@@ -85,8 +100,10 @@ def verify_data(
         text = f"ok       {found.path}" if found.ok else f"DAMAGED  {found.problem}"
         terminal.print(text, markup=False, highlight=False, soft_wrap=True)
     if not findings:
-        command = f"oneproj data prepare {name or 'credit'}"
-        terminal.print(f"There are no files to check. Try: {command}", highlight=False)
+        places = " and ".join(map(str, folders()))
+        text = f"No file to check in {places}. Try: oneproj data prepare "
+        text += name or "credit"
+        terminal.print(text, markup=False, highlight=False, soft_wrap=True)
     if not all(found.ok for found in findings) or (name and not findings):
         raise typer.Exit(FAILED)
 
@@ -198,14 +215,19 @@ def _place(text: str) -> tuple[float, float]:
 
 def _run(action: Callable[[], Path]) -> None:
     """Prepare, and say where the result is or what went wrong."""
+    from oneproj.data.find import cache_folder
+
     terminal = console()
-    with exits(terminal, stopped=STOPPED):
+    with exits(terminal, stopped=STOPPED), notices("oneproj.data"):
         try:
             path = action()
         except OSError as error:
             if isinstance(error, OneprojError):
                 raise
-            message = f"{error}. The cache has to be writable and large enough: "
-            message += "ONEPROJ_CACHE moves it."
+            message = (
+                f"{error.strerror or error}: {error.filename or 'no file is named'}. "
+                f"The cache, {cache_folder()}, has to be a folder that you can write "
+                "to, with enough room. ONEPROJ_CACHE moves it."
+            )
             raise OneprojError(message) from error
     terminal.print(f"Ready: {path}", markup=False, highlight=False, soft_wrap=True)

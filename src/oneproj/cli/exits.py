@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,28 @@ FAILED, INTERRUPTED = 1, 130
 def console(width: int = 160) -> Console:
     """Standard output; as wide as given where no terminal says how wide it is."""
     return Console(width=None if sys.stdout.isatty() else width)
+
+
+class _Notices(logging.Handler):
+    """Shows messages on standard error, above a progress bar if there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        err = Console(stderr=True)
+        err.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def notices(name: str) -> Iterator[None]:
+    """Show what a part of the library says while it works: waiting, trying again."""
+    log, handler = logging.getLogger(name), _Notices()
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+        log.removeHandler(handler)
 
 
 @contextmanager

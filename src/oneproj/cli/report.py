@@ -30,6 +30,8 @@ def report(
     terminal = console()
     with exits(terminal, stopped="Stopped. The same command starts again."):
         written = write_report(folder, out)
+    for each in written.damaged:
+        typer.echo(f"Left out: {each.reason}", err=True)
     terminal.print(summary(written.groups))
     terminal.print(
         f"Page: {written.page}; figures and tables: {written.files}", highlight=False

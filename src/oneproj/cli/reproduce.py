@@ -39,6 +39,13 @@ def reproduce(
             help="Of Projected SGD, and of the one projection. Default: the preset's."
         ),
     ] = None,
+    thresholds: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of `oneproj calibrate`, for the preset oneproj. Default: the "
+            "library's own."
+        ),
+    ] = None,
     jobs: Annotated[
         int, typer.Option(min=1, help="Processes, each with one thread.")
     ] = 1,
@@ -71,6 +78,7 @@ def reproduce(
             if method == "both"
             else (method,),
             projector=projector,
+            thresholds=thresholds,
             jobs=jobs,
             out=out,
             extrapolate_from=extrapolate_from,
@@ -84,7 +92,7 @@ def reproduce(
 
 
 def _table(name: str, heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
-    table = Table(title=f"{name}, test data: mean +- standard deviation")
+    table = Table(title=f"{name}, test data: mean and standard deviation")
     for title in heading:
         table.add_column(title, no_wrap=title == "runs")
     for row in rows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from oneproj.data.extras import require
 from oneproj.data.find import cache_folder
+from oneproj.files import drafting, force, write_text
 
 CHUNK = 1 << 20
 
@@ -32,28 +32,20 @@ def replacing(path: Path) -> Iterator[Path]:
         ...     path.read_text(), damage(path)
         ('a,b', None)
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
+    with drafting(path) as partial:
         yield partial
         publish(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def publish(partial: Path, path: Path) -> None:
     """Give a complete file its final name, and put its digest beside it."""
-    seal = _seal(path)
     value = digest(partial)
-    with partial.open("rb+") as file:
-        os.fsync(file.fileno())
+    force(partial)
     # Between these lines there is no digest and no recipe, rather than wrong ones.
-    seal.unlink(missing_ok=True)
+    _seal(path).unlink(missing_ok=True)
     _recipe(path).unlink(missing_ok=True)
     partial.replace(path)
-    written = seal.with_name(f"{seal.name}.{os.getpid()}.tmp")
-    written.write_text(f"{value}\n", encoding="ascii")
-    written.replace(seal)
+    write_text(_seal(path), f"{value}\n")
 
 
 def damage(path: Path) -> str | None:
@@ -105,10 +97,7 @@ def write_recipe(path: Path, recipe: Mapping[str, object]) -> None:
         ...     read_recipe(path), read_recipe(Path(folder) / "other.csv")
         ({'years': [2009, 2023]}, None)
     """
-    note = _recipe(path)
-    partial = note.with_name(f"{note.name}.{os.getpid()}.tmp")
-    partial.write_text(f"{json.dumps(recipe)}\n", encoding="utf-8")
-    partial.replace(note)
+    write_text(_recipe(path), f"{json.dumps(recipe)}\n")
 
 
 def read_recipe(path: Path) -> dict[str, Any] | None:

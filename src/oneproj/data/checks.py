@@ -10,19 +10,18 @@ from oneproj.data import (
     climsim_source,
     climsim_tropics,
     credit_source,
-    nasa_power,
-    power_source,
+    power_tables,
 )
-from oneproj.data.cache import damage
 from oneproj.data.climsim_groups import read_groups
 from oneproj.data.find import folders
-from oneproj.errors import InvalidDataError, InvalidProblemError
+from oneproj.data.present import problem_of
+from oneproj.errors import InvalidProblemError
 
 CHECKS: dict[str, dict[str, Callable[[Path], object]]] = {
     credit_source.NAME: {credit_source.FILE: credit_source.read_credit},
-    power_source.NAME: {
-        nasa_power.FILE: nasa_power.read_artifact,
-        power_source.FILE: nasa_power.read_prepared,
+    power_tables.NAME: {
+        power_tables.ARTIFACT: power_tables.read_artifact,
+        power_tables.PREPARED: power_tables.read_prepared,
     },
     climsim_source.NAME: {
         climsim_source.TABLE: read_groups,
@@ -76,20 +75,9 @@ def verify(name: str | None = None) -> tuple[Finding, ...]:
         message = f"There is no data set {name!r}. There are: {', '.join(CHECKS)}."
         raise InvalidProblemError(message)
     return tuple(
-        Finding(data, folder / file, _problem(folder / file, read))
+        Finding(data, folder / file, problem_of(folder / file, read))
         for data in ([name] if name else CHECKS)
         for folder in folders()
         for file, read in CHECKS[data].items()
         if (folder / file).is_file()
     )
-
-
-def _problem(path: Path, read: Callable[[Path], object]) -> str | None:
-    found = damage(path)
-    if found is not None:
-        return f"{path}: {found}. Prepare it again."
-    try:
-        read(path)
-    except (InvalidDataError, OSError) as error:
-        return str(error)
-    return None

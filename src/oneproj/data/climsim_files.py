@@ -141,7 +141,7 @@ def read_subsampled(
         )
         raise InvalidDataError(message)
     steps = len(state) // COLUMNS
-    mean, high, low = map(_flat, norm)
+    mean, high, low = map(read_norm, norm)
     x = state.reshape(steps, COLUMNS, VARIABLES)[:, locations]
     rain = target.reshape(steps, COLUMNS, TARGETS)[:, locations, RAIN_TARGET]
     width = len(locations)
@@ -179,8 +179,12 @@ def open_array(path: Path, width: int) -> NDArray[np.float32]:
     return array
 
 
-def _flat(path: Path) -> Array:
-    """One value per variable of a row, from a file of the normalisation."""
+def read_norm(path: Path) -> Array:
+    """One value per variable of a row, from a file of the normalisation.
+
+    Raises:
+        InvalidDataError: It is no netCDF file, or has other variables or levels.
+    """
     found = read_variables(path, (*PROFILES, *SCALARS))
     flat = np.concatenate([np.ravel(found[name]) for name in (*PROFILES, *SCALARS)])
     if flat.shape != (VARIABLES,):

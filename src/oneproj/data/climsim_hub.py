@@ -3,11 +3,20 @@
 Two data sets of the hub hold the same simulation. ``LEAP/subsampled_low_res`` has every
 seventh step in arrays of gigabytes, ``LEAP/ClimSim_low-res`` every step in a pair of
 netCDF files of 3 MB. What the user has under ONEPROJ_DATA is not fetched again.
+
+The arrays are normalised, and what they were normalised with is in the repository of
+the data's authors, on its branch ``main``: no commit is known that surely holds all
+three files. So it is their content that is pinned: each has to hold 124 values with a
+known digest, whoever it comes from, and another value is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,15 +28,17 @@ from oneproj.data.climsim_files import (
     NORM,
     TARGETS,
     open_array,
+    read_norm,
     read_pair,
     read_subsampled,
 )
 from oneproj.data.climsim_rows import COLUMNS, LOCATIONS, VARIABLES, Rows, concatenate
 from oneproj.data.fetch import fetch
-from oneproj.data.find import VARIABLE, cache_folder, locate
+from oneproj.data.find import cache_folder, locate, own_folder
 from oneproj.errors import InvalidDataError
 from oneproj.progress import progress_bar
 
+LOG = logging.getLogger(__name__)
 HUB = "https://huggingface.co"
 HUB_VARIABLE = "HF_ENDPOINT"
 """The environment variable that names a mirror of the hub, as for its own client."""
@@ -36,6 +47,12 @@ RAW = "datasets/LEAP/ClimSim_low-res/resolve/main/train"
 CODE = "https://raw.githubusercontent.com/leap-stc/ClimSim/main"
 """The authors' own repository: the normalisation is there, and not on the hub."""
 NORM_FOLDER = "preprocessing/normalizations/inputs"
+NORM_DIGESTS = {
+    "input_mean.nc": "72cb54561feaac6f27eb79ba392e155dddcdd9c33700efe64830288f63512bfc",
+    "input_max.nc": "91c5ad1fc2c90f9629a448562560d42df740ccab3e3f0568cee40630e2e906a0",
+    "input_min.nc": "7875887b87c3af1ceb8767127c70263b140757858850e8c5c7fe2828beafcbf6",
+}
+"""SHA-256 of the values in the order of a row, as little-endian float64."""
 
 
 class Arrays(NamedTuple):
@@ -61,7 +78,7 @@ def subsampled_rows(name: str, *, progress: bool | None) -> Rows:
         InvalidDataError: A file is not what it should be.
     """
     first, steps = ARRAYS[name]
-    norm = [_normalisation(file) for file in NORM]
+    norm = [_normalisation(file, progress=progress) for file in NORM]
     inputs = _array(f"{name}_input.npy", VARIABLES, steps, progress=progress)
     targets = _array(f"{name}_target.npy", TARGETS, steps, progress=progress)
     rows = read_subsampled(inputs, targets, norm, first=first, locations=LOCATIONS)
@@ -81,10 +98,12 @@ def netcdf_rows(month: str, *, every: int, progress: bool | None) -> Rows:
     """
     times = month_times(month, every)
     pieces = []
+    LOG.info("Trying %s for %d steps of %s, 3 MB each.", _hub(), len(times), month)
     with progress_bar(f"ClimSim {month}", len(times), enabled=progress) as advance_to:
         for done, time in enumerate(times, start=1):
             pair = [_netcdf(kind, time) for kind in ("mli", "mlo")]
-            rows = read_pair(*pair)
+            with _forgetting(*pair):
+                rows = read_pair(*pair)
             pieces.append(rows.where(np.isin(rows.location, LOCATIONS)))
             for path in pair:
                 _discard_from_cache(path)
@@ -110,30 +129,48 @@ def month_times(month: str, every: int) -> list[int]:
 
 def _array(file: str, width: int, steps: int, *, progress: bool | None) -> Path:
     """A complete array: the user's own, one that arrived before, or from the hub."""
-    own = locate(f"climsim/subsampled/{file}")
-    if own is not None and len(open_array(own, width)) == steps * COLUMNS:
-        return own
-    path = cache_folder() / "climsim" / "subsampled" / file
+    name, rows = f"climsim/subsampled/{file}", steps * COLUMNS
+    path = locate(name)
+    if path is not None:
+        with _forgetting(path):
+            found = len(open_array(path, width))
+        if found == rows:
+            return path
+    path = cache_folder() / name
     fetch(f"{_hub()}/{SUBSAMPLED}/{file}", path, progress=progress)
-    found = len(open_array(path, width))
-    if found != steps * COLUMNS:
-        discard(path)
-        message = (
-            f"The hub's {file} holds {found:,} rows, expected are {steps * COLUMNS:,}. "
-            "It has changed: this version of oneproj does not know its times."
-        )
-        raise InvalidDataError(message)
+    with _forgetting(path):
+        found = len(open_array(path, width))
+        if found != rows:
+            message = (
+                f"The hub's {file} holds {found:,} rows, expected are {rows:,}. It has "
+                "changed: this version of oneproj does not know its times."
+            )
+            raise InvalidDataError(message)
     return path
 
 
-def _normalisation(file: str) -> Path:
+def _normalisation(file: str, *, progress: bool | None) -> Path:
     """A file of the normalisation, from the user's folder, the cache or its source."""
-    name = f"climsim/norm/{file}"
-    found = locate(name)
-    if found is not None:
-        return found
-    address = f"{CODE}/{NORM_FOLDER}/{file}"
-    return fetch(address, cache_folder() / name, progress=False)
+    name, address = f"climsim/norm/{file}", f"{CODE}/{NORM_FOLDER}/{file}"
+    path = locate(name)
+    if path is None:
+        path = fetch(address, cache_folder() / name, progress=progress)
+    with _forgetting(path):
+        _check_norm(path, file)
+    return path
+
+
+def _check_norm(path: Path, file: str) -> None:
+    """Refuse values that are not those the hub's arrays were normalised with."""
+    values = read_norm(path).astype("<f8").tobytes()
+    if hashlib.sha256(values).hexdigest() == NORM_DIGESTS[file]:
+        return
+    message = (
+        f"{path} does not hold the values that the hub's arrays were normalised with: "
+        "units would come out wrong. The authors' repository may have changed. Put "
+        f"{file} of a version before into the folder climsim/norm of ONEPROJ_DATA."
+    )
+    raise InvalidDataError(message)
 
 
 def _netcdf(kind: str, time: int) -> Path:
@@ -152,7 +189,18 @@ def _hub() -> str:
     return (os.environ.get(HUB_VARIABLE) or HUB).rstrip("/")
 
 
+@contextmanager
+def _forgetting(*paths: Path) -> Iterator[None]:
+    """Files of the cache that turn out wrong are not in the way of the next attempt."""
+    try:
+        yield
+    except InvalidDataError:
+        for path in paths:
+            _discard_from_cache(path)
+        raise
+
+
 def _discard_from_cache(path: Path) -> None:
-    own = os.environ.get(VARIABLE)  # a user's folder may lie in the cache
+    own = own_folder()  # it may lie in the cache
     if path.is_relative_to(cache_folder()) and not (own and path.is_relative_to(own)):
         discard(path)

@@ -9,21 +9,32 @@ from pathlib import Path
 
 from oneproj.data.cache import discard, locked, read_recipe, replacing, write_recipe
 from oneproj.data.climsim_files import STRIDE
+from oneproj.data.climsim_groups import read_groups
 from oneproj.data.climsim_hub import (
     ARRAYS,
     FIRST_MONTH,
+    HUB_VARIABLE,
     LAST_MONTH,
     netcdf_rows,
     subsampled_rows,
 )
 from oneproj.data.climsim_rows import Rows, concatenate, read_rows, write_rows
-from oneproj.data.find import cache_folder
+from oneproj.data.find import VARIABLE, cache_folder
+from oneproj.data.offline import other_ways
+from oneproj.data.present import is_made, own_copy, warn_if_hidden
 from oneproj.errors import InvalidDataError, InvalidProblemError
 
 NAME = "climsim"
 TABLE = "climsim/climsim_groups_26_27.npz"
 MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 MONTHS = 12
+OWN = {TABLE: read_groups}
+ADVICE = (
+    f"Other ways: (a) {HUB_VARIABLE} may name a mirror of the hub; (b) set {VARIABLE} "
+    f"to a folder that holds {TABLE}, made by this command on another machine; (c) or "
+    "to one that holds the hub's files: climsim/subsampled/{train,val}_{input,target}"
+    ".npy and climsim/norm/input_{mean,max,min}.nc."
+)
 
 Pieces = dict[str, Callable[[], Rows]]
 
@@ -42,7 +53,9 @@ def prepare_climsim(
     eighth); of each pair 0.1 GB are kept and the pair is deleted, so the disk needs
     room for one pair. That never starts by itself. Every pair, or month of files, that
     is done stays done, and a large file continues where it stopped: after an
-    interruption, run the same again. HF_ENDPOINT may name a mirror of the hub.
+    interruption, run the same again. HF_ENDPOINT may name a mirror of the hub. With
+    the choices left as they are, a table under ONEPROJ_DATA is verified and nothing is
+    made.
 
     Args:
         parts: Of the subsampled set: ``"train"``, ``"val"`` or both.
@@ -62,15 +75,20 @@ def prepare_climsim(
         Traceback (most recent call last):
         oneproj.errors.InvalidProblemError: parts=['test'] ...
     """
-    path = cache_folder() / TABLE
     if months is None:
         pieces = _arrays(parts, progress=progress)
         recipe: dict[str, object] = {"parts": list(parts)}
     else:
         pieces = _months(months, every, progress=progress)
         recipe = {"months": list(months), "every": every}
-    with locked(NAME):
-        if path.is_file() and read_recipe(path) == recipe and not refresh:
+    chosen = recipe != {"parts": list(ARRAYS)}
+    found = None if refresh or chosen else own_copy(OWN)
+    if found is not None:
+        return found
+    path = cache_folder() / TABLE
+    with locked(NAME), other_ways(ADVICE):
+        same = read_recipe(path) == recipe and not refresh
+        if same and is_made(path, read_groups):
             return path
         files = {
             path.parent / "pieces" / f"{name}.npz": pieces[name] for name in pieces
@@ -81,6 +99,7 @@ def prepare_climsim(
         write_recipe(path, recipe)
         for file in files:
             discard(file)
+    warn_if_hidden(OWN)
     return path
 
 

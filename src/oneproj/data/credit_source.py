@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from oneproj.data.cache import discard, locked, replacing
-from oneproj.data.fetch import Checksum, fetch
-from oneproj.data.find import cache_folder
+from oneproj.data.fetch import fetch
+from oneproj.data.find import VARIABLE, cache_folder
+from oneproj.data.offline import other_ways
+from oneproj.data.part import Checksum
+from oneproj.data.present import is_made, own_copy, warn_if_hidden
 from oneproj.data.tables import Array, check_counts, read_columns
 from oneproj.errors import DataNotFoundError, InvalidDataError
 
@@ -40,6 +43,11 @@ COUNTS = (139_974, 10_026)
 """Rows of each class in the whole file."""
 OPENML = "https://www.openml.org"
 OPENML_ID = 45577
+ADVICE = (
+    "Other ways: (a) take cs-training.csv from Kaggle's Give Me Some Credit, on any "
+    "machine, and run `oneproj data prepare credit --file cs-training.csv`; (b) set "
+    f"{VARIABLE} to a folder that holds it as {FILE}."
+)
 
 
 def read_credit(path: Path) -> Array:
@@ -63,7 +71,8 @@ def prepare_credit(
 
     About 10 MB. ``credit_abstention`` does it by itself where the file is missing,
     unless ONEPROJ_OFFLINE is set. Rows and classes are counted before the file gets
-    its name.
+    its name. A file that is there, under ONEPROJ_DATA or in the cache, is verified and
+    stays.
 
     Args:
         file: The user's own ``cs-training.csv``, from Kaggle; None downloads.
@@ -82,19 +91,25 @@ def prepare_credit(
     if file is not None and not Path(file).is_file():
         message = f"There is no file {str(file)!r} to take the credit data from."
         raise DataNotFoundError(message)
+    anew, own = refresh or file is not None, {FILE: read_credit}
+    found = None if anew else own_copy(own)
+    if found is not None:
+        return found
     path = cache_folder() / FILE
-    with locked(NAME):
+    with locked(NAME), other_ways(ADVICE):
         # Another process may have done it while this one waited for the lock.
-        if path.is_file() and not (refresh or file is not None):
+        if not anew and is_made(path, read_credit):
             return path
         with replacing(path) as partial:
             if file is not None:
+                read_credit(Path(file))
                 partial.write_bytes(Path(file).read_bytes())
             else:
                 source = _download(progress=progress)
                 _convert(source, partial)
                 discard(source)
-            read_credit(partial)
+                read_credit(partial)
+    warn_if_hidden(own)
     return path
 
 
@@ -102,7 +117,7 @@ def _download(*, progress: bool | None) -> Path:
     """The ARFF file of OpenML, with the MD5 that its description gives."""
     folder = cache_folder() / NAME
     address = f"{OPENML}/api/v1/json/data/{OPENML_ID}"
-    note = fetch(address, folder / f"openml-{OPENML_ID}.json", progress=False)
+    note = fetch(address, folder / f"openml-{OPENML_ID}.json", progress=progress)
     try:
         entry = json.loads(note.read_text("utf-8"))["data_set_description"]
         url, md5 = str(entry["url"]), Checksum("md5", str(entry["md5_checksum"]))

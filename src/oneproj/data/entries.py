@@ -10,8 +10,7 @@ from oneproj.data import (
     climsim_source,
     climsim_tropics,
     credit_source,
-    nasa_power,
-    power_source,
+    power_tables,
 )
 from oneproj.data.find import locate
 
@@ -62,9 +61,9 @@ class _Choice:
 
 CHOICES = {
     credit_source.NAME: (_Choice((credit_source.FILE,), Availability.READY),),
-    power_source.NAME: (
-        _Choice((nasa_power.FILE,), Availability.READY),
-        _Choice((power_source.FILE,), Availability.STAND_IN),
+    power_tables.NAME: (
+        _Choice((power_tables.ARTIFACT,), Availability.READY),
+        _Choice((power_tables.PREPARED,), Availability.STAND_IN),
     ),
     climsim_source.NAME: (
         _Choice((climsim_source.TABLE,), Availability.REBUILT),
@@ -81,9 +80,9 @@ TEXTS = {
         "Give Me Some Credit: 150,000 borrowers",
         ("abstention-credit",),
         "OpenML 45577",
-        "10 MB, by itself",
+        "10 MB, by itself when it is needed",
     ),
-    power_source.NAME: (
+    power_tables.NAME: (
         "NASA POWER: daily weather at 9 points",
         ("abstention-nasa",),
         "NASA POWER daily API",

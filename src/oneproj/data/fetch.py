@@ -6,23 +6,32 @@ that is known, gets the final name. Passing trouble (a lost connection, silence,
 after a pause that doubles. What has arrived is kept where the server names its
 version (an ETag), so that another try, or another run, continues; elsewhere it starts
 again. Attempts are counted from the last one that brought something new.
+
+Each attempt is told to the log ``oneproj.data``: a failed one as a warning, which
+Python shows on standard error unless the program says otherwise.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+from urllib.parse import urlsplit
 
-from oneproj.data.cache import digest, publish
+from oneproj.data.cache import publish
 from oneproj.data.extras import require
 from oneproj.data.offline import refuse_offline
-from oneproj.errors import DataNotFoundError, InvalidDataError
+from oneproj.data.part import Checksum, Part
+from oneproj.data.trouble import PassingTrouble, in_words
+from oneproj.errors import DataNotFoundError
 from oneproj.progress import progress_bar, progress_line
+
+LOG = logging.getLogger(__name__)
 
 PASSING = frozenset({408, 429, 500, 502, 503, 504})
 """HTTP statuses after which the same request may succeed."""
@@ -32,6 +41,8 @@ PIECE = 1 << 16
 LINKED = "X-Linked-ETag"
 """Where Hugging Face gives the SHA-256 of a large file."""
 SHA256 = re.compile(r'"?([0-9a-f]{64})"?')
+WHOLE = re.compile(r"bytes \*/(\d+)")
+"""How HTTP 416 gives the length of the file, in Content-Range."""
 
 
 @dataclass(frozen=True)
@@ -62,21 +73,6 @@ class Patience:
 PATIENCE = Patience()
 
 
-class Checksum(NamedTuple):
-    """A digest and how it is computed: ``Checksum("md5", "d41d8...")``."""
-
-    algorithm: str
-    value: str
-
-
-class _PassingTrouble(Exception):  # noqa: N818 - no failure: it is tried again
-    """Something that may be over at the next attempt."""
-
-    def __init__(self, reason: str, *, wait: float | None = None) -> None:
-        super().__init__(reason)
-        self.wait = wait
-
-
 def fetch(
     url: str,
     path: Path,
@@ -90,7 +86,8 @@ def fetch(
         url: Where it is.
         path: Where it goes.
         checksum: What it has to be; None takes the one the server gives, if any.
-        progress: None shows a bar on a terminal.
+        progress: None shows a bar on a terminal; False also keeps quiet about an
+            attempt until it fails, for one file of many.
 
     Raises:
         DataNotFoundError: It could not be had, or ONEPROJ_OFFLINE forbids it.
@@ -98,82 +95,47 @@ def fetch(
     """
     refuse_offline(url)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = _Part(path)
-    announced = _persist(url, part, progress=progress)
-    part.check(url, checksum or announced)
+    part = Part(path)
+    known = _persist(url, part, checksum, progress=progress)
+    part.check(url, known)
     publish(part.path, path)
     part.drop()
     return path
 
 
-def _persist(url: str, part: _Part, *, progress: bool | None) -> Checksum | None:
+def _persist(
+    url: str, part: Part, checksum: Checksum | None, *, progress: bool | None
+) -> Checksum | None:
     """Try until all has arrived, or too often in a row nothing more did."""
-    tries = 0
+    tries, begin = 0, time.monotonic()
+    quiet = logging.DEBUG if progress is False else logging.INFO
+    LOG.log(quiet, "Trying %s, attempt 1 of %d.", url, PATIENCE.attempts)
     while True:
         tries, before = tries + 1, part.size()
         try:
-            return _transfer(url, part, progress=progress)
-        except _PassingTrouble as trouble:
+            return _transfer(url, part, checksum, progress=progress)
+        except PassingTrouble as trouble:
             # Gigabytes may lose the connection often; what counts is that they come.
             tries = 1 if part.is_resumable() and part.size() > before else tries
             wait = PATIENCE.pause(tries) if trouble.wait is None else trouble.wait
             if tries == PATIENCE.attempts or wait > PATIENCE.longest:
-                raise _gave_up(url, tries, wait, trouble) from trouble
+                spent = time.monotonic() - begin
+                tried = f"Tried {_times(tries)} in {spent:.0f} s"
+                raise _gave_up(url, part, trouble, tried, wait) from trouble
+            LOG.warning(
+                "%s: %s. Trying again in %.0f s, attempt %d of %d.",
+                *(part.name, trouble, wait, tries + 1, PATIENCE.attempts),
+            )
             time.sleep(wait)
         finally:
             if not (part.complete or part.is_resumable()):
                 part.drop()
 
 
-class _Part:
-    """What has arrived of a file so far, and the version that it is a part of."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path.with_name(f"{path.name}.part")
-        self._version = path.with_name(f"{path.name}.part.etag")
-        self.complete = False
-
-    def size(self) -> int:
-        return self.path.stat().st_size if self.path.is_file() else 0
-
-    def is_resumable(self) -> bool:
-        return self._version.is_file()
-
-    def range(self) -> dict[str, str]:
-        """The headers that ask for the rest; empty if all is to be sent."""
-        if not (self.size() and self.is_resumable()):
-            return {}
-        version = self._version.read_text("utf-8")
-        return {"Range": f"bytes={self.size()}-", "If-Range": version}
-
-    def begin(self, version: str | None) -> None:
-        """Forget what was there; note the version of what comes, if it is named."""
-        self.drop()
-        # A weak ETag does not promise the same bytes.
-        if version and not version.startswith("W/"):
-            self._version.write_text(version, encoding="utf-8")
-
-    def drop(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self._version.unlink(missing_ok=True)
-
-    def check(self, url: str, checksum: Checksum | None) -> None:
-        """Refuse, and forget, what does not have the checksum."""
-        if checksum is None:
-            return
-        found = digest(self.path, checksum.algorithm)
-        if found != checksum.value.lower():
-            self.drop()
-            message = (
-                f"{url} arrived with {checksum.algorithm} {found}, expected is "
-                f"{checksum.value}. Nothing was kept. Try again; if it stays so, the "
-                "file at the source has changed."
-            )
-            raise InvalidDataError(message)
-
-
-def _transfer(url: str, part: _Part, *, progress: bool | None) -> Checksum | None:
-    """One attempt; returns the checksum that the server gives, if it does."""
+def _transfer(
+    url: str, part: Part, checksum: Checksum | None, *, progress: bool | None
+) -> Checksum | None:
+    """One attempt; returns the checksum to expect, if it is given or sent along."""
     requests = require("requests")
     # Compressed on the way, a file would not have the length that is announced.
     own = {"Accept-Encoding": "identity", "User-Agent": "oneproj"}
@@ -188,25 +150,45 @@ def _transfer(url: str, part: _Part, *, progress: bool | None) -> Checksum | Non
         with requests.get(
             url, headers=headers, stream=True, timeout=timeout
         ) as response:
-            _check_status(url, response, part)
-            _receive(response, part, progress=progress)
-            return _announced(response)
+            known = checksum or _announced(response)
+            if response.status_code == RANGE_REFUSED:
+                _take_whole(response, part, known)
+            else:
+                _check_status(url, response)
+                _receive(response, part, progress=progress)
+            return known
     except passing as error:
-        raise _PassingTrouble(str(error) or type(error).__name__) from error
+        reason = in_words(error, urlsplit(url).hostname or url)
+        raise PassingTrouble(reason) from error
     except requests.RequestException as error:
         message = f"{url} could not be fetched: {error}."
         raise DataNotFoundError(message) from error
 
 
-def _check_status(url: str, response: Any, part: _Part) -> None:  # noqa: ANN401
+def _take_whole(response: Any, part: Part, checksum: Checksum | None) -> None:  # noqa: ANN401
+    """There is no rest to send: all of it has arrived before, or it is of no use.
+
+    A run that was killed between the last byte and the final name leaves a whole part.
+    """
+    found = WHOLE.fullmatch(response.headers.get("Content-Range", ""))
+    length = int(found[1]) if found else None
+    if part.is_whole(length, response.headers.get("ETag"), checksum):
+        part.complete = True
+        return
+    size = part.size()
+    part.drop()
+    reason = (
+        f"the {size:,} bytes that arrived before are no part of the file as it is now "
+        "(HTTP 416), so it starts again from the beginning"
+    )
+    raise PassingTrouble(reason, wait=0.0)
+
+
+def _check_status(url: str, response: Any) -> None:  # noqa: ANN401 - of requests
     status: int = response.status_code
-    if status == RANGE_REFUSED:
-        part.drop()
-        reason = "the server does not have the rest of what arrived before"
-        raise _PassingTrouble(reason, wait=0.0)
     if status in PASSING:
-        reason = f"HTTP {status} {response.reason}"
-        raise _PassingTrouble(reason, wait=_retry_after(response))
+        reason = f"{urlsplit(url).hostname} answered HTTP {status} {response.reason}"
+        raise PassingTrouble(reason, wait=_retry_after(response))
     if status >= FIRST_ERROR:
         message = (
             f"{url} answered HTTP {status} {response.reason}. It may have moved: see "
@@ -227,16 +209,15 @@ def _retry_after(response: Any) -> float | None:  # noqa: ANN401 - of requests
         return None
 
 
-def _receive(response: Any, part: _Part, *, progress: bool | None) -> None:  # noqa: ANN401
+def _receive(response: Any, part: Part, *, progress: bool | None) -> None:  # noqa: ANN401
     resumed = response.status_code == PARTIAL_CONTENT
     if not resumed:
         part.begin(response.headers.get("ETag"))
     arrived = part.size() if resumed else 0
     length = response.headers.get("Content-Length")
     total = None if length is None else arrived + int(length)
-    label = part.path.name.removesuffix(".part")
     with (
-        _progress(label, total, enabled=progress) as show,
+        _progress(part.name, total, enabled=progress) as show,
         part.path.open("ab") as file,
     ):
         for chunk in response.iter_content(PIECE):
@@ -245,7 +226,7 @@ def _receive(response: Any, part: _Part, *, progress: bool | None) -> None:  # n
             show(arrived)
     if total is not None and arrived != total:
         reason = f"{arrived:,} of {total:,} bytes arrived"
-        raise _PassingTrouble(reason)
+        raise PassingTrouble(reason)
     part.complete = True
 
 
@@ -271,12 +252,21 @@ def _announced(response: Any) -> Checksum | None:  # noqa: ANN401 - of requests
 
 
 def _gave_up(
-    url: str, tries: int, wait: float, trouble: Exception
+    url: str, part: Part, trouble: PassingTrouble, tried: str, wait: float
 ) -> DataNotFoundError:
+    """What is wrong, what was tried, and what is left of it."""
+    reason = f"{trouble}. {tried}"
     if wait > PATIENCE.longest:
         reason = f"{trouble}, and the server asks to wait {wait:,.0f} seconds"
-    else:
-        reason = f"{trouble}, {tries} times"
+    kept = ""
+    if part.is_resumable() and part.size():
+        kept = f": the {part.size() / 1e6:.1f} MB that have arrived are kept"
+    address = url.partition("?")[0]  # what is asked for there is not the trouble
     return DataNotFoundError(
-        f"{url} could not be fetched: {reason}. Try the same command again later."
+        f"{address} could not be fetched: {reason}. Run the same command again "
+        f"later{kept}."
     )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

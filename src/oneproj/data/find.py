@@ -14,7 +14,7 @@ from pathlib import Path
 
 from oneproj.data.extras import require
 from oneproj.data.offline import OFFLINE, is_offline
-from oneproj.errors import DataNotFoundError
+from oneproj.errors import DataNotFoundError, InvalidProblemError
 
 VARIABLE = "ONEPROJ_DATA"
 """The environment variable that names the user's own folder; it is only read."""
@@ -35,10 +35,40 @@ def cache_folder() -> Path:
     return Path(require("platformdirs").user_cache_dir("oneproj")) / "data"
 
 
-def folders() -> list[Path]:
-    """Where to look, in this order."""
+def own_folder() -> Path | None:
+    """The user's own folder, or None if ONEPROJ_DATA does not name one.
+
+    Raises:
+        InvalidProblemError: What it names is no folder. Going on without it could
+            start a long download of what the user has.
+    """
     named = os.environ.get(VARIABLE)
-    return [*([Path(named)] if named else []), cache_folder()]
+    if not named:
+        return None
+    folder = Path(named)
+    what = None
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+    elif not os.access(folder, os.R_OK | os.X_OK):
+        what = "cannot be read by you"
+    if what is not None:
+        message = (
+            f"{VARIABLE} should name a folder with data files, such as "
+            f"credit/cs-training.csv, but {named!r} {what}. Name another, or unset it "
+            "to use the cache alone."
+        )
+        raise InvalidProblemError(message)
+    return folder
+
+
+def folders() -> list[Path]:
+    """Where to look, in this order.
+
+    Raises:
+        InvalidProblemError: ONEPROJ_DATA names something that is no folder.
+    """
+    own = own_folder()
+    return [*([own] if own else []), cache_folder()]
 
 
 def locate(name: str) -> Path | None:

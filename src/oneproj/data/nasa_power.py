@@ -9,26 +9,23 @@ takes its place.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import torch
 
-from oneproj.data import power_source
 from oneproj.data.cache import read_recipe
 from oneproj.data.extras import require
 from oneproj.data.find import find, locate
-from oneproj.data.power_source import COLUMNS, LABEL, NAME
+from oneproj.data.power_tables import (
+    ARTIFACT,
+    COLUMNS,
+    NAME,
+    PREPARED,
+    read_artifact,
+    read_prepared,
+)
 from oneproj.data.preprocess import fit_on_train
 from oneproj.data.samples import Splits
 from oneproj.data.splits import stratified_split
-from oneproj.data.tables import Array, check_counts, read_columns
-from oneproj.errors import InvalidDataError
-
-FILE = "nasa_power/nasa_15years_target_A.csv"
-"""The paper's own table."""
-COUNTS = (47_073, 2_229)
-"""Rows of each class, those of the paper's table."""
+from oneproj.data.tables import Array
 
 FEATURES_NOTE = (
     "No dates: the split is random among correlated rows, so test figures flatter, as "
@@ -70,38 +67,11 @@ def nasa_abstention(seed: int = 0, *, dtype: torch.dtype = torch.float32) -> Spl
     )
 
 
-def read_artifact(path: Path) -> Array:
-    """The label and the six variables of the paper's table.
-
-    Raises:
-        InvalidDataError: Its counts are not the paper's.
-    """
-    table = read_columns(path, [LABEL, *COLUMNS])
-    check_counts(path, table[:, 0], COUNTS)
-    return table
-
-
-def read_prepared(path: Path) -> Array:
-    """The label and the six variables of a table made by ``prepare_nasa_power``.
-
-    Raises:
-        InvalidDataError: A value is missing, or there are not two classes.
-    """
-    table = read_columns(path, [LABEL, *COLUMNS])
-    if np.isfinite(table).all() and set(table[:, 0]) == {0.0, 1.0}:
-        return table
-    message = (
-        f"{path} should hold numbers only and the labels 0 and 1. It may be damaged: "
-        "run `oneproj data prepare nasa_power --refresh`."
-    )
-    raise InvalidDataError(message)
-
-
 def _table() -> tuple[Array, str, bool]:
     """Label and variables, what to say about them, and whether it is a stand-in."""
-    prepared = locate(power_source.FILE)
-    if locate(FILE) is not None or prepared is None:
-        return read_artifact(find(FILE, data=NAME)), NOTE, False
+    prepared = locate(PREPARED)
+    if locate(ARTIFACT) is not None or prepared is None:
+        return read_artifact(find(ARTIFACT, data=NAME)), NOTE, False
     recipe, table = read_recipe(prepared), read_prepared(prepared)
     made = "choices that were not noted"
     if recipe is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from oneproj.errors import DataNotFoundError
 
@@ -40,3 +42,22 @@ def refuse_offline(url: str) -> None:
             f"Unset it and run the same command again."
         )
         raise DataNotFoundError(message)
+
+
+@contextmanager
+def other_ways(advice: str) -> Iterator[None]:
+    """Add to the error of a download how else the data can be had.
+
+    Example:
+        >>> with other_ways("Try: ask a friend for it."):
+        ...     raise DataNotFoundError("It could not be fetched.")
+        Traceback (most recent call last):
+        oneproj.errors.DataNotFoundError: It could not be fetched.
+        Try: ask a friend for it...
+    """
+    try:
+        yield
+    except DataNotFoundError as error:
+        spare = "" if is_offline() else f" {OFFLINE}=1 refuses at once, without trying."
+        message = f"{error}\n{advice}{spare}"
+        raise DataNotFoundError(message) from error

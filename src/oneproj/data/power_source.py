@@ -11,6 +11,7 @@ of rain, which meteorologists call heavy. It stays a guess, and its table a stan
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,16 +28,23 @@ from oneproj.data.cache import (
     write_recipe,
 )
 from oneproj.data.fetch import fetch
-from oneproj.data.find import cache_folder
+from oneproj.data.find import VARIABLE, cache_folder
+from oneproj.data.offline import other_ways
+from oneproj.data.power_tables import (
+    ARTIFACT,
+    COLUMNS,
+    LABEL,
+    NAME,
+    PREPARED,
+    read_artifact,
+    read_prepared,
+)
+from oneproj.data.present import is_made, own_copy, warn_if_hidden
 from oneproj.data.tables import Array, Mask
 from oneproj.errors import InvalidDataError, InvalidProblemError
 from oneproj.progress import progress_bar
 
-NAME = "nasa_power"
-FILE = "nasa_power/power_daily.csv"
-"""The table that is made here, with its choices beside it."""
-LABEL = "rain_label"
-COLUMNS = ("T2M", "WS10M", "RH2M", "PS", "ALLSKY_SFC_LW_DWN", "ALLSKY_SFC_SW_DWN")
+LOG = logging.getLogger(__name__)
 RAIN = "PRECTOTCORR"
 """Precipitation of a day, in mm."""
 MISSING = -999.0
@@ -58,6 +66,12 @@ PLACES = tuple(
 )
 YEARS = (2009, 2023)
 HEAVY = 10.0
+OWN = {ARTIFACT: read_artifact, PREPARED: read_prepared}
+"""What loaders take from the user's own folder before the table of the cache."""
+ADVICE = (
+    f"Other ways: set {VARIABLE} to a folder that holds the paper's table as "
+    f"{ARTIFACT}, or as {PREPARED} one that this command made on another machine."
+)
 
 
 def prepare_nasa_power(
@@ -72,8 +86,10 @@ def prepare_nasa_power(
 
     It has the columns of the paper's file and takes its place, as a stand-in, where
     that file is missing. About 1 MB per point; it never starts by itself, because
-    where and when are a choice. Points that have arrived are kept, so that the same
-    call continues after an interruption. Days with a missing value are left out.
+    where and when are a choice. Points that have arrived are kept until the table is
+    written, so that another call, after an interruption or with another rain, fetches
+    only what is missing. Days with a missing value are left out. With the choices left
+    as they are, a table under ONEPROJ_DATA is verified and nothing is made.
 
     Args:
         places: Latitude and longitude of each point, in degrees.
@@ -94,17 +110,26 @@ def prepare_nasa_power(
     """
     points = [Place(*place) for place in places]
     _check(points, years, rain)
+    chosen = (*points, years, rain) != (*PLACES, YEARS, HEAVY)
+    found = None if refresh or chosen else own_copy(OWN)
+    if found is not None:
+        return found
     recipe = {"places": [[*p] for p in points], "years": [*years], "rain": rain}
-    path = cache_folder() / FILE
-    with locked(NAME):
-        if path.is_file() and read_recipe(path) == recipe and not refresh:
+    path = cache_folder() / PREPARED
+    with locked(NAME), other_ways(ADVICE):
+        same = read_recipe(path) == recipe and not refresh
+        if same and is_made(path, read_prepared):
             return path
-        table = np.concatenate(_weather(points, years, progress=progress))
+        answers = _fetch_points(points, years, progress=progress)
+        table = np.concatenate(list(answers.values()))
         label = table[:, -1] >= rain
         _refuse_one_class(label, rain)
         with replacing(path) as partial:
             _write(partial, table[:, :-1], label)
         write_recipe(path, recipe)
+        for answer in answers:
+            discard(answer)
+    warn_if_hidden(OWN)
     return path
 
 
@@ -129,15 +154,28 @@ def read_point(path: Path) -> Array:
         )
         raise InvalidDataError(message) from error
     complete: Mask = ((table != MISSING) & np.isfinite(table)).all(axis=1)
+    if not complete.any():
+        lacking = [n for n, x in zip(names, table.T, strict=True) if _is_void(x)]
+        message = (
+            f"{path} has no day with all of {', '.join(names)}; missing on all "
+            f"{len(table):,} days: {', '.join(lacking) or 'none'}. The service may not "
+            "have that place or those years: try others."
+        )
+        raise InvalidDataError(message)
     return table[complete]
 
 
-def _weather(
+def _is_void(series: Array) -> bool:
+    return bool(((series == MISSING) | ~np.isfinite(series)).all())
+
+
+def _fetch_points(
     places: Sequence[Place], years: tuple[int, int], *, progress: bool | None
-) -> list[Array]:
-    """The days of every place; places that arrive are kept until all have arrived."""
+) -> dict[Path, Array]:
+    """The days of every place, by file; files that are there are not fetched again."""
     folder = cache_folder() / NAME / "points"
     tables: dict[Path, Array] = {}
+    LOG.info("Trying %s for %d points, about 1 MB each.", POWER, len(places))
     with progress_bar("NASA POWER", len(places), enabled=progress) as advance_to:
         for done, place in enumerate(places, start=1):
             path = folder / f"{'_'.join(map(str, (*place, *years)))}.json"
@@ -149,9 +187,7 @@ def _weather(
                 discard(path)  # or it would be in the way of the next attempt
                 raise
             advance_to(done)
-    for path in tables:
-        discard(path)
-    return list(tables.values())
+    return tables
 
 
 def _write(path: Path, weather: Array, label: Mask) -> None:
@@ -189,7 +225,8 @@ def _refuse_one_class(label: Mask, rain: float) -> None:
         return
     message = (
         f"{int(label.sum()):,} of {len(label):,} days have at least {rain} mm of rain, "
-        "but both classes are needed. Try another amount of rain, or other places."
+        "but both classes are needed. Try another amount of rain: what was fetched "
+        "is kept. Or try other places."
     )
     raise InvalidProblemError(message)
 

@@ -21,7 +21,8 @@ def read_columns(path: Path, names: Sequence[str]) -> Array:
     r"""Read columns by name, in the order asked for; missing values become NaN.
 
     Raises:
-        InvalidDataError: A column is not there, or a value is not a number.
+        InvalidDataError: It is no text, a column is not there, or a value is not a
+            number.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -32,8 +33,7 @@ def read_columns(path: Path, names: Sequence[str]) -> Array:
         array([[nan,  1.],
                [ 6.,  4.]])
     """
-    with path.open(encoding="utf-8") as file:
-        header = [name.strip().strip('"') for name in file.readline().split(",")]
+    header = _header(path)
     absent = [name for name in names if name not in header]
     if absent:
         message = (
@@ -69,6 +69,19 @@ def check_counts(path: Path, labels: Array, expected: tuple[int, int]) -> None:
         "It may be truncated or another version: fetch it again."
     )
     raise InvalidDataError(message)
+
+
+def _header(path: Path) -> list[str]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            line = file.readline()
+    except UnicodeDecodeError as error:
+        message = f"{path} is no text file: {error}. It may be damaged or compressed."
+        raise InvalidDataError(message) from error
+    if not line:
+        message = f"{path} is empty. Fetch it again."
+        raise InvalidDataError(message)
+    return [name.strip().strip('"') for name in line.split(",")]
 
 
 def _number(text: str) -> float:

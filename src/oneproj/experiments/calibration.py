@@ -26,22 +26,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-import torch
-
 from oneproj.data.samples import Sample, Splits
 from oneproj.errors import CalibrationError, InfeasibleError, InvalidProblemError
-from oneproj.experiments.calibration_file import SHIPPED, read_calibrations
 from oneproj.experiments.calibration_search import ROUNDS, Pair, Task, Trial, search
 from oneproj.solve import solve
 from oneproj.tasks.abstention import SLACK, abstention_problem, slackened
 from oneproj.tasks.abstention_metrics import AbstentionMetrics, abstention_metrics
 from oneproj.tasks.models import Scores
-from oneproj.tasks.paper import START_STREAM
+from oneproj.tasks.paper import start_generator
 from oneproj.tasks.settings import Settings
 
 FIRST_SEED = 1000
@@ -83,6 +78,7 @@ def calibrate(
     *,
     method: str = "one-projection",
     targets: Pair | None = None,
+    paired: bool = False,
     start: Pair | None = None,
     rounds: int = ROUNDS,
     report: Callable[[Trial | None], None] | None = None,
@@ -98,6 +94,8 @@ def calibrate(
         samples: Of each seed, the training and the validation part.
         method: Of ``oneproj.solve``.
         targets: Errors of class 0 and class 1; the experiment's own if left out.
+        paired: Whether the targets are what another training reached on these samples:
+            both then share the luck of the sample, and a nearer match is asked for.
         start: The first thresholds; the targets doubled if left out.
         rounds: Trials, at most.
         report: Called with None after every run, and with every trial.
@@ -117,7 +115,7 @@ def calibrate(
         >>> all(0.1 < error < 0.21 for error in found.errors)
         True
     """
-    task = _task(settings, samples, targets)
+    task = _task(settings, samples, targets, paired=paired)
     tell = report or _ignore
     first, second = task.targets
     found, trials = search(
@@ -176,38 +174,12 @@ def attempt(
     return Trial(thresholds, errors, fmean(each.ambiguity for each in found))
 
 
-def thresholds(
-    experiment: str, method: str, *, preset: str = "oneproj", file: Path = SHIPPED
-) -> tuple[float, float]:
-    """The calibrated thresholds of an experiment for a method.
-
-    Args:
-        experiment: A key of ``oneproj.tasks.PAPER``.
-        method: ``"one-projection"`` or ``"projected-sgd"``.
-        preset: What they were calibrated for.
-        file: Where they are; those shipped with the library if left out.
-
-    Raises:
-        CalibrationError: There are none for it; the message names the command.
-
-    Example:
-        >>> len(thresholds("abstention-gaussian", "one-projection"))
-        2
-    """
-    wanted = (experiment, preset, method)
-    known = {each.key: each.thresholds for each in read_calibrations(file)}
-    if wanted not in known:
-        message = (
-            f"{file.name} has no thresholds for {experiment!r} with {method!r} and the "
-            f"preset {preset!r}. Make them: `oneproj calibrate {experiment} --method "
-            f"{method} --preset {preset} --out FILE`."
-        )
-        raise CalibrationError(message)
-    return known[wanted]
-
-
 def _task(
-    settings: Settings, samples: Mapping[int, Development], targets: Pair | None
+    settings: Settings,
+    samples: Mapping[int, Development],
+    targets: Pair | None,
+    *,
+    paired: bool,
 ) -> Task:
     if settings.task != "abstention" or not samples:
         message = (
@@ -234,6 +206,7 @@ def _task(
         targets=(alpha, alpha) if targets is None else targets,  # type: ignore[arg-type]
         slacks=(SLACK * most[0] ** -0.5, SLACK * most[1] ** -0.5),
         examples=(float(sum(first)), float(sum(second))),
+        paired=paired,
     )
 
 
@@ -246,12 +219,11 @@ def _train(
     **options: Any,  # noqa: ANN401 - of ``solve``
 ) -> AbstentionMetrics:
     """Train from the seed's start; measure on validation data."""
-    stream = np.random.SeedSequence((seed, START_STREAM)).generate_state(1, np.uint64)
     scores = Scores(
         sample.train.x.shape[1],
         settings.hidden,
         settings.activation,
-        generator=torch.Generator().manual_seed(int(stream[0] >> 1)),
+        generator=start_generator(seed),
         dtype=sample.train.x.dtype,
     )
     caps = slackened(thresholds, sample.train)

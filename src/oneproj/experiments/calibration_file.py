@@ -1,7 +1,8 @@
 """Calibrations on disk: one JSON file, whole or not at all, read with every field.
 
 A file holds one calibration for each experiment, preset and method. Writing another
-replaces the one of the same three and leaves the rest.
+replaces the one of the same three and leaves the rest, also where several processes
+write into one file: they take turns, by a lock in an empty file beside it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any, Literal
 from oneproj.errors import CalibrationError
 from oneproj.experiments.calibration_search import Pair, Trial
 from oneproj.experiments.plain_json import from_plain, to_plain
+from oneproj.experiments.surroundings import require
+from oneproj.files import write_text
 
 SHIPPED = Path(__file__).with_name("calibrated.json")
 """What this library's own preset uses."""
@@ -81,7 +84,7 @@ def read_calibrations(path: Path) -> list[Calibration]:
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
         found: _File = from_plain(_File, plain, "it")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         message = (
             f"{path} cannot be read as calibrations: {error}. Name a file that "
             "`oneproj calibrate --out` wrote, or make it again."
@@ -90,19 +93,39 @@ def read_calibrations(path: Path) -> list[Calibration]:
     return sorted(found.all, key=lambda calibration: calibration.key)
 
 
+def check_place(path: Path) -> None:
+    """Refuse a place where ``write_calibration`` would fail, before there is anything.
+
+    Raises:
+        CalibrationError: The file is there and is not one of calibrations, or it
+            cannot be made.
+
+    Example:
+        >>> check_place(SHIPPED)
+        >>> check_place(Path(__file__))
+        Traceback (most recent call last):
+        oneproj.errors.CalibrationError: ...calibration_file.py cannot be read as ...
+    """
+    if path.exists():
+        read_calibrations(path)
+    folder = next(each for each in path.absolute().parents if each.exists())
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        message = f"{path} cannot be written: {folder} is no folder to write in."
+        raise CalibrationError(message)
+
+
 def write_calibration(path: Path, calibration: Calibration) -> None:
     """Put a calibration into a file, which may hold others.
 
     Raises:
         CalibrationError: The file is there and is not one of calibrations.
+        OneprojError: A package is missing; the message says which.
     """
-    before = read_calibrations(path) if path.exists() else []
-    others = [other for other in before if other.key != calibration.key]
-    ordered = sorted([*others, calibration], key=lambda each: each.key)
-    text = json.dumps(
-        to_plain(_File("oneproj calibrations 1", tuple(ordered))), indent=1
-    )
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text + "\n", encoding="utf-8")
-    beside.replace(path)
+    # What is read must be what is replaced: nobody may write in between.
+    with require("filelock").FileLock(path.with_name(f".{path.name}.lock")):
+        before = read_calibrations(path) if path.exists() else []
+        others = [other for other in before if other.key != calibration.key]
+        ordered = sorted([*others, calibration], key=lambda each: each.key)
+        content = _File("oneproj calibrations 1", tuple(ordered))
+        write_text(path, json.dumps(to_plain(content), indent=1) + "\n")

@@ -24,6 +24,8 @@ TIGHTEST, LOOSEST = 1e-4, 2.0
 """Caps. At 2 a score may be -1 on all of its class: refuse everything."""
 CLOSE = 0.02
 """An error is met if it falls short of the target by this share of it, or by less."""
+PAIRED = 0.25
+"""Of that, where the targets are errors on the same examples: they share the noise."""
 INVISIBLE = 0.25
 """Of a standard error: an excess that nobody could see counts as none."""
 LONGEST = math.log(4.0)
@@ -56,6 +58,8 @@ class Task:
     """A cap is a threshold plus this."""
     examples: Pair
     """Of each class, over all seeds: they limit how well an error is known."""
+    paired: bool = False
+    """Whether the targets are what another training reached on these examples."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be an error."""
@@ -74,7 +78,7 @@ class Task:
     def sides(self) -> list[_Side]:
         """The search of each class, at its beginning."""
         numbers = zip(self.targets, self.slacks, self.examples, strict=True)
-        return [_Side(*each) for each in numbers]
+        return [_Side(*each, self.paired) for each in numbers]
 
 
 def search(
@@ -88,7 +92,8 @@ def search(
     """Find thresholds whose errors come up to the targets and not visibly over them.
 
     Of all trials that keep the targets, the one with the least ambiguity is taken: it
-    is what training minimises.
+    is what training minimises. If none of them comes up to both targets, the one that
+    is nearest to them is: see ``shortfalls``.
 
     Args:
         measure: Makes a trial.
@@ -129,7 +134,20 @@ def search(
     kept = [trial for trial in trials if task.keeps(trial)]
     if not kept:
         raise CalibrationError(_unreachable(trials, task.targets))
-    return min(kept, key=lambda trial: trial.ambiguity), trials
+    return _best(kept, task), trials
+
+
+def comes_up(trial: Trial, task: Task) -> bool:
+    """Whether both errors are at their targets: neither over nor clearly below.
+
+    Example:
+        >>> task = Task(targets=(0.1, 0.1), slacks=(0.0, 0.0), examples=(1e6, 1e6))
+        >>> comes_up(Trial((0.2, 0.2), (0.099, 0.1), 0.0), task)
+        True
+        >>> comes_up(Trial((0.2, 0.1), (0.099, 0.05), 0.0), task)
+        False
+    """
+    return task.keeps(trial) and not shortfalls(trial, task)
 
 
 def shortfalls(trial: Trial, task: Task) -> list[str]:
@@ -156,6 +174,7 @@ class _Side:
     target: float
     slack: float
     examples: float
+    paired: bool
     seen: list[Pair] = field(default_factory=list)  # x and error, the latest last
     bracket: Bracket = (None, None)
 
@@ -167,7 +186,8 @@ class _Side:
     @property
     def window(self) -> float:
         """How far below the target is near enough: noise, or a small share."""
-        return max(self.noise, CLOSE * self.target)
+        share = PAIRED if self.paired else 1.0
+        return share * max(self.noise, CLOSE * self.target)
 
     @property
     def most(self) -> float:
@@ -222,6 +242,18 @@ class _Side:
 
     def _log(self, error: float) -> float:
         return math.log(max(error, 0.5 / self.examples))
+
+
+def _best(kept: Sequence[Trial], task: Task) -> Trial:
+    if any(comes_up(trial, task) for trial in kept):
+        return min(kept, key=lambda trial: trial.ambiguity)
+
+    def far(trial: Trial) -> float:
+        pairs = zip(trial.errors, task.targets, strict=True)
+        return math.hypot(*(error / target - 1.0 for error, target in pairs))
+
+    # Without ambiguity left to lose, it says nothing about which trial is the nearest.
+    return min(kept, key=lambda trial: (far(trial), trial.ambiguity))
 
 
 def _unreachable(trials: Sequence[Trial], targets: Pair) -> str:

@@ -138,4 +138,6 @@ def _command(spec: Spec, seeds: int, extrapolate_from: int) -> str:
     words += ["--seeds", str(seeds)]
     if spec.is_slow:
         words += ["--extrapolate-from", str(extrapolate_from)]
+    if spec.calibrated is not None:
+        words += ["--thresholds", spec.calibrated.name]
     return " ".join(words)

@@ -2,20 +2,21 @@
 
 A run is known by experiment, preset, method, projector and seed, and these are the path
 of its file: ``runs/abstention-nasa/paper/one-projection/cuts/seed-0000.json``. A file
-is written beside its place, forced to the disk and only then moved there in one step:
-whoever looks, and whenever the machine stops, finds a whole record or none.
+is replaced in one step: whoever looks, and whenever the machine stops, finds a whole
+record or none. What happens to it afterwards, in a copy for example, is noticed by
+whoever reads it, and costs that record alone.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from oneproj.errors import RecordError
+from oneproj.errors import DamagedRecordError, RecordError
 from oneproj.experiments.facts import (
     CertificateFacts,
     CountFacts,
@@ -24,9 +25,13 @@ from oneproj.experiments.facts import (
     Values,
 )
 from oneproj.experiments.plain_json import from_plain, to_plain
+from oneproj.files import write_text
 
 FORMAT = 1
 """Of the files. A record that is read otherwise than before needs another number."""
+ASIDE = ".damaged"
+"""Added to the name of a file that is no record: readers then pass over it."""
+AGAIN = "`oneproj reproduce` keeps it under another name and makes the run again."
 
 Preset = Literal["paper", "oneproj"]
 Method = Literal["one-projection", "projected-sgd"]
@@ -124,29 +129,30 @@ def from_json(text: str, name: str = "the text") -> Record:
     """The record of such a text.
 
     Raises:
-        RecordError: It is damaged, of another format, or something else.
+        DamagedRecordError: It is truncated, changed, or something else.
+        RecordError: It is of another format.
 
     Example:
         >>> from_json("{}", "runs/x.json")
         Traceback (most recent call last):
-        oneproj.errors.RecordError: runs/x.json is not a record of this library...
+        oneproj.errors.DamagedRecordError: runs/x.json is not a record of this lib...
     """
     try:
         plain = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         message = (
             f"{name} is truncated or damaged: it is no JSON ({error}). Records are "
             "written in one step, so this happened afterwards, in a copy for example. "
-            "Delete it: the same `oneproj reproduce` makes it again."
+            f"{AGAIN}"
         )
-        raise RecordError(message) from error
+        raise DamagedRecordError(message) from error
     found = plain.pop("format", None) if isinstance(plain, dict) else None
     if found is None:
         message = (
-            f"{name} is not a record of this library: it names no format. Keep records "
-            "in a folder of their own, and other JSON files out of it."
+            f"{name} is not a record of this library: it names no format. Keep other "
+            f"JSON files out of a folder of records. {AGAIN}"
         )
-        raise RecordError(message)
+        raise DamagedRecordError(message)
     if found != FORMAT:
         message = (
             f"{name} has format {found!r}, this version of the library reads format "
@@ -157,64 +163,85 @@ def from_json(text: str, name: str = "the text") -> Record:
     try:
         record: Record = from_plain(Record, plain, "it")
     except ValueError as error:
-        message = (
-            f"{name} is damaged: {error}. Nothing of it was used. Delete it: the same "
-            "`oneproj reproduce` makes it again."
-        )
-        raise RecordError(message) from error
+        message = f"{name} is damaged: {error}. Nothing of it was used. {AGAIN}"
+        raise DamagedRecordError(message) from error
     return record
 
 
-def read_record(path: Path) -> Record:
-    """The record of a file.
+class Damaged(NamedTuple):
+    """A file in the place of a record that does not hold it."""
+
+    place: Path
+    """From the folder of all records."""
+    reason: str
+    """A sentence that begins with the file, and says what to do."""
+
+
+class Found(NamedTuple):
+    """What is under a folder, in the order of experiment, preset, ..., seed."""
+
+    records: list[Record]
+    damaged: list[Damaged]
+
+
+def read_folder(folder: Path) -> Found:
+    """Every record under a folder, and every file there that should be one.
 
     Raises:
-        RecordError: As ``from_json``.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        text = ""  # as damaged as no JSON
-    return from_json(text, str(path))
-
-
-def read_records(folder: Path) -> list[Record]:
-    """Every record under a folder, in the order of experiment, preset, ..., seed.
-
-    Raises:
-        RecordError: A record is damaged, of another format, or not in its place.
+        RecordError: A record has a format that another version of the library wrote.
 
     Example:
-        >>> read_records(Path("no such folder"))
-        []
+        >>> read_folder(Path("no such folder"))
+        Found(records=[], damaged=[])
     """
-    records = []
-    for path in folder.glob("*/*/*/*/seed-*.json"):
-        record = read_record(path)
-        if record.key.path != path.relative_to(folder):
-            message = (
-                f"{path} holds the record of another run, whose place is "
-                f"{folder / record.key.path}. Move it there, or delete it."
-            )
-            raise RecordError(message)
-        records.append(record)
-    return sorted(records, key=lambda record: record.key)
+    found = Found([], [])
+    for path in sorted(folder.glob("*/*/*/*/seed-*.json")):
+        try:
+            found.records.append(_read(path, folder))
+        except DamagedRecordError as error:
+            found.damaged.append(Damaged(path.relative_to(folder), str(error)))
+    found.records.sort(key=lambda record: record.key)
+    return found
+
+
+def set_aside(path: Path) -> Path:
+    """Give a damaged file a name that readers pass over; returns the new place.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     path = Path(name, "seed-0003.json")
+        ...     for _ in range(2):
+        ...         path.touch()
+        ...         set_aside(path).name
+        'seed-0003.json.damaged'
+        'seed-0003.json.damaged-2'
+    """
+    endings = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+    places = (path.with_name(f"{path.name}{ASIDE}{ending}") for ending in endings)
+    return path.rename(next(place for place in places if not place.exists()))
 
 
 def write_record(record: Record, folder: Path) -> Path:
-    """Write a record to its place under a folder, in one step; returns the place.
-
-    One writer per place: a second one would write into the same draft.
-    """
+    """Write a record to its place under a folder, in one step; returns the place."""
     path = folder / record.key.path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".draft")
-    try:
-        with draft.open("w", encoding="utf-8") as stream:
-            stream.write(to_json(record))
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(path)
-    finally:  # Ctrl-C or a full disk: what is there is a whole record or none
-        draft.unlink(missing_ok=True)
+    write_text(path, to_json(record))
     return path
+
+
+def _read(path: Path, folder: Path) -> Record:
+    """The record of a file, which is in its place."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{path} cannot be read: {error}. {AGAIN}"
+        raise DamagedRecordError(message) from error
+    record = from_json(text, str(path))
+    if record.key.path != path.relative_to(folder):
+        message = (
+            f"{path} holds the record of another run, whose place is "
+            f"{folder / record.key.path}. Move it there, if it is not there already. "
+            f"Otherwise {AGAIN}"
+        )
+        raise DamagedRecordError(message)
+    return record

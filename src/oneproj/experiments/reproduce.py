@@ -13,11 +13,13 @@ from oneproj.errors import OneprojError
 from oneproj.experiments.live import watching
 from oneproj.experiments.plan import Job, check_data, make_plan, missing
 from oneproj.experiments.records import (
+    Damaged,
     Method,
     Preset,
     Projector,
     Record,
-    read_records,
+    read_folder,
+    set_aside,
 )
 from oneproj.experiments.specs import make_specs
 from oneproj.experiments.sweep import sweep
@@ -28,6 +30,7 @@ SEEDS = 10
 EXTRAPOLATE_FROM = 50
 """Updates of a slow run: enough for its time, and a tenth of it."""
 FOLDER = Path("runs")
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Reproduction:
     """How many of them are new."""
     skipped: Mapping[str, str]
     """Why an experiment has no runs."""
+    damaged: tuple[Damaged, ...] = ()
+    """Files in the places of records that held none, as they were found."""
 
 
 def reproduce(
@@ -48,16 +53,19 @@ def reproduce(
     presets: Iterable[Preset] = get_args(Preset),
     methods: Iterable[Method] = get_args(Method),
     projector: Projector | None = None,
+    thresholds: str | PathLike[str] | None = None,
     jobs: int | None = None,
     out: str | PathLike[str] = FOLDER,
     extrapolate_from: int = EXTRAPOLATE_FROM,
     progress: bool | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> Reproduction:
     """Make the runs of the paper's experiments that have no record yet.
 
     Every run is one file under ``out``, written in one step when it is done. Whatever
-    ends this call, finished records stay, and the same call makes the others.
+    ends this call, finished records stay, and the same call makes the others. A record
+    that was damaged since is kept under another name, and its run made again; one whose
+    run is not asked for is left where it is.
 
     Args:
         experiments: Names; all whose data is there if left out.
@@ -66,6 +74,8 @@ def reproduce(
         methods: ``"one-projection"``, ``"projected-sgd"``.
         projector: Of Projected SGD, and of the terminal projection of One Projection;
             that of the preset if left out.
+        thresholds: A file of ``oneproj calibrate``, for the preset ``"oneproj"``, used
+            for what it has; the library's own if left out.
         jobs: Processes, each with one thread; the numbers do not depend on it. None
             leaves it to ``joblib.parallel_config``, or is 1.
         out: The folder.
@@ -74,13 +84,14 @@ def reproduce(
             updates, if they are less than half, its time is extrapolated, and one seed
             is run; 0 makes all updates on all seeds.
         progress: Show bars; None does so when a terminal is watching.
-        say: Is given a line for every finished run, where no bars are shown.
+        say: Is given a line for every damaged record and, where no bars are shown, for
+            every finished run.
 
     Raises:
         InvalidProblemError: There is no such experiment, preset, method or projector.
         DataNotFoundError: The data of an experiment that was named is missing.
-        RecordError: A record in the folder is damaged, or would not compare with new
-            ones.
+        RecordError: A record in the folder would not compare with new ones.
+        CalibrationError: The file of thresholds is something else.
         OneprojError: Runs failed, or a package is missing; the message says which.
 
     Example:
@@ -109,9 +120,11 @@ def reproduce(
     folder = Path(out)
     given = None if experiments is None else list(experiments)
     names = list(PAPER) if given is None else given
-    specs = make_specs(names, presets, methods, projector)
+    file = None if thresholds is None else Path(thresholds)
+    specs = make_specs(names, presets, methods, projector, thresholds=file)
     plan = make_plan(specs, seeds=seeds, extrapolate_from=extrapolate_from)
-    found = {record.key: record for record in read_records(folder)}
+    records, damaged = read_folder(folder)
+    found = {record.key: record for record in records}
     left = missing(plan, found, folder)
     data, skipped = _load(left, named=given is not None)
     for record in found.values():
@@ -120,11 +133,24 @@ def reproduce(
     todo = [job for job in left if job.spec.experiment in data]
     for name, reason in skipped.items():
         say(f"{name} is skipped: {reason}")
+    _make_room(damaged, todo, folder, say)
     with watching(len(todo), enabled=progress, say=say) as watcher:
         sweep(todo, folder, processes=jobs, watcher=watcher)
     wanted = {job.key for job in plan}
-    records = [record for record in read_records(folder) if record.key in wanted]
-    return Reproduction(tuple(records), len(todo), skipped)
+    records = [r for r in read_folder(folder).records if r.key in wanted]
+    return Reproduction(tuple(records), len(todo), skipped, tuple(damaged))
+
+
+def _make_room(
+    damaged: Iterable[Damaged], todo: Iterable[Job], folder: Path, say: Say
+) -> None:
+    """Set aside what is damaged where a run is made again, and name all of it."""
+    places = {job.key.path for job in todo}
+    for each in damaged:
+        if each.place in places:
+            say(f"{each.reason} It is now {set_aside(folder / each.place)}.")
+        else:
+            say(f"{each.reason} It stays there now: its run is not asked for.")
 
 
 def _load(todo: list[Job], *, named: bool) -> tuple[dict[str, Splits], dict[str, str]]:

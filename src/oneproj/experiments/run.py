@@ -29,7 +29,7 @@ def run(
 ) -> Record:
     """Make one run, with one thread.
 
-    A projection that fails is a result: the record says so and holds the best point.
+    A projection that fails is a result: the record says so and is of the trained point.
 
     Args:
         spec: What to run.

@@ -9,8 +9,8 @@ projection"; that is taken to be its projector for linear scores.
 
 ``"oneproj"`` is what ``oneproj.solve`` does when it is told nothing but the number of
 updates: 500, as many as the paper makes with either method on every abstention problem.
-Its thresholds are calibrated for it (``oneproj.experiments.calibration``), and those of
-the paper where that was not done.
+Its thresholds are calibrated for it (``oneproj.experiments.calibration``), by whoever
+gives a file of them or by us, and those of the paper where that was not done.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_args
 
 from oneproj.errors import InvalidProblemError
-from oneproj.experiments.calibration import thresholds
 from oneproj.experiments.calibration_file import SHIPPED, read_calibrations
+from oneproj.experiments.calibration_search import Pair
 from oneproj.experiments.records import Key, Method, Preset, Projector
 from oneproj.methods.penalized import choose_inner_steps
 from oneproj.projection.project import PROJECTORS
@@ -54,10 +55,12 @@ class Spec:
     updates: int
     inner_steps: int
     """Between two points of the history; K of One Projection."""
-    thresholds: tuple[float, float] | None
+    thresholds: Pair | None
     """On the surrogate class errors, without the slack; None for transfer."""
     options: Mapping[str, Any]
     """What ``oneproj.solve`` is given beyond method, steps, seed and projector."""
+    calibrated: Path | None = None
+    """The user's file that the thresholds come from, if they do."""
 
     @property
     def paper(self) -> Settings:
@@ -100,7 +103,12 @@ class Spec:
 
 
 def make_spec(
-    experiment: str, preset: Preset, method: Method, projector: Projector | None = None
+    experiment: str,
+    preset: Preset,
+    method: Method,
+    projector: Projector | None = None,
+    *,
+    thresholds: Path | None = None,
 ) -> Spec:
     """The runs of an experiment under a preset.
 
@@ -110,9 +118,12 @@ def make_spec(
         method: ``"one-projection"`` or ``"projected-sgd"``.
         projector: ``"cuts"``, ``"augmented-lagrangian"`` or, for linear scores,
             ``"dual-bisection"``; the preset's if left out.
+        thresholds: A file of calibrations, for the preset ``"oneproj"``. What it does
+            not have is as if there were none.
 
     Raises:
         InvalidProblemError: One of them is unknown, or the projector does not fit.
+        CalibrationError: The file is none of calibrations.
 
     Example:
         >>> make_spec("transfer-climsim", "oneproj", "one-projection").updates
@@ -129,6 +140,7 @@ def make_spec(
     else:
         updates, inner_steps = STEPS, choose_inner_steps(None, STEPS)
         options = {}
+    limits, calibrated = _thresholds(experiment, preset, method, thresholds)
     return Spec(
         experiment=experiment,
         preset=preset,
@@ -136,8 +148,9 @@ def make_spec(
         projector=chosen,
         updates=updates,
         inner_steps=inner_steps,
-        thresholds=_thresholds(experiment, preset, method),
+        thresholds=limits,
         options=options,
+        calibrated=calibrated,
     )
 
 
@@ -146,6 +159,8 @@ def make_specs(
     presets: Iterable[Preset],
     methods: Iterable[Method],
     projector: Projector | None = None,
+    *,
+    thresholds: Path | None = None,
 ) -> list[Spec]:
     """The specs of all combinations, experiment by experiment.
 
@@ -156,7 +171,7 @@ def make_specs(
     """
     methods, presets = tuple(methods), tuple(presets)
     return [
-        make_spec(experiment, preset, method, projector)
+        make_spec(experiment, preset, method, projector, thresholds=thresholds)
         for experiment in experiments
         for preset in presets
         for method in methods
@@ -184,15 +199,19 @@ def _paper_options(paper: Settings, method: Method) -> dict[str, Any]:
 
 
 def _thresholds(
-    experiment: str, preset: Preset, method: Method
-) -> tuple[float, float] | None:
+    experiment: str, preset: Preset, method: Method, given: Path | None
+) -> tuple[Pair | None, Path | None]:
+    """The thresholds, and the user's file if they are in it."""
     stated = PAPER[experiment].methods[method].thresholds
     if stated is None or preset == "paper":
-        return stated
-    known = {(c.experiment, c.preset, c.method) for c in read_calibrations(SHIPPED)}
-    if (experiment, preset, method) not in known:
-        return stated
-    return thresholds(experiment, method)
+        return stated, None
+    key = experiment, preset, method
+    for file in (given, SHIPPED):
+        known = [] if file is None else read_calibrations(file)
+        for calibration in known:
+            if calibration.key == key:
+                return calibration.thresholds, given if file is given else None
+    return stated, None
 
 
 def _projector(experiment: str, preset: Preset, given: Projector | None) -> Projector:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oneproj.experiments.records import Record
+from oneproj.experiments.spread import spread
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,7 @@ COLUMNS = {
     ),
 }
 """Those of the paper's tables of results, by task."""
+SECONDS_DIGITS = 2
 
 
 def summaries(records: Sequence[Record]) -> dict[str, list[tuple[str, ...]]]:
@@ -59,19 +59,6 @@ def summaries(records: Sequence[Record]) -> dict[str, list[tuple[str, ...]]]:
     return tables
 
 
-def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Mean and sample standard deviation; the mean alone of a single value.
-
-    Example:
-        >>> spread([1.0, 2.0, 3.0]), spread([0.5])
-        ('2.00 +- 1.00', '0.50')
-    """
-    mean = f"{statistics.fmean(values):.{digits}f}"
-    if len(values) == 1 or not all(map(math.isfinite, values)):
-        return mean
-    return f"{mean} +- {statistics.stdev(values):.{digits}f}"
-
-
 def _cells(group: list[Record], columns: Sequence[Column]) -> list[str]:
     cut = [r.extrapolated_from for r in group if r.extrapolated_from is not None]
     aborted = [r for r in group if not r.complete and r.extrapolated_from is None]
@@ -84,8 +71,8 @@ def _cells(group: list[Record], columns: Sequence[Column]) -> list[str]:
     cells = [str(len(group))]
     for column in columns:
         values = [column.scale * r.metrics["test"][column.metric] for r in group]
-        cells.append("-" if cut else spread(values, column.digits))
-    runtime = spread([r.runtime for r in group])
+        cells.append("-" if cut else spread(values).text(column.digits))
+    runtime = spread([r.runtime for r in group]).text(SECONDS_DIGITS)
     cells.append(f"{runtime}\n(from {min(cut)} updates)" if cut else runtime)
     cells.append(feasible)
     return cells

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from oneproj.files import replacing
 from oneproj.laboratory.kernel import Words
 from oneproj.laboratory.objectives import Floats
 
@@ -35,10 +35,9 @@ class Trajectory:
 
 
 def save(trajectory: Trajectory, file: Path) -> None:
-    """Write a checkpoint: to a new file first, then in place of the old one."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_suffix(f".{os.getpid()}.tmp")
-    with draft.open("wb") as stream:
+    """Write a checkpoint in place of the old one, in one step."""
+    # To a stream: a name would have ".npz" added.
+    with replacing(file) as draft, draft.open("wb") as stream:
         np.savez(
             stream,
             path=trajectory.path,
@@ -46,7 +45,6 @@ def save(trajectory: Trajectory, file: Path) -> None:
             done=trajectory.done,
             seconds=trajectory.seconds,
         )
-    draft.replace(file)
 
 
 def load(file: Path, *, outer_steps: int, trials: int) -> Trajectory | None:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.base_steps import BaseLike, DecayLike, choose_base, schedule_lr
+from oneproj.methods.edge import step_in_ball_
 from oneproj.methods.setting import Setting
 from oneproj.methods.start import move_start_into_ball
-from oneproj.parameters import project_ball_
 
 
 class BallStep:
@@ -45,6 +46,7 @@ class BallStep:
         self._lr = lr
         self._optimizer = choose_base(base)([{"params": problem.parameters, "lr": lr}])
         self._scheduler = schedule_lr(decay, self._optimizer, setting.steps)
+        self._touched = False  # whether a step ever left the ball
 
     @property
     def size(self) -> float:
@@ -58,9 +60,10 @@ class BallStep:
 
     def take(self) -> None:
         """``x <- P_B(x - eta_k v)``; the next step has the next size."""
-        self._optimizer.step()
         problem = self._problem
-        project_ball_(problem.parameters, problem.radius, problem.center)
+        ball = problem.parameters, problem.radius, problem.center
+        outside = step_in_ball_(self._optimizer, *ball, touched=self._touched)
+        self._touched |= outside > 0
         self._scheduler.step()
 
     def state_dict(self) -> dict[str, Any]:
@@ -68,12 +71,14 @@ class BallStep:
         return {
             "optimizer": self._optimizer.state_dict(),
             "scheduler": self._scheduler.state_dict(),
+            "touched": self._touched,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
         self._optimizer.load_state_dict(state["optimizer"])
         self._scheduler.load_state_dict(state["scheduler"])
+        self._touched = state["touched"]
 
 
 def check_rate(name: str, rate: float) -> None:
@@ -82,6 +87,6 @@ def check_rate(name: str, rate: float) -> None:
     Example:
         >>> check_rate("lr", 0.1)
     """
-    if not 0 <= rate < math.inf:
-        message = f"{name} is out of range: got {rate}. It must be finite and >= 0."
+    if not (isinstance(rate, Real) and 0 <= rate < math.inf):
+        message = f"{name} is out of range: got {rate!r}. It must be finite and >= 0."
         raise InvalidProblemError(message)

@@ -78,6 +78,22 @@ class AbstractMethod(ABC):
         return {}
 
 
+def check_schedule(schedule: object) -> None:
+    """Refuse a schedule that is none.
+
+    Example:
+        >>> check_schedule(None)
+    """
+    if schedule is None or isinstance(schedule, Schedule):
+        return
+    message = (
+        f"schedule must be made by oneproj.theory, or None, but got {schedule!r}. Make "
+        "one from a problem's constants, with oneproj.theory.convex_schedule for "
+        "example, or give steps=."
+    )
+    raise InvalidProblemError(message)
+
+
 def read_options(
     method: type[AbstractMethod],
     options: Mapping[str, Any],
@@ -86,7 +102,8 @@ def read_options(
     """Build a method's options; refuses names it does not have, and any to a schedule.
 
     Raises:
-        InvalidProblemError: An option is unknown, or the schedule sets it already.
+        InvalidProblemError: An option is unknown, or the schedule sets it already, or
+            no update would count.
     """
     known = [f.name for f in dataclasses.fields(method.Options)]
     for name in options:
@@ -104,6 +121,13 @@ def read_options(
         message = (
             "A schedule is executed to the letter: it sets the steps, the penalty and "
             f"the selection, so no option may be given with it; got {sorted(options)}."
+        )
+        raise InvalidProblemError(message)
+    if options.get("inner_steps") == 1:
+        message = (
+            "inner_steps=1 would return the start: the next centre is the mean of the "
+            "iterates before each step (line 14 of Algorithm 1), and with one of them "
+            "that is the centre itself. Give 2 or more, or leave it out."
         )
         raise InvalidProblemError(message)
     return method.Options(**options)

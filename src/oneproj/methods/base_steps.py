@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import torch
 from torch.optim import SGD, Adam, Optimizer
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.one_projection import Groups
@@ -90,7 +90,7 @@ def schedule_lr(decay: DecayLike, optimizer: Optimizer, steps: int) -> LRSchedul
         [0.75]
     """
     if callable(decay):
-        return decay(optimizer)
+        return _checked(decay, optimizer)
     if decay == "constant":
         return LambdaLR(optimizer, lambda _: 1.0)
     if decay == "linear":
@@ -102,6 +102,31 @@ def schedule_lr(decay: DecayLike, optimizer: Optimizer, steps: int) -> LRSchedul
         f"scheduler of torch.optim.lr_scheduler for an optimiser, got {decay!r}."
     )
     raise InvalidProblemError(message)
+
+
+def _checked(
+    decay: Callable[[Optimizer], LRScheduler], optimizer: Optimizer
+) -> LRScheduler:
+    """The scheduler that was asked for; refuses what ``step()`` alone cannot drive."""
+    try:
+        made = decay(optimizer)
+    except ValueError as error:
+        if "cycle_momentum" not in str(error):
+            raise
+        message = (
+            "The scheduler wants to cycle the momentum, but the optimiser of this "
+            "method has none to cycle: that of its base step is not changed during a "
+            "run. Pass cycle_momentum=False to the scheduler."
+        )
+        raise InvalidProblemError(message) from error
+    if isinstance(made, ReduceLROnPlateau):
+        message = (
+            "ReduceLROnPlateau wants a metric at every step, and what a run sees is an "
+            "estimate on a minibatch, whose plateaus are noise. Use another scheduler "
+            'of torch.optim.lr_scheduler, or decay="cosine".'
+        )
+        raise InvalidProblemError(message)
+    return made
 
 
 def _warm_cosine(k: int, steps: int) -> float:

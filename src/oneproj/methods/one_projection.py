@@ -22,7 +22,7 @@ projection of ``x_J`` is feasible and, with probability at least 2/3, its projec
 gradient mapping (Theorem 1) or Moreau residual (Theorem 2) is at most epsilon, or it
 lies within 2 epsilon / beta of an epsilon-KKT point (Theorem 3).
 
-Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9 and 11:
+Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9, 11 and 12:
 
 1. Line 6 is not here: ``oneproj.project`` (or ``solve``, once) makes it.
 2. ``v_s`` plus the penalty's subgradient is what ``backward()`` left in ``.grad``.
@@ -42,6 +42,8 @@ Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9 and 11:
 10. Frozen parameters are constants: they are not part of x, z or B.
 11. ``late_weight = q > 0`` weighs ``z_s`` by about ``s^q`` in line 14 (polynomial-decay
     averaging; Shamir and Zhang, 2013): the centre trails the inner iterates less.
+12. At the edge of B a ``base`` other than SGD sees the gradient without its pull
+    outwards, in ``.grad`` as well: ``methods.edge`` says why.
 """
 
 from __future__ import annotations
@@ -57,15 +59,21 @@ from torch import Tensor
 from torch.optim import SGD, Optimizer
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.methods.edge import step_in_ball_
 from oneproj.methods.start import (
     Select,
     check_center,
     check_precision,
+    check_same,
     check_settings,
+    check_step,
     draw_index,
+    keep_moving,
+    make_base,
     move_start_into_ball,
+    warn_if_start,
 )
-from oneproj.parameters import assign, project_ball_
+from oneproj.parameters import assign
 
 Groups = list[dict[str, Any]]
 
@@ -78,6 +86,7 @@ class _Run:
     s: int  # the inner update that comes next, 1..K
     J: int | None  # the outer iterate to return; None for the last
     shown: str | None = None  # what eval() swapped with the inner iterate
+    touched: bool = False  # whether a step ever left the ball
 
 
 class OneProjection(Optimizer):
@@ -138,15 +147,12 @@ class OneProjection(Optimizer):
         check_settings(lr, m, beta, K, radius, late_weight=q)
         self._base: Optimizer | None = None
         self._beta, self._m, self._K, self._q, self._radius = beta, m, K, q, radius
-        eta = lr if m is None else 1.0 / m
-        super().__init__(params, {"lr": eta})
-        for group in self.param_groups:  # frozen parameters are constants
-            group["params"] = [p for p in group["params"] if p.requires_grad]
-        self._z = [p for group in self.param_groups for p in group["params"]]
+        super().__init__(params, {"lr": lr if m is None else 1.0 / m})
+        self._z = keep_moving(self.param_groups)  # frozen parameters are constants
         self._center = check_center(center, self._z)
         check_precision(K, self._z)
         move_start_into_ball(self._z, radius, self._center)
-        self._base = base(self.param_groups)  # the same group dicts, so one lr for both
+        self._base = make_base(base, self.param_groups)  # shared groups, so one lr
         drawn = draw_index(select, outer_steps, first_index, generator)  # line 5
         self._run = _Run(t=0, s=1, J=drawn)
         for p in self._z:  # line 8
@@ -165,12 +171,7 @@ class OneProjection(Optimizer):
     ) -> float | None:
         """Make one inner update; the ``inner_steps``-th closes the outer iteration."""
         run = self._run
-        if run.shown is not None:
-            message = (
-                "step() was called while the parameters hold the selected iterate. "
-                "Call train() first: gradients belong at the inner iterate."
-            )
-            raise InvalidProblemError(message)
+        check_step(shown=run.shown)
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -182,10 +183,13 @@ class OneProjection(Optimizer):
                 group["lr"] = 2.0 / (self._m * (s + 1))  # line 10
             if x:  # line 11: the pull, beta (z - x)
                 torch._foreach_lerp_(group["params"], x, group["lr"] * self._beta)
-        self.base.step()  # lines 11-12
-        if not math.isfinite(project_ball_(z, self._radius, self._center)):  # line 12
+        outside = step_in_ball_(  # lines 11-12
+            self.base, z, self._radius, self._center, touched=run.touched
+        )
+        if not math.isfinite(outside):
             quantity = "the iterate"
             raise NonFiniteError(quantity, step=run.t * self._K + s)
+        run.touched |= outside > 0
         run.s = s + 1
         if s == self._K:
             self._close_outer_iteration()
@@ -224,10 +228,12 @@ class OneProjection(Optimizer):
         """Make the parameters hold the selected outer iterate.
 
         Inner updates of an unfinished outer iteration are not part of it. Before J it
-        is the last complete outer iterate; ``selected_index`` says which.
+        is the last complete outer iterate; ``selected_index`` says which. A warning
+        says so where that leaves nothing of the updates.
         """
         if self._run.shown is None:
             reached = self._run.J is not None and self._run.t >= self._run.J
+            warn_if_start(self._run.t, self._run.s - 1, self._K, self._run.J)
             self._run.shown = "selected" if reached else "x"
             self._swap(self._run.shown)
 
@@ -275,13 +281,7 @@ class OneProjection(Optimizer):
         Raises:
             InvalidProblemError: It is not of a OneProjection with the same settings.
         """
-        saved = state_dict.get("settings")
-        if saved != self._settings():
-            message = (
-                f"The state was saved with {saved}, this optimiser has "
-                f"{self._settings()}. A run resumes only with its own settings."
-            )
-            raise InvalidProblemError(message)
+        check_same(state_dict.get("settings"), self._settings())
         own = copy.deepcopy(state_dict)
         super().load_state_dict(own)
         self._run = _Run(**own["run"])

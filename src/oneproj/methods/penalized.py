@@ -15,15 +15,16 @@ from oneproj.errors import InvalidProblemError, OneprojWarning
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.base_steps import BaseLike, DecayLike, choose_base, schedule_lr
 from oneproj.methods.one_projection import OneProjection
+from oneproj.methods.scheduled import with_schedule
 from oneproj.methods.setting import Setting
 from oneproj.methods.start import Select, is_count
 from oneproj.methods.strength import AutoStrength
+from oneproj.methods.travel import Travel
 from oneproj.oracles import Anchor, Sight
 from oneproj.parameters import gradients
 from oneproj.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.problem import Problem
 from oneproj.results import Projection
-from oneproj.theory import Schedule
 
 INNER_STEPS = 10
 """K, unless the user says otherwise."""
@@ -71,10 +72,11 @@ class Penalized(AbstractMethod):
         self._strength: AutoStrength | None = None
         self._clip: float | None = None
         self._scheduler: LRScheduler | None = None
+        self._travel: Travel | None = None
         penalty: AbstractPenalty | None = None
         if setting.schedule is not None:
             penalty = _penalty(setting.schedule.strength, setting.schedule.smoothing)
-            self.optimizer = _with_schedule(setting, setting.schedule)
+            self.optimizer = with_schedule(setting, setting.schedule)
             self._inner_steps = setting.schedule.inner_steps
         else:
             _check(options)
@@ -82,6 +84,7 @@ class Penalized(AbstractMethod):
             self.optimizer = _with_options(setting, options, self._inner_steps)
             self._clip = options.clip
             self._scheduler = schedule_lr(options.decay, self.optimizer, setting.steps)
+            self._travel = _travel(setting, options, self._inner_steps)
             if options.strength == "auto":
                 self._strength = AutoStrength()
             else:
@@ -94,7 +97,8 @@ class Penalized(AbstractMethod):
         """One inner update; at the centre the anchor and the strengths are renewed."""
         oracle, parameters = self._oracle, self._setting.problem.parameters
         anchor = self._anchor()
-        objective = oracle.see_objective()
+        # What becomes a strength is checked at once, the rest with the penalty.
+        objective = oracle.see_objective(alone=anchor is not None)
         if self._clip is not None:
             clip_grad_norm_(parameters, self._clip)
         if self._strength is not None:
@@ -102,6 +106,8 @@ class Penalized(AbstractMethod):
             if anchor is not None:
                 oracle.penalize(self._strength.adapt(anchor))
         residuals = oracle.add_penalty()
+        if self._travel is not None:
+            self._travel.watch(objective, self.optimizer.param_groups[0]["lr"])
         self.optimizer.step()
         self._outer += self.optimizer.at_center
         if self._scheduler is not None:
@@ -111,6 +117,9 @@ class Penalized(AbstractMethod):
     def finish(self) -> Projection:
         """Select an outer iterate, then make the one projection."""
         self.optimizer.eval()
+        if self._travel is not None:
+            # From here over solve and its last part to the caller.
+            self._travel.warn_if_under_way(self._setting.problem.parameters, levels=4)
         return self._setting.project()
 
     def describe(self) -> dict[str, Any]:
@@ -123,27 +132,30 @@ class Penalized(AbstractMethod):
         return self._outer
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of optimiser, scheduler, strengths and oracle."""
-        scheduler, strength = self._scheduler, self._strength
+        """The states of optimiser, scheduler, strengths, travel and oracle."""
+        scheduler, strength, travel = self._scheduler, self._strength, self._travel
         return {
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if scheduler is None else scheduler.state_dict(),
             "strength": None if strength is None else strength.state_dict(),
+            "travel": None if travel is None else travel.state_dict(),
             "oracle": self._oracle.state_dict(),
             "outer": self._outer,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
+        parameters = self._setting.problem.parameters
         self.optimizer.load_state_dict(state["optimizer"])
         if self._scheduler is not None:
             self._scheduler.load_state_dict(state["scheduler"])
         self._oracle.load_state_dict(state["oracle"])
         if self._strength is not None:
-            parameters = self._setting.problem.parameters
             penalty = self._strength.load_state_dict(state["strength"], parameters)
             if penalty is not None:
                 self._oracle.penalize(penalty)
+        if self._travel is not None:
+            self._travel.load_state_dict(state["travel"], parameters)
         self._outer = state["outer"]
 
     def _anchor(self) -> Anchor | None:
@@ -191,6 +203,15 @@ def _with_options(setting: Setting, options: PenalizedOptions, K: int) -> OnePro
         outer_steps=setting.steps // K,
         generator=setting.selection,
     )
+
+
+def _travel(setting: Setting, options: PenalizedOptions, K: int) -> Travel | None:
+    """For steps of Adam; many parameters are those of a network, which share a way."""
+    parameters = setting.problem.parameters
+    few = sum(parameter.numel() for parameter in parameters) <= FEW_PARAMETERS
+    if options.base != "adam" or not few:
+        return None
+    return Travel(parameters, steps=setting.steps, window=K)
 
 
 def _lr(setting: Setting, options: PenalizedOptions) -> float:
@@ -250,50 +271,3 @@ def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
         )
         warnings.warn(message, OneprojWarning, stacklevel=4)
     return inner_steps
-
-
-def _with_schedule(setting: Setting, schedule: Schedule) -> OneProjection:
-    problem = setting.problem
-    _check_assumptions(problem, schedule)
-    if problem.radius != schedule.radius:
-        message = (
-            f"The schedule was made for a ball of radius {schedule.radius}, the "
-            f"problem has radius {problem.radius}. Build the constants with it."
-        )
-        raise InvalidProblemError(message)
-    if setting.oracle != "exact":
-        message = (
-            "The theorems assume that g and its gradient are seen exactly, but the "
-            f'oracle is {setting.oracle!r}. Use oracle="exact" with a schedule.'
-        )
-        raise InvalidProblemError(message)
-    return OneProjection(
-        problem.parameters,
-        strong_convexity=schedule.strong_convexity,
-        prox_weight=schedule.prox_weight,
-        inner_steps=schedule.inner_steps,
-        radius=problem.radius,
-        center=problem.center,
-        select="random",
-        outer_steps=schedule.outer_steps,
-        first_index=schedule.first_index,
-        generator=setting.selection,
-    )
-
-
-def _check_assumptions(problem: Problem, schedule: Schedule) -> None:
-    """What the theorems ask of a problem beyond its constants, and can be seen."""
-    if len(problem.constraints) != 1:
-        message = (
-            "The theorems speak of one differentiable constraint g; this problem has "
-            f"{len(problem.constraints)}, and their maximum has kinks. Combine them "
-            "into one smooth function, or run without a schedule."
-        )
-        raise InvalidProblemError(message)
-    residuals = problem.residuals()
-    if schedule.setting == "convex" and max(residuals.values()) > 0:
-        message = (
-            "Theorems 1 and 2 start from a feasible point (Assumption 1), but the "
-            f"residuals at the start are {residuals}. Use oneproj.project on it first."
-        )
-        raise InvalidProblemError(message)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.safeguard import safeguard
@@ -34,6 +35,10 @@ SHARE = 0.5
 see."""
 BETWEEN_ANCHORS = 10
 """Updates, for methods without a proximal centre."""
+TWICE = (
+    "Two projections: the first was onto what is feasible and in the safeguard ball, "
+    "and found no point; the second left the ball out."
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,8 @@ class Setting:
     selection: torch.Generator
     """Draws the index of the outer iterate, where a method selects one."""
     schedule: Schedule | None = None
+    unprojected: list[Tensor] = field(default_factory=list)
+    """Where the last projection began; shared by copies of this setting."""
 
     def look(
         self,
@@ -79,18 +86,34 @@ class Setting:
         """Project the parameters onto the feasible set, and count it.
 
         At the edge of the safeguard ball, onto its part of the feasible set. If that
-        has no points, onto the feasible set: the constraints come first.
+        has no points, onto the feasible set: the constraints come first. An error,
+        Ctrl-C included, leaves the point before; a failure can be undone.
         """
         problem = self.problem
+        self.unprojected[:] = snapshot(problem.parameters)
         within = problem.constraints | safeguard(problem)
-        if len(within) > len(problem.constraints):
-            start = snapshot(problem.parameters)
-            if self.projector.accepts(within) is None:
-                projection = self._project(within)
-                if projection.status.ok:
-                    return projection
-                assign(problem.parameters, start)
-        return self._project(problem.constraints)
+        at_edge = len(within) > len(problem.constraints)
+        try:
+            if not at_edge or self.projector.accepts(within) is not None:
+                return self._project(problem.constraints)
+            projection = self._project(within)
+            if projection.status.ok:
+                return projection
+            self.undo()
+            return replace(self._project(problem.constraints), remark=TWICE)
+        except BaseException:
+            self.undo()
+            raise
+
+    def undo(self) -> None:
+        """Make the parameters hold the point before the last projection, if any.
+
+        The best point of one that failed has the smallest residual that was found and
+        can be anywhere: a risk that is to be negative is lowest at infinity. The point
+        before is what the training made.
+        """
+        if self.unprojected:
+            assign(self.problem.parameters, self.unprojected)
 
     def _project(self, constraints: Mapping[str, AbstractTerm]) -> Projection:
         projection = self.projector.project(self.problem.parameters, constraints)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
-from numbers import Integral
-from typing import Literal
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.optim import LBFGS, Optimizer
 
+from oneproj.autograd import require_autograd
 from oneproj.errors import InvalidProblemError, OneprojWarning
 from oneproj.parameters import Vector, project_ball_
 
@@ -101,6 +103,16 @@ def check_settings(
             f"the theorems' step 2/(m(s+1))); got lr={lr}, strong_convexity={m}."
         )
         raise InvalidProblemError(message)
+    numbers: dict[str, object] = {
+        "prox_weight": beta,
+        "radius": radius,
+        "late_weight": late_weight,
+    }
+    numbers |= {"lr" if m is None else "strong_convexity": lr if m is None else m}
+    for name, number in numbers.items():
+        if not isinstance(number, Real | Tensor):
+            message = f"{name} must be a number, got {number!r}."
+            raise InvalidProblemError(message)
     rules = (
         ("lr", lr, lr is None or 0 <= lr < math.inf),
         ("strong_convexity", m, m is None or 0 < m < math.inf),
@@ -113,6 +125,20 @@ def check_settings(
         if not fine:
             message = f"{name} is out of range: got {value}."
             raise InvalidProblemError(message)
+
+
+def check_same(saved: object, own: object) -> None:
+    """Refuse a state that was saved with settings other than an optimiser's own.
+
+    Example:
+        >>> check_same({"prox_weight": 0.2}, {"prox_weight": 0.2})
+    """
+    if saved != own:
+        message = (
+            f"The state was saved with {saved}, this optimiser has {own}. A run "
+            "resumes only with its own settings."
+        )
+        raise InvalidProblemError(message)
 
 
 def check_center(
@@ -152,5 +178,97 @@ def check_precision(inner_steps: int, parameters: Vector) -> None:
             f"The mean of inner_steps={inner_steps} points cannot be kept in this "
             f"precision (eps = {eps:.1e}): later points would not count. Use fewer "
             "inner steps or parameters of a wider dtype."
+        )
+        warnings.warn(message, OneprojWarning, stacklevel=3)
+
+
+def keep_moving(groups: list[dict[str, Any]]) -> list[Tensor]:
+    """Leave frozen parameters out of their groups; returns the others.
+
+    Raises:
+        InvalidProblemError: No gradient can reach them.
+
+    Example:
+        >>> groups = [{"params": [torch.ones(1), torch.ones(2, requires_grad=True)]}]
+        >>> [p.numel() for p in keep_moving(groups)], len(groups[0]["params"])
+        ([2], 1)
+    """
+    for group in groups:
+        group["params"] = [p for p in group["params"] if p.requires_grad]
+    moving = [p for group in groups for p in group["params"]]
+    require_autograd(moving)
+    return moving
+
+
+def make_base(
+    base: Callable[[list[dict[str, Any]]], Optimizer], groups: list[dict[str, Any]]
+) -> Optimizer:
+    """The optimiser of lines 11-12; it must step without a closure.
+
+    Example:
+        >>> groups = [{"params": [torch.ones(1)], "lr": 0.1}]
+        >>> type(make_base(torch.optim.SGD, groups)).__name__
+        'SGD'
+    """
+    made: object = base(groups) if callable(base) else base
+    if isinstance(made, Optimizer) and not isinstance(made, LBFGS):
+        return made
+    message = (
+        "base must make an optimiser of torch.optim from parameter groups, one that "
+        f"steps without a closure, but it made a {type(made).__name__}. Line 12 takes "
+        "one step for one stochastic gradient: use torch.optim.SGD or Adam, or "
+        "functools.partial of one."
+    )
+    raise InvalidProblemError(message)
+
+
+def check_step(*, shown: str | None) -> None:
+    """Refuse a step that would go to waste.
+
+    Raises:
+        InvalidProblemError: ``eval()`` shows an iterate, or nothing is recorded.
+
+    Example:
+        >>> check_step(shown=None)
+    """
+    require_autograd()
+    if shown is not None:
+        message = (
+            "step() was called while the parameters hold the selected iterate. "
+            "Call train() first: gradients belong at the inner iterate."
+        )
+        raise InvalidProblemError(message)
+
+
+def warn_if_start(outer: int, inner: int, inner_steps: int, drawn: int | None) -> None:
+    """Warn where the iterate to be shown is the start, though updates were made.
+
+    Line 14 takes the mean of ``z_1 = x_t`` and what the first K - 1 updates make of it:
+    with K = 1 that is ``x_t`` itself.
+
+    Args:
+        outer: Complete outer iterations.
+        inner: Updates since the last one.
+        inner_steps: K.
+        drawn: J, if it was; x_0 may be what is meant.
+
+    Example:
+        >>> warn_if_start(1, 0, 25, None)
+    """
+    if drawn == 0:
+        return
+    if inner_steps == 1 and outer:
+        message = (
+            f"The selected iterate is the start: nothing of {outer} update(s) counts. "
+            "With inner_steps=1 the next centre is the mean of one iterate, the centre "
+            "itself (line 14 of Algorithm 1). Choose inner_steps >= 2; 10 to 25 are "
+            "usual."
+        )
+        warnings.warn(message, OneprojWarning, stacklevel=3)
+    elif inner and not outer:
+        message = (
+            f"The selected iterate is the start: nothing of {inner} update(s) counts. "
+            f"An outer iteration takes inner_steps={inner_steps} of them, and none is "
+            "complete. Make more updates, or choose fewer inner_steps."
         )
         warnings.warn(message, OneprojWarning, stacklevel=3)

@@ -9,13 +9,15 @@ so at every anchor the multipliers are estimated by nonnegative least squares fr
 is at hand: the mean of the objective gradients since the last anchor, and the gradients
 of the constraints at this one. A penalty that is too weak balances the objective where
 the constraint is violated; the estimate there is the strength itself, which therefore
-grows by ``SAFETY`` from anchor to anchor until it is enough.
+grows by ``SAFETY`` from anchor to anchor until it is enough. Where it does not, because
+a gradient shows one piece of a constraint with kinks, ``patience`` ends.
 
 The estimates scale as the objective and the constraints do, so no unit is built in.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneproj.methods.patience import Patience
 from oneproj.oracles import Anchor
 from oneproj.oracles.anchor import on_devices
 from oneproj.parameters import SMALL, Vector, distance
@@ -36,6 +39,9 @@ KEPT = 0.4
 FLOOR = 0.01
 """Of the strength that would balance the objective alone: the least, near a bound. The
 first strength of a violated constraint is all of it."""
+PARALLEL = 1e-6
+"""Two gradients whose angle has a smaller squared sine are left to the general solver.
+"""
 
 
 class AutoStrength:
@@ -53,10 +59,11 @@ class AutoStrength:
         """Nothing was seen yet."""
         self._sum: list[Tensor] | None = None
         self._count = 0
-        self._last: Anchor | None = None
+        self._last: list[Tensor] | None = None
+        """Where the last anchor was."""
         self._strengths: dict[str, float] = {}
+        self._patience = Patience()
 
-    @torch.no_grad()
     def watch(self, gradient: Vector) -> None:
         """Add an objective gradient to the mean."""
         self._count += 1
@@ -70,25 +77,25 @@ class AutoStrength:
         if self._sum is None:
             message = "adapt() was called before any objective gradient was seen."
             raise ValueError(message)
-        rows, first = [self._sum, *anchor.jacobian.values()], not self._strengths
-        G = gram(rows)
-        G[0] /= self._count  # of the mean, not of the sum
-        G[:, 0] /= self._count
-        pull, *steepness = np.sqrt(G.diagonal()).tolist()
+        n, first = self._count, not self._strengths
+        G = gram([self._sum, *anchor.jacobian.values()]).tolist()
+        pull = math.sqrt(G[0][0]) / n  # of the mean, not of the sum
+        steepness = [math.sqrt(G[j][j]) for j in range(1, len(G))]
         near = self._within_reach(anchor, steepness)
-        found = _least_residual(G[np.ix_([0, *near], [0, *near])])
-        estimate = dict(zip(near, found.tolist(), strict=True))
+        P, w = [[G[i][j] for j in near] for i in near], [G[j][0] / n for j in near]
+        estimate = dict(zip(near, _least_residual(P, w), strict=True))
         for j, name in enumerate(anchor.jacobian, start=1):
             # The strength with which it would balance the whole objective alone.
             alone = pull / steepness[j - 1] if steepness[j - 1] > 0 else 0.0
             share = 0.0 if j not in estimate else 1.0 if first else FLOOR
-            kept = KEPT * self._strengths.get(name, 0.0)
+            c, present = anchor.values[name], self._strengths.get(name, 0.0)
+            floor = self._patience.floor(name, c, alone=alone, present=present)
             found_now = SAFETY * estimate.get(j, 0.0)
-            strength = max(found_now, kept, share * alone)
+            strength = max(found_now, KEPT * present, share * alone, floor)
             # At a stationary point of f nothing says how strong; any push leaves it.
-            stuck = strength == 0 and anchor.values[name] > 0
+            stuck = strength == 0 and c > 0
             self._strengths[name] = 1.0 if stuck else strength
-        self._sum, self._count, self._last = None, 0, anchor
+        self._sum, self._count, self._last = None, 0, anchor.point
         return Hinges(tuple(self._strengths[name] for name in anchor.values))
 
     def state_dict(self) -> dict[str, Any]:
@@ -96,8 +103,9 @@ class AutoStrength:
         return {
             "sum": None if self._sum is None else [t.clone() for t in self._sum],
             "count": self._count,
-            "last": None if self._last is None else self._last.state_dict(),
+            "last": self._last,
             "strengths": dict(self._strengths),
+            "patience": self._patience.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any], like: Vector) -> Hinges | None:
@@ -114,8 +122,9 @@ class AutoStrength:
         """
         total, last = state["sum"], state["last"]
         self._sum = None if total is None else on_devices(total, like)
-        self._last = None if last is None else Anchor.of_state(last, like)
+        self._last = None if last is None else on_devices(last, like)
         self._count, self._strengths = state["count"], dict(state["strengths"])
+        self._patience.load_state_dict(state["patience"])
         return Hinges(tuple(self._strengths.values())) if self._strengths else None
 
     def _within_reach(self, anchor: Anchor, steepness: Sequence[float]) -> list[int]:
@@ -127,7 +136,7 @@ class AutoStrength:
         values = [anchor.values[name] for name in anchor.jacobian]
         moved = 0.0
         if self._last is not None and min(values, default=1.0) <= 0:
-            moved = distance(anchor.point, self._last.point)
+            moved = distance(anchor.point, self._last)
         slopes = zip(values, steepness, strict=True)
         return [j for j, (c, L) in enumerate(slopes, 1) if c > 0 or c + moved * L > 0]
 
@@ -140,7 +149,8 @@ def multipliers(objective: Vector, constraints: list[Vector]) -> Array:
         >>> multipliers(f, [c]).tolist()
         [3.0]
     """
-    return _least_residual(gram([objective, *constraints]))
+    G = gram([objective, *constraints])
+    return np.array(_least_residual(G[1:, 1:].tolist(), G[1:, 0].tolist()))
 
 
 @torch.no_grad()
@@ -170,14 +180,33 @@ def _pieces(vector: Vector) -> list[Tensor]:
     return joined + blocks
 
 
-def _least_residual(G: Array) -> Array:
-    """``argmin_{mu >= 0} |v_0 + sum_j mu_j v_j|``, given the products of all v."""
-    m = len(G) - 1
-    if m == 1:  # the usual case, without the machinery
-        steep = float(G[1, 1])
-        return np.array([max(0.0, -float(G[1, 0]) / steep) if steep > 0 else 0.0])
-    P, w = np.zeros((m + 1, m + 1)), np.zeros(m + 1)
-    P[:m, :m], w[:m] = G[1:, 1:], G[1:, 0]
+def _least_residual(P: list[list[float]], w: list[float]) -> list[float]:
+    """``argmin_{mu >= 0} mu'P mu / 2 + w'mu``, in plain numbers where mu has few."""
+    m = len(w)
+    if m == 1:
+        return [_alone(P[0][0], w[0])]
+    if m == 2:  # noqa: PLR2004 - two numbers
+        (a, b), (_, d) = P
+        if a * d - b * b > PARALLEL * a * d:
+            return _pair(a, b, d, *w)
+    padded, linear = np.zeros((m + 1, m + 1)), np.zeros(m + 1)
+    if m:
+        padded[:m, :m], linear[:m] = P, w
     # The solver has a simplex; an entry of its own, without cost, fulfils it.
-    z: Array = solve_simplex_qp(P, w, np.arange(m + 1) == m).z[:m]
-    return z
+    found = solve_simplex_qp(padded, linear, np.arange(m + 1) == m)
+    mu: list[float] = found.z[:m].tolist()
+    return mu
+
+
+def _alone(a: float, w: float) -> float:
+    """``argmin_{x >= 0} a x^2 / 2 + w x``; 0 where nothing is curved."""
+    return max(0.0, -w / a) if a > 0 else 0.0
+
+
+def _pair(a: float, b: float, d: float, v: float, w: float) -> list[float]:
+    """The same for two: in the interior, or else on the better of the two axes."""
+    x, y, det = b * w - d * v, b * v - a * w, a * d - b * b
+    if min(x, y) >= 0:
+        return [x / det, y / det]
+    x, y = _alone(a, v), _alone(d, w)
+    return [x, 0.0] if v * x <= w * y else [0.0, y]

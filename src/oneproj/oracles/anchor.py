@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from oneproj.parameters import Vector, snapshot
+from oneproj.modes import evaluating
+from oneproj.parameters import PLAIN, Vector, snapshot
 from oneproj.problem import Problem
 from oneproj.results import Counts
-from oneproj.terms import AbstractTerm, accumulate, evaluating
+from oneproj.terms import AbstractTerm, Survey, accumulate
 
 SLOPES = 2048
 """Examples that give the gradient where the value is made of more. A hinge needs the
@@ -26,12 +27,14 @@ class Anchor:
     """Values and gradients of all constraints at a point, on all data or many.
 
     Gradients are of ``SLOPES`` examples at most. Holds one vector of the model's size
-    per constraint, and one for the point.
+    per constraint, one for the point, and a number per example that it remembers.
     """
 
     point: list[Tensor]
     values: dict[str, float]
     jacobian: dict[str, list[Tensor]]
+    each: dict[str, Tensor] = field(default_factory=dict)
+    """The value of each example, for constraints that were seen on all data."""
 
     def state_dict(self) -> dict[str, Any]:
         """The anchor as plain containers."""
@@ -41,7 +44,8 @@ class Anchor:
     def of_state(cls, state: Mapping[str, Any], like: Vector) -> Self:
         """The anchor of such a state, on the devices of the parameters."""
         rows = {name: on_devices(row, like) for name, row in state["jacobian"].items()}
-        return cls(on_devices(state["point"], like), dict(state["values"]), rows)
+        each = {name: t.to(like[0].device) for name, t in state["each"].items()}
+        return cls(on_devices(state["point"], like), dict(state["values"]), rows, each)
 
 
 def take_anchor(
@@ -50,6 +54,7 @@ def take_anchor(
     size: int | None,
     generator: torch.Generator,
     counts: Counts,
+    remember: bool = False,
 ) -> Anchor:
     """Look at the constraints where the parameters are.
 
@@ -59,6 +64,8 @@ def take_anchor(
         generator: Draws that sample.
         counts: A full look is a pass and a gradient, a sampled one a gradient. Of more
             than ``SLOPES`` examples a full look has the value, and they the gradient.
+        remember: Whether to keep the value of each example, where a minibatch of them
+            would see the same.
 
     Example:
         >>> import oneproj
@@ -70,22 +77,38 @@ def take_anchor(
         >>> anchor.values, anchor.jacobian
         ({'c': 3.0}, {'c': [tensor([4.])]})
     """
-    values, jacobian, parameters = {}, {}, problem.parameters
+    parameters = problem.parameters
+    remember = remember and _sees_the_same(problem)
+    taken = Anchor(snapshot(parameters), {}, {})
     for name, constraint in problem.constraints.items():
         counts.constraint_gradients += 1
         rows = constraint.size or 0
         in_full = size is None or rows <= size
         counts.constraint_passes += in_full and rows > 0
-        if in_full and rows <= SLOPES:
-            found = constraint.value_and_gradient(parameters)
-        elif in_full:
-            indices = constraint.draw(SLOPES, generator)
-            found = constraint.value(), _on_sample(constraint, indices, parameters)[1]
+        if in_full:
+            found = constraint.survey(parameters if rows <= SLOPES else None)
         else:
             indices = constraint.draw(size or rows, generator)
-            found = _on_sample(constraint, indices, parameters)
-        values[name], jacobian[name] = found
-    return Anchor(snapshot(parameters), values, jacobian)
+            found = Survey(*_on_sample(constraint, indices, parameters), None)
+        value, slope, each = found
+        if slope is None:
+            indices = constraint.draw(SLOPES, generator)
+            slope = _on_sample(constraint, indices, parameters)[1]
+        taken.values[name], taken.jacobian[name] = value, slope
+        if remember and each is not None:
+            taken.each[name] = each
+    return taken
+
+
+def _sees_the_same(problem: Problem) -> bool:
+    """Whether an example has the value in a minibatch that it has among all data.
+
+    Not if the model trains, for it evaluates here. Nor in few bits, where much of the
+    value is rounding that depends on the size of the batch.
+    """
+    modules = () if problem.model is None else problem.model.modules()
+    exact = all(p.dtype in PLAIN for p in problem.parameters)
+    return exact and not any(module.training for module in modules)
 
 
 def on_devices(vector: Vector, like: Vector) -> list[Tensor]:

@@ -10,7 +10,10 @@ is that of ``c_B(z) - c_B(x)``, at most ``L^2 |z - x|^2 / |B|`` for losses that 
 L-Lipschitz: it vanishes at the anchor, near which the proximal term keeps z. So a hinge
 of it is nearly a hinge of c, where a hinge of c_B alone is biased upwards.
 
-At x itself the minibatch would cancel, so none is looked at there.
+At x itself the minibatch would cancel, so none is looked at there. Elsewhere the anchor
+remembers ``c_B(x)``, example by example, if it saw all data: a second look at the
+minibatch, with the parameters back at x, is then for constraints that push only, whose
+gradient it takes.
 """
 
 from __future__ import annotations
@@ -18,7 +21,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -40,8 +42,10 @@ class Anchored(AbstractOracle):
 
     _anchor: Anchor | None = None
     _age = 0
-    _there: Mapping[str, tuple[float, Tensor]] = MappingProxyType({})
-    """``c_B(x)`` of the minibatches of this update, and what carries its gradient."""
+    _remembers = True
+    _there: dict[str, tuple[float, Tensor | None]]
+    """``c_B(x)`` of the minibatches of this update, and what carries its gradient; None
+    if that is to be made."""
 
     def anchor(self) -> Anchor:
         """Make the present point the anchor."""
@@ -73,15 +77,22 @@ class Anchored(AbstractOracle):
         return residuals
 
     def _see_constraints(self) -> dict[str, tuple[float, Tensor | None]]:
-        known = self._known
+        known, self._there = self._known, {}
         if self._age == 1 and self._is_at(known.point):
             # A minibatch would cancel itself: what is known is the estimate.
             return {name: (value, None) for name, value in known.values.items()}
-        sampled = [c for c in self._problem.constraints.values() if c.size is not None]
-        for constraint in sampled:
+        forgotten = []
+        for constraint in self._sampled:
+            name = constraint.name
             self._draw(constraint)
-        with self._at_anchor():
-            self._there = {c.name: self._on_batch(c) for c in sampled}
+            if name in known.each:
+                value = known.each[name][self._drawn[name]].mean().item()
+                self._there[name] = value, None
+            else:
+                forgotten.append(constraint)
+        if forgotten:
+            with self._at_anchor():
+                self._there |= {c.name: self._on_batch(c) for c in forgotten}
         return super()._see_constraints()
 
     def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
@@ -97,13 +108,18 @@ class Anchored(AbstractOracle):
         seen: Mapping[str, tuple[float, Tensor | None]],
     ) -> None:
         super()._add_gradients(weighted, seen)
-        sampled = [(c.name, w) for c, w in weighted if c.name in self._there]
+        sampled = [(c, w) for c, w in weighted if c.name in self._there]
         if sampled:
             self._counts.constraint_gradients += len(sampled)
             with self._at_anchor():
-                self._descend([(self._there[name][1], -w) for name, w in sampled])
-            for name, w in sampled:
-                self._add(self._known.jacobian[name], w)
+                self._descend([(self._carrier(c), -w) for c, w in sampled])
+            for c, w in sampled:
+                self._add(self._known.jacobian[c.name], w)
+
+    def _carrier(self, constraint: AbstractTerm) -> Tensor:
+        """What carries the gradient of ``c_B(x)``; the parameters are at x."""
+        carrier = self._there[constraint.name][1]
+        return self._on_batch(constraint)[1] if carrier is None else carrier
 
     def _full_gradient(self, constraint: AbstractTerm) -> Vector:
         return self._known.jacobian[constraint.name]

@@ -6,11 +6,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from oneproj.autograd import densify
 from oneproj.errors import NonFiniteError
 from oneproj.oracles.anchor import Anchor, take_anchor
 from oneproj.oracles.deck import Deck
@@ -46,6 +47,9 @@ class AbstractOracle(ABC):
             independently of each other, as the theorems assume.
     """
 
+    _remembers: ClassVar[bool] = False
+    """Whether anchors keep the value of each example."""
+
     def __init__(
         self,
         problem: Problem,
@@ -66,6 +70,10 @@ class AbstractOracle(ABC):
         self._counts = counts
         self._anchor_size, self._renew_every = anchor_size, renew_every
         self._drawn: dict[str, Tensor | None] = {}
+        self._unchecked: list[AbstractTerm] = []
+        """Whose gradients are in ``.grad`` and may not be finite."""
+        constraints = problem.constraints.values()
+        self._sampled = [c for c in constraints if c.size is not None]
         objective = problem.objective
         self._deck = Deck(objective, batch_size, generator) if shuffle else None
 
@@ -80,6 +88,7 @@ class AbstractOracle(ABC):
             size=self._anchor_size,
             generator=self._generator,
             counts=self._counts,
+            remember=self._remembers,
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -97,22 +106,27 @@ class AbstractOracle(ABC):
         Raises:
             NonFiniteError: A value or the gradient is NaN or inf; it names the term.
         """
-        return Sight(self.see_objective(), self.add_penalty())
+        objective = self.see_objective(alone=self._penalty is None)
+        return Sight(objective, self.add_penalty())
 
-    @torch.enable_grad()
-    def see_objective(self) -> float:
-        """Put a stochastic gradient of f into ``.grad``; returns the value seen."""
+    def see_objective(self, *, alone: bool = True) -> float:
+        """Put a stochastic gradient of f into ``.grad``; returns the value seen.
+
+        One that is not ``alone`` is checked together with what ``add_penalty`` adds.
+        """
         parameters = self._problem.parameters
         for p in parameters:
             p.grad = None
         value, f = self._sample_objective()
         self._counts.objective_gradients += 1
         # Into the problem's parameters only: other leaves of the graph are not ours.
-        f.backward(inputs=parameters)  # type: ignore[no-untyped-call]
-        self._check_gradient([self._problem.objective])
+        torch.autograd.backward(f, inputs=parameters)
+        densify(parameters)
+        self._unchecked = [self._problem.objective]
+        if alone:
+            self._check_gradient()
         return value
 
-    @torch.enable_grad()
     def add_penalty(self) -> dict[str, float]:
         """Add a stochastic gradient of p(c) to ``.grad``; returns the values seen."""
         if self._penalty is None:
@@ -121,7 +135,9 @@ class AbstractOracle(ABC):
         weighted = self._weigh(seen, self._penalty)
         if weighted:
             self._add_gradients(weighted, seen)
-            self._check_gradient([constraint for constraint, _ in weighted])
+            self._unchecked += [constraint for constraint, _ in weighted]
+        if self._unchecked:
+            self._check_gradient()
         return {name: value for name, (value, _) in seen.items()}
 
     @abstractmethod
@@ -165,20 +181,20 @@ class AbstractOracle(ABC):
 
     def _descend(self, carried: Sequence[tuple[Tensor, float]]) -> None:
         """Add the gradient of ``sum_j w_j v_j``, by one backward pass."""
-        moving = [(value, w) for value, w in carried if value.requires_grad]
+        moving = [(v, torch.full_like(v, w)) for v, w in carried if v.requires_grad]
         if moving:
-            torch.autograd.backward(
-                [value for value, _ in moving],
-                [torch.full_like(value, w) for value, w in moving],
-                inputs=self._problem.parameters,
-            )
+            values, weights = zip(*moving, strict=True)
+            torch.autograd.backward(values, weights, inputs=self._problem.parameters)
+            densify(self._problem.parameters)
 
     def _add(self, gradient: Vector, weight: float) -> None:
-        for p, part in zip(self._problem.parameters, gradient, strict=True):
-            if p.grad is None:
-                p.grad = weight * part
-            else:
-                p.grad.add_(part, alpha=weight)
+        pairs = list(zip(self._problem.parameters, gradient, strict=True))
+        reached = [(p.grad, part) for p, part in pairs if p.grad is not None]
+        if reached:
+            sums, parts = zip(*reached, strict=True)
+            torch._foreach_add_(sums, parts, alpha=weight)
+        for p, part in pairs if len(reached) < len(pairs) else ():
+            p.grad = weight * part if p.grad is None else p.grad
 
     def _draw(self, term: AbstractTerm) -> None:
         self._drawn[term.name] = term.draw(self._batch_size, self._generator)
@@ -203,19 +219,24 @@ class AbstractOracle(ABC):
         self._drawn[objective.name] = self._deck.deal()
         return self._on_batch(objective)
 
-    def _check_gradient(self, added: Sequence[AbstractTerm]) -> None:
-        """Raise if ``.grad`` is not finite, and name the term of those just added."""
-        parameters = self._problem.parameters
-        if is_finite([p.grad for p in parameters if p.grad is not None]):
+    def _check_gradient(self) -> None:
+        """Raise if ``.grad`` is not finite, and name the term that made it so."""
+        parameters, added = self._problem.parameters, self._unchecked
+        self._unchecked = []
+        slopes = [p.grad for p in parameters if p.grad is not None]
+        # As a rule the lengths are finite, and with them all else.
+        lengths = torch._foreach_norm(slopes, 2) if slopes else ()
+        if math.isfinite(sum(map(Tensor.item, lengths))) or is_finite(slopes):
             return
         # The sum does not tell which term it was, so look at each of them again.
         # Full gradients are not among them: they were checked when they were made.
         for term in (term for term in added if term.name in self._drawn):
             value = term.batch_value(self._drawn[term.name])
             parts = torch.autograd.grad(value, parameters, allow_unused=True)
-            if not is_finite([part for part in parts if part is not None]):
+            if not is_finite([part.to_dense() for part in parts if part is not None]):
                 quantity = f"the gradient of {term.name!r}"
                 raise NonFiniteError(quantity)
-        names = ", ".join(repr(term.name) for term in added) or "nothing"
+        pushing = [term for term in added if term is not self._problem.objective]
+        names = ", ".join(repr(term.name) for term in pushing) or "nothing"
         quantity = f"the gradient of 'objective' plus the penalty on {names}"
         raise NonFiniteError(quantity)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from oneproj.modes import evaluating
 from oneproj.oracles.base import AbstractOracle
-from oneproj.terms import AbstractTerm, evaluating
+from oneproj.terms import AbstractTerm
 
 
 class Exact(AbstractOracle):

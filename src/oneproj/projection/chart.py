@@ -91,6 +91,17 @@ class Chart:
             self._best, self.best_half = place, place.half
         return place
 
+    def jump(self, moved: Vector) -> Place | None:
+        """The place at a displacement, in a new frame; None as for a visit."""
+        try:
+            look = self._view.move(moved)
+        except NonFiniteError:
+            return None
+        place = self._in_new_frame(moved, look)
+        if self._view.best is look:
+            self.best_half = place.half
+        return place
+
     def prefer(self, place: Place) -> bool:
         """Make a place the view's best point if it is; whether it is now.
 
@@ -116,6 +127,11 @@ class Chart:
             self.bend = np.maximum(error / square, 0.0)
             if square > self._longest[0]:
                 self._longest = square, self.bend
+
+    def forget(self) -> None:
+        """Begin to learn the curvature anew: what was seen of it was far away."""
+        self.bend = np.zeros(len(self.names))
+        self._longest, self._curvature = (0.0, self.bend), Curvature(self._memory)
 
     def model(self, place: Place, mu: Array) -> Model:
         """The model at a place, with the curvature for these multipliers."""

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from oneproj.errors import NonFiniteError
 from oneproj.parameters import Vector, combine, difference, dot, norm
 from oneproj.projection.bundle import Bundle
 from oneproj.projection.stack import is_short
@@ -43,6 +44,8 @@ Across a kink the next estimate is far larger or zero, and a step that trusts it
 only be shorter. With 2, logistic risks take half the gradients of plain cuts and hinge
 risks as many as before.
 """
+SHARES = (2**-1, 2**-2, 2**-4, 2**-8, 2**-16, 2**-32)
+"""Of a step to where nothing can be seen: what is tried in its place."""
 STRAIGHT = 1e-3
 """A curvature, compared to that of the squared distance, which makes no difference."""
 
@@ -107,12 +110,14 @@ def project_convex(
     Returns:
         Whether the cuts prove that no point is feasible.
     """
-    search = _Search(view, bundle, bend)
+    search, before = _Search(view, bundle, bend), view.evaluations - 1
     while search.solve():
-        hurry = view.evaluations >= max_evaluations or search.is_stuck
-        if view.evaluations >= 2 * max_evaluations or search.is_done(hurry=hurry):
+        used = view.evaluations - before
+        hurry = used >= max_evaluations or search.is_stuck
+        if used >= 2 * max_evaluations or search.is_done(hurry=hurry):
             return False
-        search.move(hurry=hurry)
+        if not search.move(hurry=hurry):
+            return False
     return bundle.contradicts and view.best.worst > 0
 
 
@@ -123,6 +128,7 @@ class _Search:
         self._view, self._bundle, self._bend = view, bundle, bend
         self._at = combine([0.0], [view.origin])
         self._seen, self._is_solution = view.first, False
+        self._cautious = False
         # The last answer of a warm projector is nearer to the next than the start is.
         self._center = bend.at
         self._margins = dict(view.margins)
@@ -163,20 +169,44 @@ class _Search:
             return True
         return view.best_distance <= self._bundle.length() * (1.0 + view.share)
 
-    def move(self, *, hurry: bool) -> None:
-        """Look at the solution, or at a point that allows for curvature."""
+    def move(self, *, hurry: bool) -> bool:
+        """Look at the solution, or at a point that allows for curvature.
+
+        False if neither there nor on the way there anything can be seen.
+        """
         view, bundle = self._view, self._bundle
         if self._center is None:
             self._bend.update(self._seen, self._at, bundle.multipliers())
         # From a feasible point that is not the nearest one the solution is next.
-        smooth = self._seen.worst > 0 and not hurry
+        smooth = self._seen.worst > 0 and not (hurry or self._cautious)
         h = self._bend.curvature if smooth else 0.0
-        self._seen = view.move(bundle.step(self._margins, self._center or self._at, h))
-        self._center, self._is_solution = None, h == 0.0
+        aim = bundle.step(self._margins, self._center or self._at, h)
+        share = self._look(aim)
+        if share == 0.0:
+            return False
+        self._cautious = share < 1.0
+        self._center = aim if self._cautious else None
+        self._is_solution = h == 0.0 and not self._cautious
         self._at = _displacement(view)
         if self._is_solution:
             # Elsewhere a residual near zero does not mean that the answer is near.
             self._adapt_margins(hurry=hurry)
+        return True
+
+    def _look(self, aim: list[Tensor]) -> float:
+        """Look at a displacement, or at a share of the way there; how large a share.
+
+        Cuts from anywhere are valid, so a shorter step is as good as another.
+        """
+        there = aim
+        for share, shorter in zip((1.0, *SHARES), (*SHARES, 0.0), strict=True):
+            try:
+                self._seen = self._view.move(there)
+            except NonFiniteError:
+                there = combine([1.0 - shorter, shorter], [self._at, aim])
+            else:
+                return share
+        return 0.0
 
     def _adapt_margins(self, *, hurry: bool) -> None:
         seen, margins = self._seen, self._margins

@@ -1,34 +1,63 @@
-"""Descent on the violated constraints: a way in where local models found none.
+"""Ways into the feasible set where local models found none, descent above all.
 
 Far from the feasible set the models of ``local.py`` may promise much and hold little,
 step after step. Adam's steps promise nothing and lower the sum of the violated
 constraints all the same; the point they reach is feasible, not near, and is where the
-models begin again.
+models begin again. On a plateau, which has no slope, a few points are worth a look.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
+from torch import Tensor
 from torch.optim import Adam
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import combine, difference, norm
+from oneproj.parameters import Vector, combine, difference, norm
 from oneproj.projection.view import Look, View
 
 RATE = 0.03
 """A step of each parameter, as a share of what the move so far makes on average."""
 PATIENCE = 60
 """Looks in a row that find no lower worst residual before it is given up."""
+DOUBLINGS = 10
+"""How often to double the move so far."""
+NEARLY = 1e-3
+"""The share of the parameters that is left where zero itself has no gradient."""
+SMALLER = (0.3, 0.1, 1.0)
+"""Shares of the parameters to descend from: a network of smaller weights has scores
+near zero, where a loss that is flat for large ones is not."""
+NUDGES = (1e-2, 1e-1, 1.0, -1.0)
+"""The lengths of random moves, as shares of the parameters' norm."""
 
 
-def descend(view: View, *, looks: int) -> bool:
+def find_inside(view: View, *, looks: int) -> bool:
+    """Look for a feasible point wherever one may be; whether there was one.
+
+    Args:
+        view: Knows the best point, before and after.
+        looks: How many full constraint gradients to use at most, but for a few.
+    """
+    last = view.evaluations + looks
+    if descend(view, looks=looks) or _shrink(view) or _follow(view):
+        return True
+    smaller = (combine([share - 1.0], [view.origin]) for share in SMALLER)
+    for start in (*smaller, *nudges(view)):
+        if descend(view, looks=last - view.evaluations, start=start):
+            return True
+    return False
+
+
+def descend(view: View, *, looks: int, start: Vector | None = None) -> bool:
     """Go down from the best point; whether a feasible one was reached.
 
     Args:
         view: Knows the best point, before and after.
         looks: How many full constraint gradients to use at most.
+        start: The displacement of another point to go down from.
 
     Example:
         >>> from oneproj.terms import function
@@ -38,34 +67,111 @@ def descend(view: View, *, looks: int) -> bool:
         >>> descend(view, looks=100), view.best.worst <= 0
         (True, True)
     """
-    moved = difference(view.best_point, view.origin)
-    size = sum(parameter.numel() for parameter in view.parameters)
+    seen, moved = view.best, difference(view.best_point, view.origin)
+    size = _size(view)
     scale = norm(moved) or norm(view.origin) or math.sqrt(size)
+    if start is not None:
+        scale = norm(start) or norm(view.origin) or math.sqrt(size)
+        moved, looks = combine([1.0], [start]), looks - 1
+        found = _look(view, moved) if looks >= 0 else None
+        if found is None:
+            return False
+        seen = found
     for part in moved:
         part.requires_grad_()
     adam = Adam(moved, lr=RATE * scale / math.sqrt(size))
-    seen, best, waited = view.best, view.best.worst, 0
-    for _ in range(looks):
+    best, waited = seen.worst, 0
+    for k in range(looks):
         if seen.worst <= 0 or waited >= PATIENCE:
             break
-        _push(view, seen, moved)
+        if not _push(view, seen, moved) and k == 0:
+            break  # no slope, and no momentum yet
         adam.step()
-        try:
-            seen = view.move(combine([1.0], [moved]))
-        except NonFiniteError:
+        found = _look(view, combine([1.0], [moved]))
+        if found is None:
             break
+        seen = found
         waited = 0 if seen.worst < best else waited + 1
         best = min(best, seen.worst)
     return view.best.worst <= 0
 
 
-def _push(view: View, seen: Look, moved: list[torch.Tensor]) -> None:
-    """Leave the gradient of the sum of what is violated, or nearly, in ``.grad``."""
+def nudges(view: View) -> Iterator[list[Tensor]]:
+    """Displacements along a random direction, always the same, longer and longer.
+
+    At a start without a slope, such as the minimum of what must grow, one direction is
+    as good as another, and on a plateau a long way is better than a short one.
+
+    Example:
+        >>> from oneproj.terms import function
+        >>> w = torch.zeros(4, requires_grad=True)
+        >>> grown = {"grown": function(lambda: w.square().sum()) >= 9.0}
+        >>> view = View([w], grown, differentiate_all=True)
+        >>> [round(norm(moved), 3) for moved in nudges(view)]  # ones would have 2
+        [0.02, 0.2, 2.0, 2.0]
+    """
+    generator = torch.Generator().manual_seed(0)
+    direction = [
+        torch.randn(p.shape, generator=generator, dtype=torch.float64).to(p)
+        for p in view.origin
+    ]
+    scale = (norm(view.origin) or math.sqrt(_size(view))) / norm(direction)
+    for share in NUDGES:
+        yield combine([share * scale], [direction])
+
+
+def _follow(view: View) -> bool:
+    """Go on in the direction of the best point; whether that led inside.
+
+    What lowered the violation before a plateau began may also lead across it.
+    """
+    moved = difference(view.best_point, view.origin)
+    if norm(moved) == 0.0:
+        return False
+    doubled = (combine([2.0**k], [moved]) for k in range(1, DOUBLINGS + 1))
+    return any(_is_inside(view, longer) for longer in doubled)
+
+
+def _shrink(view: View) -> bool:
+    """Make all parameters zero, or nearly; whether that is inside.
+
+    A bound on a size is met there, whichever norm it is of.
+    """
+    shares = (-1.0, NEARLY - 1.0)
+    return any(_is_inside(view, combine([share], [view.origin])) for share in shares)
+
+
+def _is_inside(view: View, moved: Vector) -> bool:
+    seen = _look(view, moved)
+    return seen is not None and seen.worst <= 0
+
+
+def _look(view: View, moved: Vector) -> Look | None:
+    try:
+        return view.move(moved)
+    except NonFiniteError:
+        return None
+
+
+def _size(view: View) -> int:
+    return sum(parameter.numel() for parameter in view.parameters)
+
+
+def _push(view: View, seen: Look, moved: list[Tensor]) -> bool:
+    """Leave the gradient of the sum of what is violated, or nearly, in ``.grad``.
+
+    Its entries are made to be of size one on average: Adam divides by their size, but
+    not if they are tiny, as on a plateau. Whether there was any gradient.
+    """
     pushing = [
         gradient
         for name, gradient in seen.gradients.items()
         if seen.values[name] + view.margins[name] > 0
     ]
     total = combine([1.0] * len(pushing), pushing)
+    length = norm(total)
+    if length > 0:
+        total = combine([math.sqrt(_size(view)) / length], [total])
     for part, pull in zip(moved, total, strict=True):
         part.grad = pull
+    return length > 0

@@ -17,7 +17,7 @@ from oneproj.projection.closed_form import ClosedForm
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.dual_bisection import DualBisection
 from oneproj.projection.view import watching
-from oneproj.results import Projection
+from oneproj.results import Projection, Status
 from oneproj.terms import AbstractTerm
 
 ProjectorLike: TypeAlias = (
@@ -116,7 +116,7 @@ def choose_projector(
 
 
 def raise_if_infeasible(projection: Projection) -> None:
-    """Raise with the constraint that is left and its best residual.
+    """Raise with the constraint that is left, its best residual and where that was.
 
     Example:
         >>> from oneproj.results import Status
@@ -127,12 +127,32 @@ def raise_if_infeasible(projection: Projection) -> None:
     worst = max(projection.residuals, key=lambda name: projection.residuals[name])
     message = (
         f"The constraint {worst!r} could not be met: its best residual is "
-        f"{projection.residuals[worst]:.3e} > 0 after {projection.evaluations} full "
-        f"constraint gradients ({projection.status.value}). Try: (a) a looser bound, "
-        "(b) a start nearer to the feasible set, (c) another projector, (d) "
-        'on_failure="return" to look at the point, which is the best one found.'
+        f"{projection.residuals[worst]:.3e} > 0, at a distance of "
+        f"{projection.distance:.3e}, after {projection.evaluations} full constraint "
+        f"gradients ({projection.status.value}). {_advice(projection)} The parameters "
+        "are where they were before this projection; oneproj.project(..., "
+        'on_failure="return") goes to the best point instead.'
     )
     raise InfeasibleError(message)
+
+
+def _advice(projection: Projection) -> str:
+    """What helps: nothing but other bounds, where it is proven that no point exists."""
+    over = {name: c for name, c in projection.residuals.items() if c > 0}
+    enough = ", ".join(f"{name!r} by {c:.3g}" for name, c in over.items())
+    if projection.status is not Status.EMPTY:
+        return (
+            f"Try: (a) a looser bound: enough, at the best point, is {enough}; (b) a "
+            "start nearer to the feasible set, (c) another projector."
+        )
+    advice = (
+        "If the terms declared convex are, neither another start nor another projector "
+        f"helps: only looser bounds do. Enough, at the best point, is {enough}; less "
+        "may do."
+    )
+    if len(projection.residuals) == 1:
+        return advice
+    return f"{advice} Leave one constraint out at a time to see which exclude others."
 
 
 def check_on_failure(on_failure: str) -> None:

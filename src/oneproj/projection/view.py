@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from oneproj.averages import Mean
+from oneproj.errors import NonFiniteError
 from oneproj.parameters import Vector, assign, norm, snapshot
 from oneproj.projection.blocks import combined_norm
 from oneproj.projection.sets import SetConstraint
@@ -21,8 +23,9 @@ Watch = Callable[[int, float], None]
 _WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
 
 MARGIN_POWER = 0.75
-"""The margin is eps^0.75 of a constraint's scale: far above the rounding of its value,
-which another batch size or thread count may change, and far below what matters."""
+"""The margin is eps^0.75 of a constraint's scale, in the coarsest precision that it is
+computed in: far above the rounding of its value, which another batch size or thread
+count may change, and far below what matters."""
 
 DEEPEST = 0.25
 """The share of a set's depth that a margin may take."""
@@ -106,10 +109,10 @@ class View:
         self._storage = [parameter.detach() for parameter in parameters]
         self.origin = snapshot(parameters)
         self.evaluations = 0
+        self._farthest = min(torch.finfo(p.dtype).max for p in parameters)
         self._suspects = set(constraints if differentiate_all else suspects)
         self.first = self.look()
-        eps = max(torch.finfo(p.dtype).eps for p in parameters)
-        self.share: float = eps**MARGIN_POWER
+        self.share: float = _coarsest(parameters, constraints) ** MARGIN_POWER
         self.margins = {
             name: _reachable(constraints[name], self.share, value)
             for name, value in self.first.values.items()
@@ -182,12 +185,25 @@ class View:
         return seen
 
     def move(self, move: AbstractMove | Vector) -> Look:
-        """Go to ``x_0 + displacement`` and look; remember the best point."""
+        """Go to ``x_0 + displacement`` and look; remember the best point.
+
+        Raises:
+            NonFiniteError: Nothing can be seen there: the point, a value or a gradient
+                is not finite, or a decomposition in a constraint fails.
+        """
         if not isinstance(move, AbstractMove):
             move = _Plain(move)
+        if not move.length < self._farthest:
+            quantity = "a point that the projection would try"
+            raise NonFiniteError(quantity)
         self._here = None
         move.apply(self.origin, self._storage)
-        self._here = seen = self.look()
+        try:
+            self._here = seen = self.look()
+        except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+            # It says that the numbers are too extreme, as NaN does.
+            quantity = "a constraint where the projection tried a point"
+            raise NonFiniteError(quantity) from error
         if self._is_better(seen, move.length):
             self.prefer(seen, move)
         return seen
@@ -225,6 +241,16 @@ def watching(watch: Watch) -> Iterator[None]:
         yield
     finally:
         _WATCH.reset(token)
+
+
+def _coarsest(parameters: Vector, constraints: Mapping[str, AbstractTerm]) -> float:
+    """The rounding unit of the parameters, or of values that are computed with less."""
+    dtypes = {parameter.dtype for parameter in parameters}
+    for constraint in constraints.values():
+        term = constraint.term if isinstance(constraint, Constraint) else constraint
+        if isinstance(term, Mean) and term.dtype is not None:
+            dtypes.add(term.dtype)
+    return max(torch.finfo(dtype).eps for dtype in dtypes)
 
 
 def _reachable(constraint: AbstractTerm, share: float, value: float) -> float:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from oneproj.experiments.spread import Spread
 from oneproj.report.groups import PAPER, Group
 from oneproj.report.published import Printed
-from oneproj.report.spread import Spread
 
 ALLOWED = 2.0
 """So many of the paper's standard deviations may lie between the two means."""
@@ -52,7 +52,7 @@ def compare(key: str, ours: Spread, paper: Printed) -> Agreement:
     says so): half a unit of the last printed digit stands for it.
 
     Example:
-        >>> from oneproj.report.spread import spread
+        >>> from oneproj.experiments.spread import spread
         >>> compare("runtime", spread([12.0]), Printed("10.0", "1.0")).words
         '2.0 sd higher'
     """

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from oneproj.experiments.records import Record
-from oneproj.report.spread import Spread, spread
+from oneproj.experiments.spread import Spread, spread
 
 FINAL = "final"
 """The place of the point after the terminal projection, at whatever update."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from oneproj.report.groups import METHODS, OWN, PAPER, Group
 from oneproj.report.published import EXPERIMENTS, ONE_PROJECTION
@@ -49,8 +50,8 @@ class Overview:
     """Experiments without any record."""
 
 
-def overview(groups: Sequence[Group]) -> Overview:
-    """Sum the groups up.
+def overview(groups: Sequence[Group], damaged: Sequence[Path] = ()) -> Overview:
+    """Sum the groups up, and name the records that could not be read.
 
     Example:
         >>> overview([]).ran
@@ -59,7 +60,7 @@ def overview(groups: Sequence[Group]) -> Overview:
     there = dict.fromkeys(group.experiment for group in groups)
     stand_ins = dict.fromkeys(g.experiment for g in groups if g.stand_in)
     return Overview(
-        ran=_ran(groups, len(there)),
+        ran=(*_ran(groups, len(there)), *_damaged(damaged)),
         agreement=_agreement(groups),
         speed=tuple(_speed(groups)),
         own=tuple(_own(groups)),
@@ -80,6 +81,13 @@ def _ran(groups: Sequence[Group], experiments: int) -> tuple[str, ...]:
         runs = "run was" if cut == 1 else "runs were"
         said.append(f"{cut} {runs} cut on purpose, to extrapolate the runtime.")
     return tuple(said)
+
+
+def _damaged(places: Sequence[Path]) -> Iterable[str]:
+    if places:
+        records = "A record is" if len(places) == 1 else f"{len(places)} records are"
+        named = ", ".join(place.as_posix() for place in places)
+        yield f"{records} damaged and left out: {named}."
 
 
 def _agreement(groups: Sequence[Group]) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from oneproj.experiments.records import Record
+from oneproj.experiments.spread import Spread, spread
 from oneproj.report.published import Row
-from oneproj.report.spread import Spread, spread
 
 PERCENT = 100.0
 MOST_TEXTS = 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from oneproj.experiments.spread import Spread, speedup
 from oneproj.report.groups import PAPER, Group, commands_of
 from oneproj.report.published import (
     EXPERIMENTS,
@@ -14,7 +15,6 @@ from oneproj.report.published import (
 )
 from oneproj.report.quantities import RUNTIME
 from oneproj.report.result_tables import LABELS, row_labels
-from oneproj.report.spread import Spread, speedup
 from oneproj.report.tables import (
     Cell,
     Line,

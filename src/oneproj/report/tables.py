@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from oneproj.experiments.spread import Spread
 from oneproj.report.groups import Group
 from oneproj.report.published import DATA, Printed
-from oneproj.report.spread import Spread
 
 Mark = Literal["", "within", "outside", "same", "differs"]
 PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
@@ -127,7 +127,7 @@ def number_cell(
     """Mean and standard deviation beside the paper's.
 
     Example:
-        >>> from oneproj.report.spread import spread
+        >>> from oneproj.experiments.spread import spread
         >>> number_cell(spread([1.0]), Printed("0.90", "0.20"), digits=2).fields
         ('1.0', '', '1', '0.90', '0.20')
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oneproj.errors import OneprojError, RecordError
-from oneproj.experiments.records import Record, read_records
+from oneproj.experiments.records import Damaged, Found, read_folder
 from oneproj.report.certificate_table import certificate_table
 from oneproj.report.data_tables import data_tables
 from oneproj.report.figures import SUFFIXES, bar_figure, history_figures
@@ -36,6 +36,8 @@ class Report:
     files: Path
     """The folder of figures and tables."""
     groups: tuple[Group, ...]
+    damaged: tuple[Damaged, ...] = ()
+    """Files in the places of records that held none; the page names them."""
 
 
 def write_report(folder: Path, out: Path, *, reasons: Reasons | None = None) -> Report:
@@ -43,7 +45,7 @@ def write_report(folder: Path, out: Path, *, reasons: Reasons | None = None) -> 
 
     The page stands alone: style and figures are inside it. Beside it, in the folder
     ``<name>-files``: every figure as SVG, PNG and PDF, every table as CSV and LaTeX.
-    The same records give the same bytes.
+    The same records give the same bytes. A damaged record is left out, and named.
 
     Args:
         folder: Of records, as ``oneproj reproduce`` writes them.
@@ -51,10 +53,10 @@ def write_report(folder: Path, out: Path, *, reasons: Reasons | None = None) -> 
         reasons: Why numbers fall outside; those of the package if left out.
 
     Raises:
-        RecordError: There are no records, or one is damaged.
+        RecordError: There are no records, or they are of another format.
         OneprojError: The page cannot be written.
     """
-    records = _read(folder)
+    records, damaged = _read(folder)
     if out.is_dir():
         message = (
             f"{out} is a folder; the page is a file, such as {out / 'report.html'}."
@@ -67,9 +69,8 @@ def write_report(folder: Path, out: Path, *, reasons: Reasons | None = None) -> 
         sections = _sections(
             groups, read_reasons() if reasons is None else reasons, beside
         )
-        text = render_page(
-            overview(groups), sections, surroundings(records), beside=beside.name
-        )
+        first = overview(groups, damaged=[each.place for each in damaged])
+        text = render_page(first, sections, surroundings(records), beside=beside.name)
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         message = (
@@ -77,19 +78,20 @@ def write_report(folder: Path, out: Path, *, reasons: Reasons | None = None) -> 
             "--out."
         )
         raise OneprojError(message) from error
-    return Report(out, beside, tuple(groups))
+    return Report(out, beside, tuple(groups), tuple(damaged))
 
 
-def _read(folder: Path) -> list[Record]:
+def _read(folder: Path) -> Found:
     again = "Run `oneproj reproduce --out DIR` first, and give that DIR here."
     if not folder.is_dir():
         message = f"There is no folder {folder}, so there are no records. {again}"
         raise RecordError(message)
-    records = read_records(folder)
-    if not records:
-        message = f"The folder {folder} holds no records. {again}"
+    found = read_folder(folder)
+    if not found.records:
+        damaged = "".join(f"\n- {each.reason}" for each in found.damaged)
+        message = f"The folder {folder} holds no records. {again}{damaged}"
         raise RecordError(message)
-    return records
+    return found
 
 
 def _clear(beside: Path) -> None:

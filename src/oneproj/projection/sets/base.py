@@ -27,6 +27,12 @@ class AbstractSet(ABC):
 
     def on(self, tensor: Tensor) -> SetConstraint:
         """Require that ``tensor``, a parameter, lies in this set."""
+        if not isinstance(tensor, Tensor):
+            message = (
+                f"A set constrains a tensor, but got {type(tensor).__name__}. Pass the "
+                "parameter itself: set.on(model.weight)."
+            )
+            raise InvalidProblemError(message)
         if not tensor.is_leaf:
             message = (
                 "A set constrains a parameter itself, but got the result of a "

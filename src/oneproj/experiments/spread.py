@@ -1,4 +1,4 @@
-"""Means, sample standard deviations and ratios of means: all that a report computes."""
+"""Runs in a few numbers: means, sample standard deviations, and ratios of means."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneproj.report.spread import speedup, spread
+from oneproj.experiments.spread import speedup, spread
 
 NUMBERS = st.floats(-1e6, 1e6)
 

@@ -1,0 +1,78 @@
+"""Where patience with a violated constraint ends: a floor under its strength.
+
+One gradient says too little of a constraint with kinks. At an anchor the largest of
+many values, a matrix norm or the worst group's risk, has the gradient of one of them;
+the multiplier that it yields is that one's share of what all of them need. A penalty of
+that strength loses, and the residual climbs while the estimates shrink.
+
+So what counts in the end is whether the residual falls. One that is positive at
+``ANCHORS`` anchors in a row, and at the last of them about as large as ever among them,
+gets a floor: the strength that would balance the whole objective alone, or twice the
+present one, up to ``MOST`` times the largest that would. Every anchor at which the
+constraint is met halves its floor. Elsewhere the estimates have the say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+ANCHORS = 7
+"""In a row. Fewer would take the first moves, that leave a bound and come back, for a
+penalty that is too weak."""
+AS_LARGE = 0.9
+"""The share of the largest residual above which the last has not fallen."""
+MOST = 32.0
+"""The largest floor. n pieces of a maximum with orthogonal gradients need up to sqrt(n)
+times the strength that balances the objective with one of them."""
+
+
+class Patience:
+    """Remembers residuals, and raises strengths that they show to be too weak.
+
+    Example:
+        >>> patience = Patience()
+        >>> climbing = [0.1 * k for k in range(1, 9)]
+        >>> [patience.floor("norm", c, alone=3.0, present=0.1) for c in climbing]
+        [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 6.0]
+        >>> patience.floor("norm", -0.1, alone=3.0, present=6.0)
+        3.0
+    """
+
+    def __init__(self) -> None:
+        """Nothing was seen yet."""
+        self._seen: dict[str, list[float]] = {}
+        self._largest: dict[str, float] = {}
+        self._floors: dict[str, float] = {}
+
+    def floor(self, name: str, c: float, *, alone: float, present: float) -> float:
+        """The least strength of a constraint until the next anchor.
+
+        Args:
+            name: Of the constraint.
+            c: Its residual at this anchor.
+            alone: The strength with which it would balance the objective alone.
+            present: Its strength until now.
+        """
+        seen = [*self._seen.get(name, []), c][-ANCHORS:]
+        most = max(self._largest.get(name, 0.0), alone)
+        floor = self._floors.get(name, 0.0)
+        if c <= 0:
+            floor /= 2.0
+        elif len(seen) == ANCHORS and min(seen) > 0 and c >= AS_LARGE * max(seen):
+            floor = min(max(alone, 2.0 * max(floor, present)), MOST * most)
+        self._seen[name], self._largest[name], self._floors[name] = seen, most, floor
+        return floor
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was seen of each constraint, and its floor."""
+        return {
+            "seen": {name: list(values) for name, values in self._seen.items()},
+            "largest": dict(self._largest),
+            "floors": dict(self._floors),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        self._seen = {name: list(values) for name, values in state["seen"].items()}
+        self._largest, self._floors = dict(state["largest"]), dict(state["floors"])

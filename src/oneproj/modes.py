@@ -1,0 +1,87 @@
+"""Modules with two modes: put into evaluation mode, or caught training.
+
+Dropout is random and batch norm depends on the rest of the batch in training mode, so a
+constraint that they take part in has no one value there.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.module import register_module_forward_hook
+
+
+@contextmanager
+def evaluating(model: nn.Module | None) -> Iterator[None]:
+    """Put a model into evaluation mode while the block runs; None for no model.
+
+    Every module then gets back the mode that it had, also after an error.
+
+    Example:
+        >>> model = nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.5))
+        >>> _ = model[1].eval()                        # one of them is frozen
+        >>> with evaluating(model):
+        ...     model.training, model[0].training
+        (False, False)
+        >>> model.training, model[0].training, model[1].training
+        (True, True, False)
+    """
+    modes = [] if model is None else [(m, m.training) for m in model.modules()]
+    if model is None or not any(training for _, training in modes):
+        yield
+        return
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(modes[0][1])
+        for module, training in modes:
+            module.training = training
+
+
+@contextmanager
+def watching_modes(*, enabled: bool = True) -> Iterator[set[str]]:
+    """See which kinds of module run in training mode though they have another one.
+
+    Yields their class names, which the block fills; none where it is not enabled.
+
+    Example:
+        >>> import torch
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
+        >>> with watching_modes() as training:
+        ...     _ = model(torch.ones(1, 2))
+        >>> training
+        {'Dropout'}
+    """
+    seen: set[str] = set()
+
+    def note(module: nn.Module, given: tuple[Tensor, ...], made: object) -> None:
+        del given, made
+        if module.training and _has_two_modes(module):
+            seen.add(type(module).__name__)
+
+    if not enabled:
+        yield seen
+        return
+    handle = register_module_forward_hook(note)
+    try:
+        with warnings.catch_warnings():
+            # A compiled module is then seen twice, which does not matter here.
+            warnings.filterwarnings("ignore", ".*there are global hooks on modules")
+            yield seen
+    finally:
+        handle.remove()
+
+
+def _has_two_modes(module: nn.Module) -> bool:
+    """Whether training changes what it computes; those of torch only."""
+    if isinstance(module, _DropoutNd):
+        return module.p > 0
+    if isinstance(module, nn.RNNBase | nn.MultiheadAttention):
+        return module.dropout > 0
+    return isinstance(module, _BatchNorm)

@@ -1,0 +1,83 @@
+"""Who ended a run before its time: a callback, or Ctrl-C once, or Ctrl-C twice.
+
+Ctrl-C is a wish to finish early, and what there is by then is returned: nothing is
+lost, and what a script does next, such as saving the model, is done. A loop over
+several runs goes on as well. Pressed twice, it is meant for that loop too.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Iterable
+from contextvars import ContextVar
+
+from oneproj.errors import InvalidProblemError, OneprojWarning
+from oneproj.iterate import Callback
+from oneproj.results import Update
+
+AGAIN = 3.0
+"""Seconds after a warning within which Ctrl-C counts as the second one."""
+_WARNED: ContextVar[float] = ContextVar("warned", default=-math.inf)
+
+
+class Wishes:
+    """All callbacks as one, which remembers whether one of them stopped the run.
+
+    Example:
+        >>> wishes = Wishes([lambda update: None, lambda update: update.update == 3])
+        >>> [wishes(Update(k, 9, 0.0, {}, 0.0)) for k in (1, 2, 3)]
+        [False, False, True]
+        >>> wishes.granted
+        True
+    """
+
+    def __init__(self, callbacks: Iterable[Callback] | Callback) -> None:
+        """Take one callback, or several."""
+        self._calls = _as_calls(callbacks)
+        self.granted = False
+
+    def __call__(self, update: Update) -> bool:
+        """Call every one of them, also after one that wants to stop."""
+        answers = [call(update) for call in self._calls]
+        self.granted = any(answers)
+        return self.granted
+
+
+def _as_calls(callbacks: Iterable[Callback] | Callback) -> tuple[Callback, ...]:
+    if callable(callbacks):
+        return (callbacks,)
+    calls = tuple(callbacks) if isinstance(callbacks, Iterable) else (callbacks,)
+    for call in calls:
+        if not callable(call):
+            message = (
+                f"A callback is called with an Update after every update, but got "
+                f"{call!r}. Pass a function of one argument, or a list of them."
+            )
+            raise InvalidProblemError(message)
+    return calls
+
+
+def heed_interrupt(pressed: float, update: int, steps: int) -> None:
+    """Warn that Ctrl-C ended a run early; if it is the second one, raise.
+
+    Args:
+        pressed: When, by the monotonic clock.
+        update: The last one that was made.
+        steps: The updates that were planned.
+
+    Raises:
+        KeyboardInterrupt: The last warning is less than ``AGAIN`` seconds old.
+    """
+    soon = pressed - _WARNED.get() < AGAIN
+    _WARNED.set(-math.inf if soon else time.monotonic())
+    if soon:
+        raise KeyboardInterrupt
+    message = (
+        f"Ctrl-C ended this run after update {update} of {steps}. The point so far was "
+        "projected: the parameters hold it, it is feasible, and the status of the "
+        "solution is INTERRUPTED. A loop around this call goes on. To stop that, press "
+        f"Ctrl-C again within {AGAIN:.0f} seconds, or test solution.status in it."
+    )
+    warnings.warn(message, OneprojWarning, stacklevel=3)

@@ -1,0 +1,127 @@
+"""Where no gradient can be taken nothing is said of one; sparse ones are made dense."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import oneproj
+from oneproj.autograd import densify
+from oneproj.certificates.kkt import kkt_residual
+from oneproj.errors import InvalidProblemError
+from oneproj.oracles import ORACLES
+
+INSIDE = r"inside torch.inference_mode\(\).*torch.no_grad\(\) does no harm"
+
+
+def tilted() -> tuple[Tensor, oneproj.Problem]:
+    """At the start the gradient is (-2, -2) and no constraint is active."""
+    w = torch.zeros(2, requires_grad=True)
+    objective = oneproj.function(lambda: (w - 1).square().sum())
+    cap = oneproj.function(w.sum) <= 1.0
+    return w, oneproj.Problem(w, objective, {"sum": cap})
+
+
+def in_a_loop(w: Tensor) -> None:
+    optimizer = oneproj.OneProjection([w], 0.1, prox_weight=0.1, inner_steps=2)
+    w.grad = torch.ones(2)
+    with torch.inference_mode():
+        optimizer.step()
+
+
+CALLS: dict[str, Callable[[Tensor, oneproj.Problem], object]] = {
+    "solve": lambda _, problem: oneproj.solve(problem, steps=4),
+    "certify": lambda _, problem: oneproj.certify(problem),
+    "one measure": lambda _, problem: kkt_residual(problem),
+    "project": lambda w, problem: oneproj.project(w, problem.constraints),
+    "Problem": lambda w, problem: oneproj.Problem(w, problem.objective, {}),  # type: ignore[arg-type]
+    "gradient": lambda w, problem: problem.objective.value_and_gradient([w]),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_inference_mode_is_refused(
+    call: Callable[[Tensor, oneproj.Problem], object],
+) -> None:
+    w, problem = tilted()
+    with torch.inference_mode(), pytest.raises(InvalidProblemError, match=INSIDE):
+        call(w, problem)
+    assert w.tolist() == [0.0, 0.0]
+
+
+def test_no_grad_does_no_harm() -> None:
+    _, problem = tilted()
+    with torch.no_grad():
+        certificate = oneproj.certify(problem)
+    assert certificate["KKT residual"].value == pytest.approx(8**0.5)
+
+
+def test_a_step_in_inference_mode_is_refused() -> None:
+    w, _ = tilted()
+    with pytest.raises(InvalidProblemError, match=INSIDE):
+        in_a_loop(w)
+    assert w.tolist() == [0.0, 0.0]
+
+
+def test_what_was_made_in_inference_mode_is_refused() -> None:
+    with torch.inference_mode():
+        w, x = nn.Parameter(torch.zeros(2)), torch.ones(3, 2)
+    term = oneproj.function(lambda: w.square().sum())
+    with pytest.raises(
+        InvalidProblemError, match=r"parameter of shape \(2,\) was made"
+    ):
+        oneproj.Problem(w, term, {})
+    with pytest.raises(
+        InvalidProblemError, match=r"parameter of shape \(2,\) was made"
+    ):
+        oneproj.OneProjection([w], 0.1, prox_weight=0.1, inner_steps=2)
+    with pytest.raises(InvalidProblemError, match=r"data tensor of shape \(3, 2\) was"):
+        oneproj.mean(lambda batch: batch[:, 0], data=x)
+
+
+@pytest.mark.parametrize("call", [oneproj.certify, oneproj.solve])
+def test_a_parameter_that_was_frozen_later_is_named(
+    call: Callable[[oneproj.Problem], object],
+) -> None:
+    w, problem = tilted()
+    w.requires_grad_(requires_grad=False)
+    with pytest.raises(
+        InvalidProblemError, match=r"\(2,\) was frozen after the problem"
+    ):
+        call(problem)
+
+
+@pytest.mark.parametrize("call", [oneproj.certify, oneproj.solve])
+def test_what_is_no_problem_is_refused(call: Callable[[object], object]) -> None:
+    with pytest.raises(InvalidProblemError, match="needed, but got a Linear"):
+        call(nn.Linear(2, 1))
+
+
+def test_densify_leaves_dense_and_missing_gradients_alone() -> None:
+    sparse, dense, bare = nn.Embedding(4, 2, sparse=True), torch.ones(2), torch.ones(1)
+    dense.grad = kept = torch.ones(2)
+    sparse(torch.tensor([1, 1, 3])).square().sum().backward()
+    wanted = 2.0 * sparse.weight.detach() * torch.tensor([0.0, 2.0, 0.0, 1.0])[:, None]
+    densify([sparse.weight, dense, bare])
+    torch.testing.assert_close(sparse.weight.grad, wanted)
+    assert dense.grad is kept
+    assert bare.grad is None
+
+
+@pytest.mark.parametrize("oracle", ORACLES)
+def test_a_sparse_embedding_is_trained_as_a_dense_one(oracle: str) -> None:
+    fill = torch.Generator().manual_seed(0)
+    start, ids = torch.randn(30, 2, generator=fill), torch.arange(300) % 30
+    ends = []
+    for sparse in (False, True):
+        table = nn.Embedding(30, 2, sparse=sparse, _weight=start.clone())
+        risk = oneproj.mean(lambda b, t=table: t(b).square().sum(1), data=ids)
+        first = oneproj.mean(lambda b, t=table: t(b).sum(1), data=ids[:10])
+        problem = oneproj.Problem(table.parameters(), risk, {"first": first >= 1.0})
+        solution = oneproj.solve(problem, steps=20, batch_size=8, oracle=oracle)
+        assert solution.feasible
+        ends.append(table.weight.detach())
+    torch.testing.assert_close(*ends)

@@ -1,0 +1,91 @@
+"""Files that are whole or not there, whatever ends the writing of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from oneproj.files import drafting, force, replacing, write_text
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "deep" / "file.txt"
+    write_text(path, "old")
+    return path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("reason", [ValueError, KeyboardInterrupt])
+def test_a_block_that_fails_leaves_the_file_before(
+    file: Path, reason: type[BaseException]
+) -> None:
+    def fail() -> None:
+        with replacing(file) as draft:
+            draft.write_text("new")
+            raise reason
+
+    with pytest.raises(reason):
+        fail()
+    assert file.read_text() == "old"
+    assert names(file.parent) == ["file.txt"]
+
+
+@pytest.mark.parametrize(("owner", "name"), [(os, "fsync"), (Path, "replace")])
+def test_a_disk_that_fails_leaves_the_file_before(
+    file: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(owner, name, fail)
+    with pytest.raises(OSError, match="No space"):
+        write_text(file, "new")
+    assert file.read_text() == "old"
+    assert names(file.parent) == ["file.txt"]
+
+
+def test_the_content_is_on_the_disk_before_it_takes_the_name(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def forced(number: int) -> None:
+        sync(number)
+        steps.append(f"{os.fstat(number).st_size} bytes forced")
+
+    def moved(path: Path, target: Path) -> Path:
+        steps.append(f"{path.name} moved")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", forced)
+    monkeypatch.setattr(Path, "replace", moved)
+    write_text(file, "newer")
+    assert steps == ["5 bytes forced", "file.txt.draft moved"]
+    assert file.read_text() == "newer"
+
+
+def test_what_a_killed_process_left_is_gone_after_the_next_write(file: Path) -> None:
+    file.with_name("file.txt.draft").write_text("a half of much mo")
+    write_text(file, "new")
+    assert file.read_text() == "new"
+    assert names(file.parent) == ["file.txt"]
+
+
+def test_lines_end_as_they_are_given(file: Path) -> None:
+    write_text(file, "a\nb\r\n\N{PLUS-MINUS SIGN}")
+    assert file.read_bytes() == b"a\nb\r\n\xc2\xb1"
+
+
+def test_a_draft_that_is_not_wanted_leaves_nothing(file: Path) -> None:
+    with drafting(file) as draft:
+        draft.write_text("new")
+        force(draft)
+    assert file.read_text() == "old"
+    assert names(file.parent) == ["file.txt"]

@@ -1,0 +1,154 @@
+"""Ctrl-C once finishes early and is said; twice it stops the user's own loop."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import oneproj
+from oneproj import stops
+from oneproj.parameters import Vector
+from oneproj.projection.cuts import Cuts
+from oneproj.results import Projection, Solution, Status, Update
+from oneproj.stops import AGAIN, Wishes, heed_interrupt
+from oneproj.terms import AbstractTerm
+
+
+@pytest.fixture(autouse=True)
+def no_warning_before() -> None:
+    stops._WARNED.set(-math.inf)
+
+
+def nearest_in_ball() -> oneproj.Problem:
+    w = torch.tensor([0.3, -0.2], requires_grad=True)
+    target = torch.tensor([3.0, 4.0])
+    return oneproj.Problem(
+        w,
+        objective=oneproj.function(lambda: (w - target).square().sum()),
+        constraints={"size": oneproj.sets.Ball(1.0).on(w)},
+        radius=10.0,
+    )
+
+
+def press(update: Update) -> None:
+    if update.update == 25:
+        signal.raise_signal(signal.SIGINT)
+
+
+def train(problems: list[oneproj.Problem], pressing: list[int]) -> list[Solution]:
+    """A loop as a user writes it; in some of its runs Ctrl-C is pressed."""
+    return [
+        oneproj.solve(problem, steps=40, callbacks=press if k in pressing else ())
+        for k, problem in enumerate(problems)
+    ]
+
+
+# --- in a loop of the user's own ------------------------------------------------------
+
+
+def test_one_ctrl_c_is_said_and_the_loop_goes_on() -> None:
+    problems = [nearest_in_ball() for _ in range(3)]
+    with pytest.warns(oneproj.OneprojWarning, match="after update 25 of 40") as said:
+        found = train(problems, pressing=[1])
+    assert len(said) == 1
+    assert said[0].filename == __file__, "at the line of the user's call"
+    statuses = [solution.status for solution in found]
+    assert statuses == [Status.FEASIBLE, Status.INTERRUPTED, Status.FEASIBLE]
+    assert all(solution.feasible for solution in found)
+
+
+def test_two_ctrl_c_stop_the_loop_and_lose_nothing() -> None:
+    problems = [nearest_in_ball() for _ in range(4)]
+    with (
+        pytest.warns(oneproj.OneprojWarning, match="again within 3 seconds"),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        train(problems, pressing=[0, 1])
+    start, size = -0.6394, [problem.residuals()["size"] for problem in problems]
+    assert start < size[0] <= 0
+    assert start < size[1] <= 0, "the second answer is projected as well"
+    assert size[2:] == pytest.approx([start, start], abs=1e-3), "these never began"
+
+
+@pytest.mark.filterwarnings("ignore:The selected iterate is the start")
+def test_a_callback_that_stops_is_not_ctrl_c() -> None:
+    solution = oneproj.solve(
+        nearest_in_ball(), steps=40, callbacks=[lambda update: update.update == 3]
+    )
+    assert solution.status is Status.INTERRUPTED  # and another warning an error
+
+
+def test_ctrl_c_while_it_projects_raises_and_leaves_the_trained_point() -> None:
+    # Pulled to (3, 4), with a push back that is too weak.
+    arguments = {"steps": 40, "strength": 0.01, "base": "sgd", "lr": 0.1}
+    problem = nearest_in_ball()
+    pressed: list[Tensor] = []
+
+    class Pressed(Cuts):
+        def project(
+            self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+        ) -> Projection:
+            pressed.extend(p.detach().clone() for p in parameters)
+            with torch.no_grad():
+                parameters[0].fill_(1e6)
+            signal.raise_signal(signal.SIGINT)
+            return super().project(parameters, constraints)
+
+    with pytest.raises(KeyboardInterrupt):
+        oneproj.solve(problem, projector=Pressed(), **arguments)
+    (w,) = problem.parameters
+    assert torch.equal(w.detach(), pressed[0])
+    assert 4.0 < w.norm().item() < 5.0, "trained, and not projected"
+
+
+# --- the parts ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("after", "raises"), [(0.0, True), (AGAIN - 0.5, True), (AGAIN + 0.5, False)]
+)
+def test_the_second_one_has_to_come_soon(after: float, *, raises: bool) -> None:
+    now = time.monotonic()
+    with pytest.warns(oneproj.OneprojWarning, match="Ctrl-C ended this run"):
+        heed_interrupt(now, 3, 10)
+    if raises:
+        with pytest.raises(KeyboardInterrupt):
+            heed_interrupt(now + after, 4, 10)
+        after = AGAIN  # it is all over: the next one is a first one again
+    with pytest.warns(oneproj.OneprojWarning, match="after update 5 of 10"):
+        heed_interrupt(now + after, 5, 10)
+
+
+def test_every_callback_is_called_whatever_the_others_want() -> None:
+    seen: list[str] = []
+
+    def stop(update: Update) -> bool:
+        seen.append("stop")
+        return update.update > 1
+
+    def go_on(update: Update) -> None:
+        del update
+        seen.append("go on")
+
+    wishes = Wishes([stop, go_on])
+    assert not wishes(Update(1, 9, 0.0, {}, 0.0))
+    assert not wishes.granted
+    assert wishes(Update(2, 9, 0.0, {}, 0.0))
+    assert wishes.granted
+    assert seen == ["stop", "go on"] * 2
+    assert Wishes(stop)(Update(2, 9, 0.0, {}, 0.0)), "one needs no list"
+
+
+@pytest.mark.parametrize("callbacks", [3, [3], [print, "no"]])
+def test_what_cannot_be_called_back_is_refused(callbacks: Any) -> None:  # noqa: ANN401 - anything
+    with pytest.raises(
+        oneproj.InvalidProblemError, match=r"callback is called.*list of"
+    ):
+        oneproj.solve(nearest_in_ball(), steps=4, callbacks=callbacks)
