@@ -27,12 +27,10 @@ STARTS: tuple[Start, ...] = get_args(Start)
 LINEAR_SIZE = 18
 """Two linear scores with nine weights each, as in the paper's Gaussian experiment."""
 INPUTS, MANY_INPUTS = 30, 1000
-EXAMPLES, NETWORK_EXAMPLES = 500, 1900
-"""Per linear score about as many as the paper's Gaussian classes train on; a network
-has as many as the smallest source that the paper constrains one on."""
+EXAMPLES, FEW_EXAMPLES = 500, 250
 HUGE = 10**6
-"""From here on networks have many inputs, so that a hidden layer takes little memory.
-"""
+"""From here on networks have many inputs and fewer examples, so that a gradient takes
+about a second and its hidden layer little memory."""
 LINEAR_CAP, NETWORK_CAP = 0.4, 0.5
 """Of the logistic risk; log 2 is that of a score of 0."""
 UPDATES, HUGE_UPDATES = 100, 50
@@ -164,7 +162,7 @@ def _network(size: int, generator: torch.Generator) -> Instance:
     first = (_draw(generator, inputs, hidden) / inputs**0.5).requires_grad_()
     bias = torch.zeros(hidden, dtype=torch.float64, requires_grad=True)
     last = (_draw(generator, hidden) / hidden**0.5).requires_grad_()
-    x = _draw(generator, NETWORK_EXAMPLES, inputs)
+    x = _draw(generator, FEW_EXAMPLES if huge else EXAMPLES, inputs)
     signs = torch.where(x > 0, 1.0, -1.0).double()
 
     def losses(batch: tuple[Tensor, Tensor]) -> Tensor:
