@@ -162,7 +162,7 @@ def shortfalls(trial: Trial, task: Task) -> list[str]:
     words = (
         f"class {j} stays at {error:.1%} where {side.target:.1%} are allowed"
         for j, (side, error) in sides
-        if error < side.target - side.window
+        if error < side.target - side.visible
     )
     return [each.replace("%", " %") for each in words]
 
@@ -184,10 +184,14 @@ class _Side:
         return math.sqrt(self.target * (1 - self.target) / self.examples)
 
     @property
+    def visible(self) -> float:
+        """How far below the target is clearly below: noise, or a small share."""
+        return max(self.noise, CLOSE * self.target)
+
+    @property
     def window(self) -> float:
-        """How far below the target is near enough: noise, or a small share."""
-        share = PAIRED if self.paired else 1.0
-        return share * max(self.noise, CLOSE * self.target)
+        """How far below the target the search is content with."""
+        return (PAIRED if self.paired else 1.0) * self.visible
 
     @property
     def most(self) -> float:
