@@ -143,7 +143,10 @@ def _advice(projection: Projection) -> str:
     if projection.status is not Status.EMPTY:
         return (
             f"Try: (a) a looser bound: enough, at the best point, is {enough}; (b) a "
-            "start nearer to the feasible set, (c) another projector."
+            "start nearer to the feasible set, (c) another projector, (d) "
+            'curvature="convex" of a term that is convex, or a set of oneproj.sets for '
+            "a bound on a size, (e) where a loss is flat, as a clamp or a saturated "
+            "sigmoid is, a surrogate with a slope."
         )
     advice = (
         "If the terms declared convex are, neither another start nor another projector "
