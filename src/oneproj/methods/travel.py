@@ -25,8 +25,6 @@ FAR = 0.6
 iterates; of runs that arrived, those were seen to make 0.4 that only just did."""
 GONE = 0.1
 """Of the objective at the start: less is nearly nothing."""
-
-
 TRIAL = 100
 """Updates. Who plans fewer wants to see whether something runs, not where it ends."""
 
