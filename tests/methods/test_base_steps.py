@@ -10,6 +10,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim import lr_scheduler as schedulers
 from torch.optim.lr_scheduler import LRScheduler
 
+import oneproj
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.base_steps import BASES, BaseLike, choose_base, schedule_lr
 from oneproj.methods.one_projection import OneProjection
@@ -188,3 +189,14 @@ def test_a_scheduler_that_cannot_be_driven_is_refused_in_words() -> None:
         schedule_lr(lambda o: schedulers.OneCycleLR(o, 0.1, total_steps=9), own, STEPS)
     with pytest.raises(ValueError, match="total_steps"):  # the user's own mistake
         schedule_lr(lambda o: schedulers.OneCycleLR(o, 0.1), own, STEPS)
+
+
+def test_adam_stays_in_the_memory_of_a_strided_parameter() -> None:
+    memory = torch.zeros(10, dtype=torch.float64)
+    w = memory[::2].requires_grad_()
+    target = torch.arange(5.0, dtype=torch.float64)
+    apart = oneproj.function(lambda: (w - target).square().sum())
+    problem = oneproj.Problem(w, apart, {})
+    oneproj.solve(problem, steps=300)
+    assert w.tolist() == pytest.approx(target.tolist(), abs=0.01)
+    assert memory[1::2].tolist() == [0.0] * 5

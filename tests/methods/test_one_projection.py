@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from oneproj import InvalidProblemError, NonFiniteError, OneProjection, OneprojWarning
+from oneproj.parameters import project_ball_
 
 Gradient = Callable[[Tensor, int], Tensor]
 
@@ -523,3 +524,34 @@ def test_a_base_that_needs_a_closure_is_refused() -> None:
         InvalidProblemError, match="without a closure, but it made a LB"
     ):
         OneProjection([w], 0.1, prox_weight=1, inner_steps=2, base=torch.optim.LBFGS)
+
+
+# --- what a second run, another precision and other memory need ---------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_point_that_an_earlier_run_left_on_the_edge_is_no_news(
+    dtype: torch.dtype,
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        w = 9.0 * torch.randn(7, generator=generator, dtype=dtype)
+        project_ball_([w], 3.0, None)
+        w.requires_grad_()
+        OneProjection([w], 0.1, prox_weight=0.1, inner_steps=2, radius=3.0)
+
+
+def test_a_center_of_another_precision_is_converted() -> None:
+    w = torch.zeros(2, requires_grad=True)
+    center = [torch.ones(2, dtype=torch.float64)]
+    made = OneProjection(
+        [w], 9.0, prox_weight=0.1, inner_steps=2, radius=1.5, center=center
+    )
+    w.grad = torch.ones(2)
+    made.step()
+    assert (w - 1.0).norm().item() == pytest.approx(1.5)
+
+
+def test_frozen_parameters_alone_are_refused() -> None:
+    with pytest.raises(InvalidProblemError, match="nothing to optimise"):
+        OneProjection([torch.zeros(2)], 0.1, prox_weight=0.1, inner_steps=2, radius=1.0)

@@ -353,3 +353,12 @@ def test_what_is_carried_fits_or_is_left_behind() -> None:
     )
     assert tight.mu.tolist() == full.mu.tolist()
     assert tight._chart.moves == 0, "its frame has another size"
+
+
+def test_a_point_that_another_way_found_is_improved() -> None:
+    # Both plateaus of a steep sigmoid: the models alone find no way in.
+    w = torch.tensor([3.0, -2.0], dtype=torch.float64, requires_grad=True)
+    steep = oneproj.function(lambda: torch.sigmoid(20.0 * w).sum()) <= 0.2
+    done = oneproj.project(w, {"steep": steep})
+    assert done.distance == pytest.approx(3.0 + math.log(4.0) / 20.0, rel=1e-4)
+    assert done.kkt_residual < 0.01

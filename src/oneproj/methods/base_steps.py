@@ -43,7 +43,11 @@ FUSED = ("cpu", "cuda")
 def _adam(groups: Groups) -> Optimizer:
     parameters = [p for group in groups for p in group["params"]]
     tiny = [torch.finfo(p.dtype).tiny for p in parameters]
-    fused = all(p.device.type in FUSED for p in parameters)
+    # On strided memory, a column of a matrix say, torch's one pass is wrong.
+    fused = all(
+        p.device.type in FUSED and torch.empty_like(p).stride() == p.stride()
+        for p in parameters
+    )
     return Adam(
         groups, betas=(0.9, FORGETTING), eps=max([SMALLEST, *tiny]), fused=fused
     )

@@ -17,6 +17,8 @@ from oneproj.errors import InvalidProblemError, OneprojWarning
 from oneproj.parameters import Vector, project_ball_
 
 Select = Literal["last", "random"]
+ROUNDING = 16.0
+"""In units of the radius's last place: outside by less is an earlier P_B's rounding."""
 
 
 def move_start_into_ball(
@@ -30,7 +32,8 @@ def move_start_into_ball(
         0.5
     """
     outside = project_ball_(parameters, radius, center)
-    if outside > 0:
+    eps = max((torch.finfo(p.dtype).eps for p in parameters), default=0.0)
+    if outside > ROUNDING * eps * radius:
         message = (
             f"The start lies {outside:.3g} outside the safeguard ball of radius "
             f"{radius:.3g} and was projected onto it. Choose a larger radius, or a "
@@ -155,7 +158,8 @@ def check_center(
     given = [center] if isinstance(center, Tensor) else list(center)
     shapes = [tuple(t.shape) for t in given]
     if shapes == [tuple(p.shape) for p in parameters]:
-        return [t.detach().clone() for t in given]
+        pairs = zip(given, parameters, strict=True)
+        return [t.detach().to(p).clone() for t, p in pairs]
     message = (
         f"The ball's center has shapes {shapes}, the trainable parameters "
         f"{[tuple(p.shape) for p in parameters]}; they must agree, one by one."
@@ -186,7 +190,7 @@ def keep_moving(groups: list[dict[str, Any]]) -> list[Tensor]:
     """Leave frozen parameters out of their groups; returns the others.
 
     Raises:
-        InvalidProblemError: No gradient can reach them.
+        InvalidProblemError: There are none, or no gradient can reach them.
 
     Example:
         >>> groups = [{"params": [torch.ones(1), torch.ones(2, requires_grad=True)]}]
@@ -196,6 +200,11 @@ def keep_moving(groups: list[dict[str, Any]]) -> list[Tensor]:
     for group in groups:
         group["params"] = [p for p in group["params"] if p.requires_grad]
     moving = [p for group in groups for p in group["params"]]
+    if not moving:
+        message = (
+            "There is nothing to optimise: every parameter has requires_grad=False."
+        )
+        raise InvalidProblemError(message)
     require_autograd(moving)
     return moving
 

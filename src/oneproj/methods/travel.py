@@ -76,7 +76,7 @@ class Travel:
         """Say so, and what helps, to the caller that many levels up."""
         if self.is_under_way(point):
             message = (
-                f"The run ended on its way: some parameter moved by most of "
+                f"The run may have ended on its way: some parameter moved by most of "
                 f"{self._reach:.3g}, the sum of all step sizes and so the farthest "
                 "that Adam can go, and the objective was not nearly gone. The answer "
                 "depends on the start. Standardise features and targets, or give a "

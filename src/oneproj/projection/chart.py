@@ -150,6 +150,8 @@ class Chart:
         if self._best is None or self._best.look is not view.best:
             moved = difference(view.best_point, view.origin)
             self._best = self._in_new_frame(moved, view.best)
+            # It may be from a look of the view's own, which no visit has measured.
+            self.best_half = self._best.half
         return self._best
 
     def carry(self, mu: Array) -> Carried:

@@ -107,8 +107,9 @@ def _improve(models: LocalModels, view: View, tolerance: float, looks: int) -> N
     budget = view.evaluations + looks
     models.resume()
     models.close_in()
-    while view.evaluations < budget and not models.settled(tolerance):
-        models.advance()
+    slow = 0
+    while view.evaluations < budget and slow < SLOW and not models.settled(tolerance):
+        slow = 0 if models.advance() > 0 else slow + 1
 
 
 def may_be_convex(view: View) -> bool:

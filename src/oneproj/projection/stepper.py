@@ -131,10 +131,12 @@ class LocalModels:
 
     def leave(self) -> None:
         """Leave a start where what is violated has no gradient, if that helps."""
+        if self.place.J[self.place.c > 0].any():
+            return  # as a rule: a nudge costs a few copies of the parameters
         for moved in nudges(self._view):
+            self.place = self._chart.jump(moved) or self.place
             if self.place.J[self.place.c > 0].any():
                 break
-            self.place = self._chart.jump(moved) or self.place
         self._recent, self._plan = [self.place], None
         self.close_in()
 
