@@ -216,7 +216,7 @@ def test_too_few_steps_for_one_outer_iteration_are_refused() -> None:
 
 def test_inner_steps_that_divide_are_taken_as_they_are() -> None:
     assert choose_inner_steps(25, 50) == 25
-    assert choose_inner_steps(1, 7) == 1
+    assert choose_inner_steps(2, 8) == 2
 
 
 # --- refusals -----------------------------------------------------------------

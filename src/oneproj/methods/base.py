@@ -123,11 +123,4 @@ def read_options(
             f"the selection, so no option may be given with it; got {sorted(options)}."
         )
         raise InvalidProblemError(message)
-    if options.get("inner_steps") == 1:
-        message = (
-            "inner_steps=1 would return the start: the next centre is the mean of the "
-            "iterates before each step (line 14 of Algorithm 1), and with one of them "
-            "that is the centre itself. Give 2 or more, or leave it out."
-        )
-        raise InvalidProblemError(message)
     return method.Options(**options)

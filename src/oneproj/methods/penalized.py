@@ -257,6 +257,13 @@ def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
     if not is_count(inner_steps):
         message = f"inner_steps must be a whole number >= 1, got {inner_steps}."
         raise InvalidProblemError(message)
+    if inner_steps == 1:
+        message = (
+            "inner_steps=1 would return the start: the next centre is the mean of the "
+            "iterates before each step (line 14 of Algorithm 1), and with one of them "
+            "that is the centre itself. Give 2 or more, or leave it out."
+        )
+        raise InvalidProblemError(message)
     if steps < inner_steps:
         message = (
             f"steps={steps} is less than inner_steps={inner_steps}: no outer iteration "
