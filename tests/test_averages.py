@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import oneproj
 from oneproj.averages import Mean, mean
 from oneproj.errors import InvalidProblemError
-from oneproj.terms import function
+from oneproj.functions import function
 
 examples = settings(derandomize=True, deadline=None, max_examples=40)
 
@@ -343,3 +343,27 @@ def test_a_mean_is_of_a_function() -> None:
         InvalidProblemError, match=r"made of a function.*got a NoneType"
     ):
         mean(None, torch.ones(3))  # type: ignore[arg-type]
+
+
+PER_EXAMPLE = {
+    "column": (lambda b: b[:, None], r"\(3, 1\)"),
+    "averaged": (lambda b: b.mean(), r"\(\)"),
+    "short": (lambda b: b[1:], r"\(2,\)"),
+    "number": (lambda b: float(b.sum()), "float"),
+    "nothing": (lambda _: None, "NoneType"),
+}
+
+
+@pytest.mark.parametrize(("fn", "got"), PER_EXAMPLE.values(), ids=PER_EXAMPLE)
+def test_a_mean_wants_one_value_per_example(fn: Any, got: str) -> None:  # noqa: ANN401
+    term = mean(fn, torch.ones(3)).named("risk")
+    match = (
+        rf"function of 'risk' must return one value per example, shape \(3,\).*{got}"
+    )
+    for evaluate in (
+        term.value,
+        lambda: term.value_and_gradient([]),
+        lambda: term.batch_value(torch.arange(3)),
+    ):
+        with pytest.raises(InvalidProblemError, match=match):
+            evaluate()

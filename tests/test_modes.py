@@ -15,7 +15,7 @@ X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
 ADVICE = r"model=model.*model\.eval\(\) first"
 
 
-def terms(model: nn.Module) -> tuple[oneproj.terms.AbstractExpression, ...]:
+def terms(model: nn.Module) -> tuple[oneproj.expressions.AbstractExpression, ...]:
     def loss(batch: Tensor) -> Tensor:
         made = model(batch)
         return (made[0] if isinstance(made, tuple) else made).square().sum(1)

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from oneproj.averages import mean
 from oneproj.errors import NonFiniteError
+from oneproj.functions import function
 from oneproj.oracles import ORACLES, AbstractOracle, Minibatch
 from oneproj.penalties import Hinge
 from oneproj.problem import Problem
 from oneproj.results import Counts
-from oneproj.terms import AbstractTerm, function
+from oneproj.terms import AbstractTerm
 
 # --- terms on all data --------------------------------------------------------
 

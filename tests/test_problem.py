@@ -12,8 +12,8 @@ from torch import Tensor
 import oneproj
 from oneproj.averages import mean
 from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.functions import function
 from oneproj.problem import Problem, check_connected, named_constraints
-from oneproj.terms import function
 
 W = torch.tensor([2.0, 0.0], requires_grad=True)
 ELSEWHERE = torch.ones(2, requires_grad=True)

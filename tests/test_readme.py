@@ -24,11 +24,13 @@ def python_blocks(page: str) -> str:
     return "\n".join(kept) + "\n"
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "docs/recipes/recipes.md"]
+)
 def test_page_runs(page: str, tmp_path: Path) -> None:
     code = python_blocks((ROOT / page).read_text())
     assert code.strip(), f"{page} shows no Python"
-    script = tmp_path / f"{page}.py"
+    script = tmp_path / f"{Path(page).stem}.py"
     script.write_text(code)
     command = [sys.executable, "-W", "error", str(script)]
     run = subprocess.run(

@@ -11,6 +11,7 @@ from oneproj.errors import NonFiniteError as NonFiniteError
 from oneproj.errors import OneprojError as OneprojError
 from oneproj.errors import OneprojWarning as OneprojWarning
 from oneproj.errors import ProjectionFailed as ProjectionFailed
+from oneproj.functions import function as function
 from oneproj.methods.one_projection import OneProjection as OneProjection
 from oneproj.penalties import Hinge as Hinge
 from oneproj.penalties import Softplus as Softplus
@@ -25,4 +26,3 @@ from oneproj.results import Solution as Solution
 from oneproj.results import Status as Status
 from oneproj.results import Update as Update
 from oneproj.solve import solve as solve
-from oneproj.terms import function as function

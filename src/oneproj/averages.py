@@ -13,16 +13,10 @@ from torch import Tensor
 from oneproj.autograd import check_real
 from oneproj.batches import AbstractSource, DataLike, as_source, changes
 from oneproj.errors import InvalidProblemError
+from oneproj.expressions import AbstractExpression
 from oneproj.modes import evaluating
 from oneproj.parameters import Vector
-from oneproj.terms import (
-    AbstractExpression,
-    Curvature,
-    Survey,
-    accumulate,
-    check_callable,
-    check_curvature,
-)
+from oneproj.terms import Curvature, Survey, accumulate, check_callable, check_curvature
 
 CHUNK_SIZE = 4096
 """Examples per forward pass of a full evaluation, unless the term says otherwise."""
@@ -31,8 +25,7 @@ CHUNK_SIZE = 4096
 class Mean(AbstractExpression):
     """The average ``(1/n) sum_i w_i fn(example_i)``; made by ``oneproj.mean``."""
 
-    dtype: torch.dtype | None = None
-    """In which precision ``fn`` computed its last values; None before the first."""
+    _dtype: torch.dtype | None = None
 
     def __init__(
         self,
@@ -54,13 +47,19 @@ class Mean(AbstractExpression):
     def draw(self, batch_size: int, generator: torch.Generator) -> Tensor | None:
         return self._source.draw(batch_size, generator)
 
+    def precision(self) -> torch.dtype | None:
+        return self._dtype
+
     def batch_value(self, indices: Tensor | None) -> Tensor:
         if indices is None:
             indices = torch.arange(self._source.size)
+        return self.examples(indices).mean()
+
+    def examples(self, indices: Tensor) -> Tensor:
         values = self._values(self._source.take(indices), len(indices))
-        if self._weights is not None:
-            values = values * self._weights[indices].to(values)
-        return values.mean()
+        if self._weights is None:
+            return values
+        return values * self._weights[indices].to(values)
 
     def value(self) -> float:
         return self._value(None)
@@ -132,7 +131,7 @@ class Mean(AbstractExpression):
 
     def _check_shape(self, values: object, count: int) -> Tensor:
         if isinstance(values, Tensor) and values.shape == (count,):
-            self.dtype = values.dtype
+            self._dtype = values.dtype
             return check_real(self.name, values)
         got = tuple(values.shape) if isinstance(values, Tensor) else type(values)
         message = (
@@ -159,8 +158,7 @@ def mean(
             change the batch in place, which may be the data itself.
         data: A tensor or array, a tuple or dict of them, a ``Dataset`` or a
             ``DataLoader``. Nothing is copied or converted: dtypes stay.
-        weights: One weight per example, 1 when left out. With ``n/n_A`` on group A
-            and ``-n/n_B`` on group B the average is a difference of group means.
+        weights: One weight per example, 1 when left out.
         chunk_size: Examples per forward pass of a full evaluation.
         curvature: ``"convex"``, ``"concave"`` or ``"linear"`` in the parameters, where
             that is known (a convex loss of linear scores, for example): a constraint
@@ -170,9 +168,8 @@ def mean(
         >>> x, w = torch.tensor([1.0, 2.0, 6.0]), torch.tensor(2.0, requires_grad=True)
         >>> mean(lambda batch: w * batch, data=x).value()
         6.0
-        >>> gap = torch.tensor([3 / 2, 3 / 2, -3.0])     # mean of two minus the third
-        >>> mean(lambda batch: w * batch, data=x, weights=gap).value()
-        -9.0
+        >>> mean(lambda batch: w * batch, data=x, weights=torch.ones(3) / 2).value()
+        3.0
     """
     source = as_source(data)
     if not (isinstance(chunk_size, Integral) and chunk_size >= 1):

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from oneproj.autograd import require_autograd
 from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
+from oneproj.expressions import AbstractExpression
 from oneproj.modes import evaluating, watching_modes
 from oneproj.parameters import Vector, is_finite, trainable
-from oneproj.terms import AbstractExpression, AbstractTerm
+from oneproj.terms import AbstractTerm
 
 RESERVED_NAMES = ("objective", "seconds", "update")
 """Columns of a solution's history; a constraint of that name would hide them."""

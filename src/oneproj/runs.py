@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import torch
 
 from oneproj.checkpoints import State, read_checkpoint
+from oneproj.constraints import Constraint
 from oneproj.errors import CheckpointError
 from oneproj.history import History
 from oneproj.methods.base import AbstractMethod
@@ -27,7 +28,7 @@ from oneproj.methods.setting import Setting
 from oneproj.parameters import Vector, norm, snapshot
 from oneproj.problem import Problem
 from oneproj.samples import check_sample, sample_values
-from oneproj.terms import AbstractTerm, Constraint
+from oneproj.terms import AbstractTerm
 
 Location: TypeAlias = str | PathLike[str]
 

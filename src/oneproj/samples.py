@@ -18,7 +18,7 @@ import torch
 from oneproj.errors import CheckpointError
 from oneproj.modes import evaluating
 from oneproj.problem import Problem
-from oneproj.terms import AbstractTerm, Constraint
+from oneproj.terms import AbstractTerm
 
 SAMPLE = 256
 """Examples of each term: the work of a few minibatches, at every checkpoint."""
@@ -60,7 +60,7 @@ def check_sample(problem: Problem, saved: Mapping[str, float]) -> None:
     eps = max(torch.finfo(p.dtype).eps for p in problem.parameters)
     for term in (problem.objective, *problem.constraints.values()):
         then, now = saved[term.name], _value(term)
-        room = eps**ROUNDING_POWER * (_scale(term) + abs(then))
+        room = eps**ROUNDING_POWER * (term.scale() + abs(then))
         if _agree(then, now, room) or not _agree(_value(term), now, room):
             continue
         message = (
@@ -86,10 +86,6 @@ def _value(term: AbstractTerm) -> float:
         for device in devices:
             torch.cuda.default_generators[device].manual_seed(NOISE)
         return float(term.batch_value(indices))
-
-
-def _scale(term: AbstractTerm) -> float:
-    return abs(term.bound) if isinstance(term, Constraint) else 0.0
 
 
 def _agree(a: float, b: float, room: float) -> bool:

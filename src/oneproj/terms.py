@@ -10,23 +10,16 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from numbers import Real
 from typing import Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from oneproj.autograd import check_real, require_autograd
+from oneproj.autograd import require_autograd
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.modes import evaluating
 from oneproj.parameters import Vector, is_finite
 
 Curvature = Literal["convex", "concave", "linear"]
-MIRRORED: dict[Curvature | None, Curvature | None] = {
-    "convex": "concave",
-    "concave": "convex",
-}
-"""The shape of minus a term; what is not here stays as it is."""
 
 
 class Survey(NamedTuple):
@@ -38,6 +31,12 @@ class Survey(NamedTuple):
     each: Tensor | None
     """The value of each example, of which a minibatch has the mean; None for a term
     without data."""
+
+    def examples(self, indices: Tensor) -> Tensor:
+        """The values of these examples; of a term without data, its value."""
+        if self.each is None:
+            return torch.tensor(self.value, dtype=torch.float64)
+        return self.each[indices]
 
 
 class AbstractTerm(ABC):
@@ -66,6 +65,17 @@ class AbstractTerm(ABC):
         judged = copy.copy(self)
         judged.model = model
         return judged
+
+    def precision(self) -> torch.dtype | None:
+        """The dtype that its values were last computed in; None if that is not known.
+
+        It may be less than that of the parameters.
+        """
+        return None
+
+    def scale(self) -> float:
+        """The size of the numbers that its value is the difference of, as last seen."""
+        return 0.0
 
     def draw(self, batch_size: int, generator: torch.Generator) -> Tensor | None:
         """Indices of a random minibatch; None where there is no data to sample."""
@@ -100,150 +110,6 @@ class AbstractTerm(ABC):
             raise NonFiniteError(quantity)
 
 
-class AbstractExpression(AbstractTerm):
-    """A term that becomes a constraint by comparison with a number."""
-
-    def __le__(self, bound: float) -> Constraint:
-        """Require ``term <= bound``."""
-        return Constraint(self, bound, sense=1)
-
-    def __ge__(self, bound: float) -> Constraint:
-        """Require ``term >= bound``."""
-        return Constraint(self, bound, sense=-1)
-
-    def __lt__(self, bound: float) -> Constraint:
-        """Refuse: a strict inequality has no nearest point."""
-        message = (
-            f"A strict comparison with {bound!r} makes no constraint: its set has no "
-            "nearest points. Use <= or >=, with a margin in the bound if need be."
-        )
-        raise InvalidProblemError(message)
-
-    __gt__ = __lt__
-
-
-class Function(AbstractExpression):
-    """A scalar function of the parameters alone; made by ``oneproj.function``."""
-
-    def __init__(
-        self, fn: Callable[[], Tensor], curvature: Curvature | None = None
-    ) -> None:
-        """Keep the function and what is known of it."""
-        self._fn = check_callable(fn)
-        self.curvature = check_curvature(curvature)
-
-    def batch_value(self, indices: Tensor | None) -> Tensor:
-        del indices  # there is nothing to sample: every evaluation is exact
-        value: object = self._fn()
-        if isinstance(value, Tensor) and value.numel() == 1:
-            return check_real(self.name, value).reshape(())
-        got = tuple(value.shape) if isinstance(value, Tensor) else type(value)
-        message = (
-            f"The function of {self.name!r} must return a scalar tensor, but returned "
-            f"{got}. Use oneproj.mean for a quantity averaged over data."
-        )
-        raise InvalidProblemError(message)
-
-    @torch.no_grad()
-    def value(self) -> float:
-        with evaluating(self.model):
-            value = float(self.batch_value(None).double())
-        self.check_finite(value)
-        return value
-
-    @torch.enable_grad()
-    def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
-        with evaluating(self.model):
-            value = self.batch_value(None)
-        gradient = [torch.zeros_like(p) for p in parameters]
-        accumulate(gradient, value, parameters)
-        self.check_finite(float(value.detach()), gradient)
-        return float(value.detach().double()), gradient
-
-
-class Constraint(AbstractTerm):
-    """A term that must be <= 0: ``c = sense * (term - bound)``.
-
-    Made by ``term <= bound`` or ``term >= bound``. Its value is its residual.
-
-    Example:
-        >>> w = torch.ones(2, requires_grad=True)
-        >>> at_most = function(lambda: w.sum()) <= 1.5
-        >>> at_most.value()
-        0.5
-    """
-
-    def __init__(self, term: AbstractTerm, bound: float, *, sense: int) -> None:
-        """Keep the term, the bound and the direction (+1 for <=, -1 for >=)."""
-        self.term, self.bound, self.sense = term, _as_bound(bound), sense
-        self.size = term.size
-        shape = term.curvature
-        self.curvature = shape if sense > 0 else MIRRORED.get(shape, shape)
-
-    def __bool__(self) -> bool:
-        """Refuse: a chained comparison would silently lose its first half."""
-        message = (
-            "A constraint has no truth value. For lower <= term <= upper write two "
-            "constraints, each with its name."
-        )
-        raise InvalidProblemError(message)
-
-    def named(self, name: str) -> Self:
-        renamed = super().named(name)
-        renamed.term = self.term.named(name)
-        return renamed
-
-    def judged_by(self, model: torch.nn.Module | None) -> Self:
-        judged = super().judged_by(model)
-        judged.term = self.term.judged_by(model)
-        return judged
-
-    def draw(self, batch_size: int, generator: torch.Generator) -> Tensor | None:
-        return self.term.draw(batch_size, generator)
-
-    def batch_value(self, indices: Tensor | None) -> Tensor:
-        return self._excess(self.term.batch_value(indices))
-
-    def value(self) -> float:
-        return self.sense * (self.term.value() - self.bound)
-
-    def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
-        value, gradient = self.term.value_and_gradient(parameters)
-        if self.sense < 0:
-            torch._foreach_neg_(gradient)
-        return self.sense * (value - self.bound), gradient
-
-    def survey(self, parameters: Vector | None) -> Survey:
-        value, gradient, each = self.term.survey(parameters)
-        if self.sense < 0 and gradient is not None:
-            torch._foreach_neg_(gradient)
-        each = None if each is None else self._excess(each)
-        return Survey(self.sense * (value - self.bound), gradient, each)
-
-    def _excess(self, value: Tensor) -> Tensor:
-        # One operation where sense * (value - bound) takes two; the bits are the same.
-        return value - self.bound if self.sense > 0 else self.bound - value
-
-
-def function(
-    fn: Callable[[], Tensor], *, curvature: Curvature | None = None
-) -> Function:
-    """A scalar function of the parameters, evaluated without data.
-
-    Args:
-        fn: Returns a scalar tensor.
-        curvature: ``"convex"``, ``"concave"`` or ``"linear"`` in the parameters, where
-            that is known: a constraint declared convex is projected onto exactly.
-
-    Example:
-        >>> w = torch.tensor([3.0, 4.0], requires_grad=True)
-        >>> size = function(lambda: w.norm())
-        >>> size.value(), (size <= 4.0).value(), (size >= 4.0).value()
-        (5.0, 1.0, -1.0)
-    """
-    return Function(fn, curvature)
-
-
 def check_curvature(curvature: Curvature | None) -> Curvature | None:
     """Refuse a shape that has no meaning here.
 
@@ -256,19 +122,6 @@ def check_curvature(curvature: Curvature | None) -> Curvature | None:
     message = (
         'curvature must be "convex", "concave", "linear" or None, got '
         f"{curvature!r}. It declares the shape of the term in the parameters."
-    )
-    raise InvalidProblemError(message)
-
-
-def _as_bound(bound: object) -> float:
-    number = bound.item() if isinstance(bound, Tensor) and not bound.dim() else bound
-    if isinstance(number, Real) and math.isfinite(number):
-        return float(number)
-    message = (
-        f"A constraint's bound must be a finite number, got {bound!r}. To bound a "
-        "difference of two terms, write one: oneproj.function of both where the data "
-        "is small, or oneproj.mean over all examples with weights=, n/n_A on those of "
-        "the first and -n/n_B on those of the second."
     )
     raise InvalidProblemError(message)
 

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import oneproj
+from oneproj.constraints import Constraint
 from oneproj.errors import InfeasibleError
 from oneproj.parameters import combine, distance, norm, snapshot
 from oneproj.problem import named_constraints
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection, Status
-from oneproj.terms import AbstractTerm, Constraint
+from oneproj.terms import AbstractTerm
 
 Array = NDArray[np.float64]
 LOSSES: dict[str, Callable[[Tensor], Tensor]] = {

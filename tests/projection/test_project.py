@@ -18,6 +18,7 @@ from oneproj.errors import (
     NonFiniteError,
     ProjectionFailed,
 )
+from oneproj.functions import function
 from oneproj.parameters import Vector
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
@@ -29,7 +30,7 @@ from oneproj.projection.project import (
     raise_if_infeasible,
 )
 from oneproj.results import Projection, Status
-from oneproj.terms import AbstractTerm, function
+from oneproj.terms import AbstractTerm
 
 
 def outside() -> Tensor:

@@ -14,12 +14,13 @@ from torch.nn.functional import softplus
 
 from oneproj.averages import Mean, mean
 from oneproj.bench.watch import Watch, Watched
+from oneproj.constraints import Constraint
 from oneproj.parameters import Vector, assign, snapshot
 from oneproj.problem import Problem
 from oneproj.projection.base import AbstractProjector
 from oneproj.results import Projection
 from oneproj.solve import solve
-from oneproj.terms import AbstractTerm, Constraint
+from oneproj.terms import AbstractTerm
 
 Start = Literal["random", "trained"]
 STARTS: tuple[Start, ...] = get_args(Start)

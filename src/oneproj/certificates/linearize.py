@@ -5,7 +5,7 @@ from __future__ import annotations
 from oneproj.certificates.bundle import Cut
 from oneproj.certificates.points import doubled
 from oneproj.parameters import Vector, combine, dot, norm
-from oneproj.terms import AbstractTerm, Constraint
+from oneproj.terms import AbstractTerm
 
 
 def linearize(term: AbstractTerm, parameters: Vector, label: str) -> Cut:
@@ -22,8 +22,7 @@ def linearize(term: AbstractTerm, parameters: Vector, label: str) -> Cut:
         (0.0, [6.0], 36.0)
     """
     value, gradient = term.value_and_gradient(parameters)
-    bound = abs(term.bound) if isinstance(term, Constraint) else 0.0
-    size = abs(value) + 2.0 * bound + norm(gradient) * norm(parameters)
+    size = abs(value) + 2.0 * term.scale() + norm(gradient) * norm(parameters)
     return Cut(value, doubled(gradient), label, size)
 
 

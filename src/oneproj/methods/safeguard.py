@@ -12,9 +12,10 @@ import math
 import torch
 from torch import Tensor
 
+from oneproj.functions import function
 from oneproj.parameters import Vector, distance, norm
 from oneproj.problem import Problem
-from oneproj.terms import AbstractTerm, function
+from oneproj.terms import AbstractTerm
 
 NAME = "safeguard ball"
 EDGE = 0.9

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from oneproj.averages import Mean
 from oneproj.errors import NonFiniteError
 from oneproj.parameters import Vector, assign, norm, snapshot
 from oneproj.projection.blocks import combined_norm
 from oneproj.projection.sets import SetConstraint
-from oneproj.terms import AbstractTerm, Constraint
+from oneproj.terms import AbstractTerm
 
 Watch = Callable[[int, float], None]
 """Is told the looks so far and the worst residual."""
@@ -229,7 +228,7 @@ def watching(watch: Watch) -> Iterator[None]:
     """Tell ``watch`` about every look of every view while the block runs.
 
     Example:
-        >>> from oneproj.terms import function
+        >>> from oneproj.functions import function
         >>> w, told = torch.tensor([2.0], requires_grad=True), []
         >>> with watching(lambda looks, worst: told.append((looks, worst))):
         ...     view = View([w], {"w": function(w.sum) <= 1.0}, differentiate_all=True)
@@ -246,17 +245,13 @@ def watching(watch: Watch) -> Iterator[None]:
 def _coarsest(parameters: Vector, constraints: Mapping[str, AbstractTerm]) -> float:
     """The rounding unit of the parameters, or of values that are computed with less."""
     dtypes = {parameter.dtype for parameter in parameters}
-    for constraint in constraints.values():
-        term = constraint.term if isinstance(constraint, Constraint) else constraint
-        if isinstance(term, Mean) and term.dtype is not None:
-            dtypes.add(term.dtype)
-    return max(torch.finfo(dtype).eps for dtype in dtypes)
+    computed = {constraint.precision() for constraint in constraints.values()}
+    return max(torch.finfo(dtype).eps for dtype in dtypes | computed if dtype)
 
 
 def _reachable(constraint: AbstractTerm, share: float, value: float) -> float:
     """The margin: a share of the constraint's scale, and no more than it has room."""
-    bound = abs(constraint.bound) if isinstance(constraint, Constraint) else 0.0
-    margin = share * (bound + abs(value))
+    margin = share * (constraint.scale() + abs(value))
     if isinstance(constraint, SetConstraint):
         margin = min(margin, DEEPEST * constraint.members.depth(constraint.tensor))
     return margin

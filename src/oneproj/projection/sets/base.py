@@ -8,8 +8,9 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from oneproj.constraints import Constraint
 from oneproj.errors import InvalidProblemError
-from oneproj.terms import Constraint, function
+from oneproj.functions import function
 
 
 class AbstractSet(ABC):

@@ -1,0 +1,114 @@
+"""A constraint: a term that must not exceed a bound, or not fall below it."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from oneproj.errors import InvalidProblemError
+from oneproj.parameters import Vector
+from oneproj.terms import AbstractTerm, Curvature, Survey
+
+MIRRORED: dict[Curvature | None, Curvature | None] = {
+    "convex": "concave",
+    "concave": "convex",
+}
+"""The shape of minus a term; what is not here stays as it is."""
+
+
+class Constraint(AbstractTerm):
+    """A term that must be <= 0: ``c = sense * (term - bound)``.
+
+    Made by ``term <= bound`` or ``term >= bound``. Its value is its residual.
+
+    Example:
+        >>> import oneproj
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> at_most = oneproj.function(lambda: w.sum()) <= 1.5
+        >>> at_most.value()
+        0.5
+    """
+
+    def __init__(self, term: AbstractTerm, bound: float, *, sense: int) -> None:
+        """Keep the term, the bound and the direction (+1 for <=, -1 for >=)."""
+        self.term, self.bound, self.sense = term, _as_bound(bound), sense
+        self.size = term.size
+        shape = term.curvature
+        self.curvature = shape if sense > 0 else MIRRORED.get(shape, shape)
+
+    def __bool__(self) -> bool:
+        """Refuse: a chained comparison would silently lose its first half."""
+        message = (
+            "A constraint has no truth value. For lower <= term <= upper write two "
+            "constraints, each with its name."
+        )
+        raise InvalidProblemError(message)
+
+    def named(self, name: str) -> Self:
+        renamed = super().named(name)
+        renamed.term = self.term.named(name)
+        return renamed
+
+    def judged_by(self, model: torch.nn.Module | None) -> Self:
+        judged = super().judged_by(model)
+        judged.term = self.term.judged_by(model)
+        return judged
+
+    def precision(self) -> torch.dtype | None:
+        return self.term.precision()
+
+    def scale(self) -> float:
+        return abs(self.bound) + self.term.scale()
+
+    def draw(self, batch_size: int, generator: torch.Generator) -> Tensor | None:
+        return self.term.draw(batch_size, generator)
+
+    def batch_value(self, indices: Tensor | None) -> Tensor:
+        return self._excess(self.term.batch_value(indices))
+
+    def value(self) -> float:
+        return self.sense * (self.term.value() - self.bound)
+
+    def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
+        value, gradient = self.term.value_and_gradient(parameters)
+        if self.sense < 0:
+            torch._foreach_neg_(gradient)
+        return self.sense * (value - self.bound), gradient
+
+    def survey(self, parameters: Vector | None) -> Survey:
+        value, gradient, each = self.term.survey(parameters)
+        if self.sense < 0 and gradient is not None:
+            torch._foreach_neg_(gradient)
+        each = None if each is None else self._excess(each)
+        return Survey(self.sense * (value - self.bound), gradient, each)
+
+    def _excess(self, value: Tensor) -> Tensor:
+        # One operation where sense * (value - bound) takes two; the bits are the same.
+        return value - self.bound if self.sense > 0 else self.bound - value
+
+
+def as_number(given: object) -> float | None:
+    """A finite real number as a float; None if it is none.
+
+    Example:
+        >>> as_number(torch.tensor(0.5)), as_number(math.inf), as_number("1")
+        (0.5, None, None)
+    """
+    single = isinstance(given, Tensor) and not given.dim()
+    number = given.item() if isinstance(given, Tensor) and single else given
+    return float(number) if isinstance(number, Real) and math.isfinite(number) else None
+
+
+def _as_bound(bound: object) -> float:
+    number = as_number(bound)
+    if number is not None:
+        return number
+    message = (
+        f"A constraint's bound must be a finite number or another term, got {bound!r}. "
+        "To leave one side open, leave the constraint out."
+    )
+    raise InvalidProblemError(message)
