@@ -33,8 +33,11 @@ STALLED = 3
 WIDER = 4.0
 """The factor by which it grows."""
 STUCK = 12
-"""Looks without progress after which wider margins do not help either; on a hundred
-risk caps there were never more than two."""
+"""Looks without progress, of the residual or of the bound on the distance, after which
+wider margins do not help either; on a hundred risk caps there were never more than two,
+and between the many facets of a maximum it is the bound that goes on."""
+FARTHER = 1.0001
+"""The factor by which the bound on the distance has to grow to count as progress."""
 FORGETFUL = 20
 """How often the older half of the cuts may be left behind for the sake of rounding."""
 AGREE = 2.0
@@ -133,6 +136,7 @@ class _Search:
         self._center = bend.at
         self._margins = dict(view.margins)
         self._least, self._waited, self._vain = view.first.worst, 0, 0
+        self._farthest = 0.0
         self._forgotten = 0
 
     @property
@@ -154,6 +158,9 @@ class _Search:
                 return False
             bundle.forget()
             self._forgotten += 1
+            # What was reached by the cuts that are gone is no measure of progress.
+            self._least, self._farthest = self._seen.worst, 0.0
+            self._waited = self._vain = 0
         return True
 
     def is_done(self, *, hurry: bool) -> bool:
@@ -211,9 +218,12 @@ class _Search:
     def _adapt_margins(self, *, hurry: bool) -> None:
         seen, margins = self._seen, self._margins
         better = seen.worst < 0.9 * self._least
+        length = self._bundle.length()
+        farther = length > FARTHER * self._farthest
         self._waited = 0 if better else self._waited + 1
-        self._vain = 0 if better else self._vain + 1
+        self._vain = 0 if better or farther else self._vain + 1
         self._least = min(self._least, seen.worst)
+        self._farthest = length if farther else self._farthest
         if self._waited >= STALLED and self._least < WIDER * max(margins.values()):
             self._margins = {name: WIDER * margin for name, margin in margins.items()}
             self._waited = 0

@@ -25,6 +25,10 @@ from oneproj.terms import AbstractTerm
 ROOM, AMPLE, FEW = 100, 1000, 10_000_000
 """Parameter-size vectors to keep unless the user says otherwise: 100; of cuts, which
 stay valid, up to 1000 as long as that is fewer numbers than ten million."""
+ENOUGH, PER_DIMENSION = 200, 4
+"""Full gradients after which to stop improving, unless the user says otherwise. Where a
+convex constraint has a facet for every direction, as a maximum over examples does, the
+answer lies on as many facets as there are parameters, and about two looks find one."""
 SPARE = 2
 """The fewest vectors beyond one per constraint with which a step can be made."""
 
@@ -42,7 +46,8 @@ class Cuts(AbstractProjector):
         progress: Nonconvex: stop when the model predicts a gain below this share of
             half the squared distance. 0 runs on to the tolerance, for constraints
             without kinks.
-        max_evaluations: Full constraint gradients after which to stop improving.
+        max_evaluations: Full constraint gradients after which to stop improving; None
+            for 200, or more if the constraints are convex and the parameters are many.
         memory: Nonconvex: moves from which the curvature is estimated.
         capacity: Parameter-size vectors to keep at most; None for 100, or more cuts if
             the model is small. The least, which large models want, is two more than
@@ -68,7 +73,7 @@ class Cuts(AbstractProjector):
         *,
         tolerance: float = 1e-6,
         progress: float = 1e-4,
-        max_evaluations: int = 200,
+        max_evaluations: int | None = None,
         memory: int = 100,
         capacity: int | None = None,
     ) -> None:
@@ -76,9 +81,9 @@ class Cuts(AbstractProjector):
         for name, value, least in (
             ("tolerance", tolerance, 0.0),
             ("progress", progress, 0.0),
-            ("max_evaluations", max_evaluations, 1),
+            ("max_evaluations", _or(max_evaluations, ENOUGH), 1),
             ("memory", memory, 0),
-            ("capacity", ROOM if capacity is None else capacity, 1),
+            ("capacity", _or(capacity, ROOM), 1),
         ):
             if not value >= least:  # true for NaN as well
                 message = f"{name} must be at least {least}, got {value}."
@@ -147,7 +152,8 @@ class Cuts(AbstractProjector):
         room = max(self._room(view), len(view.constraints) + SPARE)
         known = None if past is None else past.cuts_from(view.origin)
         bundle, bend = known or (Bundle(room), Bend())
-        budget = self._max_evaluations
+        facets = min(room, sum(p.numel() for p in view.parameters))
+        budget = self._max_evaluations or max(ENOUGH, PER_DIMENSION * facets)
         empty = project_convex(view, bundle, bend, max_evaluations=budget)
         if self._warm and not empty:
             self._past = Past.of(view, cuts=(bundle, bend))
@@ -166,7 +172,7 @@ class Cuts(AbstractProjector):
             view,
             tolerance=self._tolerance,
             progress=self._progress,
-            max_evaluations=self._max_evaluations,
+            max_evaluations=self._max_evaluations or ENOUGH,
             memory=self._memory,
             capacity=max(self._capacity or ROOM, 2 * len(view.constraints) + SPARE),
             carried=None if past is None else past.models,
@@ -182,6 +188,10 @@ class Cuts(AbstractProjector):
     def _room(self, view: View) -> int:
         size = sum(parameter.numel() for parameter in view.parameters)
         return self._capacity or max(ROOM, min(AMPLE, FEW // size))
+
+
+def _or(given: int | None, default: int) -> int:
+    return default if given is None else given
 
 
 def _report(

@@ -1,0 +1,32 @@
+"""Cuts on a maximum over many examples: a facet for nearly every direction."""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import pytest
+import torch
+
+import oneproj
+
+
+@pytest.mark.parametrize(("rows", "dimension"), [(500, 100), (500, 200)])
+def test_a_maximum_over_many_rows_is_projected_onto_exactly(
+    rows: int, dimension: int
+) -> None:
+    """The answer lies on about as many facets as there are dimensions.
+
+    The residual falls only at the very end; until then the bound is what grows.
+    """
+    generator = torch.Generator().manual_seed(0)
+    A = torch.randn(rows, dimension, generator=generator, dtype=torch.float64)
+    start = 3 * torch.randn(dimension, generator=generator, dtype=torch.float64)
+    w = start.clone().requires_grad_()
+    largest = oneproj.function(lambda: (A @ w).abs().max(), curvature="convex")
+    done = oneproj.project(w, {"largest": largest <= 1.0})
+
+    v = cp.Variable(dimension)
+    nearest = cp.norm(v - start.numpy())
+    true = cp.Problem(cp.Minimize(nearest), [cp.abs(A.numpy() @ v) <= 1.0])
+    assert done.residuals["largest"] <= 0
+    assert done.distance == pytest.approx(true.solve(solver="CLARABEL"), rel=1e-7)
+    assert done.lower_bound == pytest.approx(done.distance, rel=1e-9)
