@@ -11,7 +11,7 @@ from torch import Tensor
 
 import oneproj
 from oneproj.averages import mean
-from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
 from oneproj.functions import function
 from oneproj.problem import Problem, check_connected, named_constraints
 
@@ -84,7 +84,7 @@ def test_terms_are_tried_on_at_most_two_examples() -> None:
         mean(fn, torch.ones(1)),
         {"c": mean(fn, torch.ones(9)) <= 1.0},
     )
-    assert sizes == [1, 2]
+    assert sizes == [1, 2, 2], "a constraint twice, to see whether it is random"
 
 
 def test_a_problem_can_be_built_without_grad_mode() -> None:
@@ -220,3 +220,14 @@ def test_an_accuracy_is_told_from_a_wrong_tensor() -> None:
     errors = mean(lambda b: (b * W[0] < 0).float(), torch.ones(3))
     with pytest.raises(InvalidProblemError, match=r"an accuracy.*use a surrogate"):
         Problem(W, OBJECTIVE, {"errors": errors <= 0.1})
+
+
+def test_a_random_constraint_is_told_of_a_random_objective_is_not() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.ones(5)
+    noisy = oneproj.mean(
+        lambda b: b * W.sum() + torch.rand(len(b), generator=generator), x
+    )
+    with pytest.warns(OneprojWarning, match=r"'cap' is random: .* was -?\d.*, then"):
+        Problem([W], objective=noisy, constraints={"cap": noisy <= 1.0})
+    Problem([W], objective=noisy, constraints={})

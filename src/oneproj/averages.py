@@ -12,11 +12,12 @@ from torch import Tensor
 
 from oneproj.autograd import check_real
 from oneproj.batches import AbstractSource, DataLike, as_source, changes
+from oneproj.calls import Call
 from oneproj.errors import InvalidProblemError
 from oneproj.expressions import AbstractExpression
 from oneproj.modes import evaluating
 from oneproj.parameters import Vector
-from oneproj.terms import Curvature, Survey, accumulate, check_callable, check_curvature
+from oneproj.terms import Curvature, Survey, accumulate, check_curvature
 
 CHUNK_SIZE = 4096
 """Examples per forward pass of a full evaluation, unless the term says otherwise."""
@@ -37,7 +38,7 @@ class Mean(AbstractExpression):
     ) -> None:
         """Keep the function and where its examples come from."""
         self.size = source.size
-        self._fn = check_callable(fn)
+        self._call = Call(fn)
         self._tried = False
         self._source = source
         self._weights = weights
@@ -116,8 +117,8 @@ class Mean(AbstractExpression):
     def _values(self, batch: Any, count: int) -> Tensor:  # noqa: ANN401 - the user's
         """The value of each example; the first time, the batch must stay as it is."""
         if self._tried:
-            return self._check_shape(self._fn(batch), count)
-        before, values = changes(batch), self._fn(batch)
+            return self._check_shape(self._call(self.name, batch), count)
+        before, values = changes(batch), self._call(self.name, batch)
         if changes(batch) != before:
             message = (
                 f"The function of {self.name!r} changes its batch in place (x -= mean, "

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from oneproj.autograd import check_real
+from oneproj.calls import Call
 from oneproj.errors import InvalidProblemError
 from oneproj.expressions import AbstractExpression
 from oneproj.modes import evaluating
 from oneproj.parameters import Vector
-from oneproj.terms import Curvature, accumulate, check_callable, check_curvature
+from oneproj.terms import Curvature, accumulate, check_curvature
 
 
 class Function(AbstractExpression):
@@ -22,12 +23,12 @@ class Function(AbstractExpression):
         self, fn: Callable[[], Tensor], curvature: Curvature | None = None
     ) -> None:
         """Keep the function and what is known of it."""
-        self._fn = check_callable(fn)
+        self._call = Call(fn)
         self.curvature = check_curvature(curvature)
 
     def batch_value(self, indices: Tensor | None) -> Tensor:
         del indices  # there is nothing to sample: every evaluation is exact
-        value: object = self._fn()
+        value = self._call(self.name)
         if isinstance(value, Tensor) and value.numel() == 1:
             return check_real(self.name, value).reshape(())
         got = tuple(value.shape) if isinstance(value, Tensor) else type(value)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from oneproj.autograd import require_autograd
+from oneproj.constraints import Constraint
 from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
 from oneproj.expressions import AbstractExpression
 from oneproj.modes import evaluating, watching_modes
@@ -55,7 +56,7 @@ class Problem:
 
     A checkpoint holds the model's buffers and the state of the global CPU generator.
 
-    Every term is evaluated once on two examples, so that a wrong shape or a term that
+    Every term is evaluated on two examples, so that a wrong shape or a term that
     the parameters do not reach is found here and not after an hour of training.
 
     Raises:
@@ -235,6 +236,8 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
         value = term.batch_value(probe)
     if training:
         _warn_of_modes(training)
+    elif isinstance(term, Constraint):
+        _warn_if_random(term, probe, value.detach())
     if not bool(torch.isfinite(value)):
         quantity = f"the value of {term.name!r} at the start"
         raise NonFiniteError(quantity)
@@ -250,6 +253,24 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
             "such as torch.sigmoid(score) or softplus(-score)."
         )
         raise InvalidProblemError(message)
+
+
+def _warn_if_random(term: Constraint, probe: Tensor | None, first: Tensor) -> None:
+    """Say so if the same examples give another residual the second time."""
+    with evaluating(term.model):
+        again = term.batch_value(probe).detach()
+    apart, size = (float(t.abs()) for t in (again - first, first))
+    noise = math.sqrt(torch.finfo(first.dtype).eps)
+    if not apart > noise * (size + abs(term.bound)):  # also where it is not finite
+        return
+    message = (
+        f"The constraint {term.name!r} is random: on the same examples its residual "
+        f"was {float(first):.6g}, then {float(again):.6g}. What is found feasible is "
+        "so for the values that were seen, and need not be for the next ones. Noise, "
+        "dropout and augmentation are for the objective; average a constraint over "
+        "fixed draws of them, or pass oneproj.Problem(..., model=model)."
+    )
+    warnings.warn(message, OneprojWarning, stacklevel=5)
 
 
 def _warn_of_modes(training: Iterable[str]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Literal, NamedTuple, Self
 
 import torch
@@ -122,22 +121,6 @@ def check_curvature(curvature: Curvature | None) -> Curvature | None:
     message = (
         'curvature must be "convex", "concave", "linear" or None, got '
         f"{curvature!r}. It declares the shape of the term in the parameters."
-    )
-    raise InvalidProblemError(message)
-
-
-def check_callable(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Refuse what cannot be called, before a run tries to.
-
-    Example:
-        >>> check_callable(abs) is abs
-        True
-    """
-    if callable(fn):
-        return fn
-    message = (
-        f"A term is made of a function that returns a tensor, but got a "
-        f"{type(fn).__name__}. Pass the function: oneproj.mean(losses, data=...)."
     )
     raise InvalidProblemError(message)
 
