@@ -13,7 +13,8 @@ import oneproj
 from oneproj.averages import mean
 from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
 from oneproj.functions import function
-from oneproj.problem import Problem, check_connected, named_constraints
+from oneproj.probes import check_connected
+from oneproj.problem import Problem, named_constraints
 
 W = torch.tensor([2.0, 0.0], requires_grad=True)
 ELSEWHERE = torch.ones(2, requires_grad=True)

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from oneproj.errors import InfeasibleError, InvalidProblemError
 from oneproj.parameters import assign, snapshot, trainable
-from oneproj.problem import check_connected, named_constraints
+from oneproj.probes import check_connected
+from oneproj.problem import named_constraints
 from oneproj.progress import progress_line
 from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
 from oneproj.projection.base import AbstractProjector

@@ -1,0 +1,87 @@
+"""A term is tried on a few examples before a run relies on it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from oneproj.constraints import Constraint
+from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
+from oneproj.modes import evaluating, watching_modes
+from oneproj.parameters import Vector
+from oneproj.terms import AbstractTerm
+
+PROBE_SIZE = 2
+"""Examples on which each term is tried."""
+
+
+@torch.enable_grad()
+def check_connected(term: AbstractTerm, parameters: Vector) -> None:
+    """Try the term on a few examples: right shape, finite, reached by parameters.
+
+    Raises:
+        InvalidProblemError: The shape is wrong, or no gradient reaches a parameter.
+        NonFiniteError: The value is NaN or inf.
+
+    Example:
+        >>> from oneproj import function
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> check_connected(function(lambda: w.norm()), [w])
+    """
+    probe = None if term.size is None else torch.arange(min(PROBE_SIZE, term.size))
+    # A model that is given evaluates; watched, it would be compiled once more.
+    watching = watching_modes(enabled=term.model is None)
+    with evaluating(term.model), watching as training:
+        value = term.batch_value(probe)
+    if training:
+        _warn_of_modes(training)
+    elif isinstance(term, Constraint):
+        _warn_if_random(term, probe, value.detach())
+    if not bool(torch.isfinite(value)):
+        quantity = f"the value of {term.name!r} at the start"
+        raise NonFiniteError(quantity)
+    reached: tuple[Tensor | None, ...] = ()
+    if value.requires_grad:
+        reached = torch.autograd.grad(value, list(parameters), allow_unused=True)
+    if all(part is None for part in reached):
+        message = (
+            f"{term.name!r} does not depend on the parameters of this problem: no "
+            "gradient reaches them. Check that its function uses the same tensors that "
+            "were passed as parameters, without .detach(), .item() or torch.no_grad(). "
+            "A comparison (an accuracy, score > 0) has no gradient: use a surrogate, "
+            "such as torch.sigmoid(score) or softplus(-score)."
+        )
+        raise InvalidProblemError(message)
+
+
+def _warn_if_random(term: Constraint, probe: Tensor | None, first: Tensor) -> None:
+    """Say so if the same examples give another residual the second time."""
+    with evaluating(term.model):
+        again = term.batch_value(probe).detach()
+    apart, size = (float(t.abs()) for t in (again - first, first))
+    noise = math.sqrt(torch.finfo(first.dtype).eps)
+    if not apart > noise * (size + abs(term.bound)):  # also where it is not finite
+        return
+    message = (
+        f"The constraint {term.name!r} is random: on the same examples its residual "
+        f"was {float(first):.6g}, then {float(again):.6g}. What is found feasible is "
+        "so for the values that were seen, and need not be for the next ones. Noise, "
+        "dropout and augmentation are for the objective; average a constraint over "
+        "fixed draws of them, or pass oneproj.Problem(..., model=model)."
+    )
+    warnings.warn(message, OneprojWarning, stacklevel=5)
+
+
+def _warn_of_modes(training: Iterable[str]) -> None:
+    message = (
+        f"{' and '.join(sorted(training))} in training mode: the value of a term is "
+        "random, or depends on the rest of its batch, so that what is found feasible "
+        "need not be so after model.eval(). Pass oneproj.Problem(..., model=model), "
+        "which evaluates where it counts, or call model.eval() first."
+    )
+    # Up to the caller of Problem or project, past the decorator of check_connected.
+    warnings.warn(message, OneprojWarning, stacklevel=5)
