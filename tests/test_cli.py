@@ -93,6 +93,33 @@ def test_ctrl_c_says_how_to_continue(
     assert "The same command continues" in output
 
 
+def test_a_folder_that_cannot_be_written_is_found_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from oneproj.laboratory import report
+
+    monkeypatch.setattr(report, "run_plans", pytest.fail)
+    (tmp_path / "file").touch()
+    code, output = run("--quick", "--out", str(tmp_path / "file" / "theory"))
+    assert code == 1
+    assert "Not a directory" in output
+    assert "choose another place" in output
+
+
+def test_a_disk_that_fills_up_is_said_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from oneproj.laboratory import report
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "theory/checkpoints/x.npz")
+
+    monkeypatch.setattr(report, "run_plans", full)
+    code, output = run("--quick", "--out", str(tmp_path))
+    assert code == 1
+    assert "No space left on device: theory/checkpoints/x.npz." in output
+
+
 def test_without_numba_the_message_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

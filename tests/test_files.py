@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from oneproj.files import drafting, force, replacing, write_text
+from oneproj import files
+from oneproj.files import check_place, drafting, force, replacing, write_text
 
 
 @pytest.fixture
@@ -61,20 +65,74 @@ def test_the_content_is_on_the_disk_before_it_takes_the_name(
         steps.append(f"{os.fstat(number).st_size} bytes forced")
 
     def moved(path: Path, target: Path) -> Path:
-        steps.append(f"{path.name} moved")
+        steps.append(f"{path.suffix} moved")
         return replace(path, target)
 
     monkeypatch.setattr(os, "fsync", forced)
     monkeypatch.setattr(Path, "replace", moved)
     write_text(file, "newer")
-    assert steps == ["5 bytes forced", "file.txt.draft moved"]
+    assert steps == ["5 bytes forced", ".draft moved"]
     assert file.read_text() == "newer"
 
 
+def test_two_writers_do_not_share_a_draft(file: Path) -> None:
+    with replacing(file) as first:
+        first.write_text("first")
+        with replacing(file) as second:
+            second.write_text("second")
+        assert file.read_text() == "second"
+        assert first.read_text() == "first"
+    assert file.read_text() == "first"
+    assert names(file.parent) == ["file.txt"]
+
+
+def draft_of(file: Path, process: int) -> Path:
+    """What another process of this machine left, or writes just now."""
+    with drafting(file) as draft:
+        name = draft.name.replace(f"-{os.getpid()}-", f"-{process}-")
+    other = file.with_name(name)
+    other.write_text("a half of much mo")
+    return other
+
+
 def test_what_a_killed_process_left_is_gone_after_the_next_write(file: Path) -> None:
-    file.with_name("file.txt.draft").write_text("a half of much mo")
+    with subprocess.Popen([sys.executable, "-S", "-c", ""]) as process:
+        pass
+    draft_of(file, process.pid)
+    alive = draft_of(file, os.getppid())
+    other = draft_of(file.with_name("a-file.txt"), process.pid)
     write_text(file, "new")
     assert file.read_text() == "new"
+    assert names(file.parent) == sorted(["file.txt", alive.name, other.name])
+
+
+def test_what_another_machine_left_is_gone_after_a_day(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    young = draft_of(file, 1)
+    old = draft_of(file, 1)
+    long_ago = time.time() - 2 * 86_400
+    os.utime(old, (long_ago, long_ago))
+    monkeypatch.setattr(files, "_machine", lambda: "elsewhere")
+    write_text(file, "new")
+    assert names(file.parent) == ["file.txt", young.name]
+
+
+def test_a_place_is_tried_before_it_is_needed(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_place(file)
+    assert file.read_text() == "old"
+    assert names(file.parent) == ["file.txt"]
+    with pytest.raises(OSError, match=r"file\.txt"):
+        check_place(file / "table.csv")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        check_place(file)
     assert names(file.parent) == ["file.txt"]
 
 

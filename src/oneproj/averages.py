@@ -53,7 +53,7 @@ class Mean(AbstractExpression):
 
     def batch_value(self, indices: Tensor | None) -> Tensor:
         if indices is None:
-            indices = torch.arange(self._source.size)
+            indices = torch.arange(self._source.size, device="cpu")
         return self.examples(indices).mean()
 
     def examples(self, indices: Tensor) -> Tensor:
@@ -183,7 +183,9 @@ def mean(
 
 def _as_weights(weights: object, size: int) -> Tensor:
     try:
-        given = torch.as_tensor(weights).detach()
+        # On their own device, whatever torch's default device is by now.
+        place = weights.device if isinstance(weights, Tensor) else "cpu"
+        given = torch.as_tensor(weights, device=place).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         message = (
             f"weights must be {size} finite numbers, one per example, but got "

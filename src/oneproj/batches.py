@@ -59,7 +59,9 @@ class AbstractSource(ABC):
         With replacement the estimate is unbiased for every batch size and the cost
         does not depend on the size of the data set.
         """
-        return torch.randint(self.size, (batch_size,), generator=generator)
+        return torch.randint(
+            self.size, (batch_size,), generator=generator, device="cpu"
+        )
 
 
 class _TensorSource(AbstractSource):

@@ -57,8 +57,6 @@ def checkpoint_file(location: str | PathLike[str]) -> Path:
 def write_checkpoint(path: Path, state: State) -> None:
     """Write a checkpoint, in one step as far as anyone can see.
 
-    One run per path: a second one would write into the same draft.
-
     Raises:
         CheckpointError: The state holds an object that could not be read back safely.
         OSError: The folder cannot be written.

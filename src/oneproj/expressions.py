@@ -152,7 +152,9 @@ class Combination(AbstractExpression):
     def draw(self, batch_size: int, generator: torch.Generator) -> Tensor | None:
         if self.size is None:
             return None
-        return torch.randint(self.size, (batch_size,), generator=generator)
+        return torch.randint(
+            self.size, (batch_size,), generator=generator, device="cpu"
+        )
 
     def batch_value(self, indices: Tensor | None) -> Tensor:
         if indices is not None:
@@ -178,7 +180,7 @@ class Combination(AbstractExpression):
         gradient = None if parameters is None else self._slope(slopes)
         if self.size is None:
             return Survey(value, gradient, None)
-        everyone = torch.arange(self.size)
+        everyone = torch.arange(self.size, device="cpu")
         each = [
             self._meet(term, everyone, seen.examples)
             for (_, term), seen in zip(self.terms, found, strict=True)

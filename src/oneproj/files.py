@@ -2,16 +2,26 @@
 
 What is written goes to a draft, is forced to the disk and only then takes its name, in
 one step: whoever looks, and whenever the machine stops, finds the file before or the
-one after. One writer per place: a second one would write into the same draft. In
-return, what a killed process left of a draft is gone after the next write.
+one after. Every writer has a draft of its own, so of two at once the last one counts.
+What a killed process left of a draft is removed by the next write to the same place.
 """
 
 from __future__ import annotations
 
 import os
+import platform
+import re
+import secrets
+import time
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from errno import EISDIR, ENOTDIR
 from pathlib import Path
+
+ABANDONED = 86_400.0
+"""Seconds after which a draft that nobody writes to is nobody's. For those of other
+machines, whose processes cannot be asked for."""
 
 
 @contextmanager
@@ -26,14 +36,54 @@ def drafting(path: Path) -> Iterator[Path]:
         ...     with drafting(Path(folder, "deep", "table.csv")) as draft:
         ...         _ = draft.write_text("a,b")
         ...     draft.name, draft.exists()
-        ('table.csv.draft', False)
+        ('table.csv....draft', False)
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.draft")
+    _remove_abandoned(path)
+    owner = f"{_machine()}-{os.getpid()}-{secrets.token_hex(4)}"
+    draft = path.with_name(f"{path.name}.{owner}.draft")
     try:
         yield draft
     finally:  # Ctrl-C or a full disk: no half of a file stays
         draft.unlink(missing_ok=True)
+
+
+def check_place(path: Path) -> None:
+    """Fail now, and not after hours of work, where a file could not be written.
+
+    Nothing is there afterwards that was not there before, no folder either.
+
+    Raises:
+        OSError: As writing would: a bad path, no permission, a full disk.
+
+    Example:
+        >>> check_place(Path(__file__, "table.csv"))
+        Traceback (most recent call last):
+        NotADirectoryError: ...
+    """
+    if path.is_dir():
+        raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
+    folder = next(each for each in path.absolute().parents if each.exists())
+    if not folder.is_dir():
+        raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(folder))
+    with drafting(folder / path.name) as draft:
+        draft.write_bytes(b"x")  # a full disk has room for an empty file
+        force(draft)
+
+
+def in_words(error: OSError | ValueError) -> str:
+    """What a file or a disk refused, and where; a ValueError is of a path.
+
+    Example:
+        >>> in_words(PermissionError(13, "Permission denied", "runs/a.json"))
+        'Permission denied: runs/a.json'
+        >>> in_words(OSError("no room"))
+        'no room'
+    """
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error) or type(error).__name__
+    place = error.filename2 or error.filename
+    return error.strerror if place is None else f"{error.strerror}: {place}"
 
 
 def force(path: Path) -> None:
@@ -84,3 +134,35 @@ def write_text(path: Path, text: str) -> None:
     """
     with replacing(path) as draft:
         draft.write_text(text, encoding="utf-8", newline="")
+
+
+def _machine() -> str:
+    """A short word for this machine: processes are numbered on each."""
+    return f"{zlib.crc32(platform.node().encode()):08x}"
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove the drafts for a place whose writers were killed."""
+    pattern = re.compile(rf"{re.escape(path.name)}\.(\w+)-(\d+)-\w+\.draft")
+    with suppress(OSError):  # a folder to write to that must not be listed
+        for file in list(path.parent.iterdir()):
+            if (found := pattern.fullmatch(file.name)) is None:
+                continue
+            with suppress(OSError):  # another was faster, or it is not ours to remove
+                idle = time.time() - file.stat().st_mtime
+                ours = found[1] == _machine()
+                if idle > ABANDONED or (ours and _is_gone(int(found[2]))):
+                    file.unlink()
+
+
+def _is_gone(process: int) -> bool:
+    """Whether a process of this machine has surely ended."""
+    if os.name != "posix":  # elsewhere, to ask a process is to end it
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # there, and somebody else's
+        return False
+    return False

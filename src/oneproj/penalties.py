@@ -53,7 +53,7 @@ class AbstractPenalty(ABC):
     def weigh(self, values: Sequence[float]) -> list[float]:
         """The same weights, from plain numbers to plain numbers."""
         weights: list[float] = self.weights(
-            torch.tensor(values, dtype=torch.float64)
+            torch.tensor(values, dtype=torch.float64, device="cpu")
         ).tolist()
         return weights
 

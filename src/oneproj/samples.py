@@ -79,7 +79,7 @@ def _value(term: AbstractTerm) -> float:
     indices = None
     if term.size is not None:
         count = min(SAMPLE, term.size)
-        indices = torch.arange(count) * term.size // count
+        indices = torch.arange(count, device="cpu") * term.size // count
     devices = range(torch.cuda.device_count())
     with torch.random.fork_rng(devices), evaluating(term.model):
         torch.default_generator.manual_seed(NOISE)

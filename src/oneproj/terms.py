@@ -34,7 +34,7 @@ class Survey(NamedTuple):
     def examples(self, indices: Tensor) -> Tensor:
         """The values of these examples; of a term without data, its value."""
         if self.each is None:
-            return torch.tensor(self.value, dtype=torch.float64)
+            return torch.tensor(self.value, dtype=torch.float64, device="cpu")
         return self.each[indices]
 
 

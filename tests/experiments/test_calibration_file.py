@@ -14,6 +14,7 @@ import filelock
 import pytest
 from typer.testing import CliRunner
 
+from oneproj import files
 from oneproj.cli import app
 from oneproj.errors import CalibrationError, InvalidProblemError
 from oneproj.experiments import calibration_run
@@ -197,10 +198,33 @@ def test_a_place_without_a_folder_is_refused_before_anything_is_trained(
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 1
         assert isinstance(result.exception, SystemExit), result.exception
-    with pytest.raises(CalibrationError, match=r"notes\.txt is no folder"):
+    with pytest.raises(CalibrationError, match=r"Not a directory: .*notes\.txt\."):
         check_place(tmp_path / "notes.txt" / "deep" / "file.json")
     check_place(tmp_path / "new" / "file.json")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_disk_that_fills_up_meanwhile_loses_no_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def made(*_: object, **__: object) -> Calibration:
+        monkeypatch.setattr(files, "force", full)
+        return ONE
+
+    monkeypatch.setattr(calibration_run, "run_calibration", made)
+    file, copy = tmp_path / "file.json", tmp_path / "copy.json"
+    arguments = ["calibrate", "abstention-nasa", "--out", str(file)]
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, type(result.exception)) == (1, SystemExit)
+    assert "class 1 error" in result.output
+    told, _, content = result.output.partition("--thresholds` reads:\n")
+    assert "file.json cannot be written: No space left on device" in told
+    copy.write_text(content)
+    assert read_calibrations(copy) == [ONE]
+    assert not file.exists()
 
 
 def test_targets_that_cannot_be_reached_are_told(

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from oneproj.cli import app
 from oneproj.experiments import specs, sweep
-from oneproj.experiments.records import read_folder
+from oneproj.experiments.records import Record, read_folder
 
 SMALL = ("abstention-gaussian", "--preset", "oneproj", "--seeds", "2")
 
@@ -102,3 +102,32 @@ def test_ctrl_c_has_its_own_exit_code(
     code, output = reproduce(tmp_path, *SMALL)
     assert code == 130
     assert "The same command continues" in output
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_the_first_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "run", pytest.fail)
+    file = tmp_path / "file"
+    file.touch()
+    for place in (file, file / "deep", Path("/proc/oneproj")):
+        code, output = reproduce(place, *SMALL)
+        assert code == 1
+        assert f"Records cannot be written to {place}" in output
+
+
+def test_a_disk_that_fills_up_keeps_what_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = sweep.write_record
+
+    def full(record: Record, folder: Path) -> Path:
+        if record.seed == 1:
+            raise OSError(28, "No space left on device")
+        return write(record, folder)
+
+    monkeypatch.setattr(sweep, "write_record", full)
+    code, output = reproduce(tmp_path, *SMALL, "--method", "one-projection")
+    assert code == 1
+    assert "No space left on device. Those that are there stay." in output
+    assert len(list(tmp_path.rglob("seed-*.json"))) == 1

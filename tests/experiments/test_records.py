@@ -24,6 +24,7 @@ from oneproj.experiments.records import (
     to_json,
     write_record,
 )
+from oneproj.files import drafting
 
 Maker = Callable[..., Record]
 
@@ -226,5 +227,7 @@ def test_a_write_that_fails_leaves_the_record_before(
 
 def test_a_draft_is_no_record(make_record: Maker, tmp_path: Path) -> None:
     path = write_record(make_record(), tmp_path)
-    path.with_name("seed-0001.json.draft").write_text("{")
-    assert read_folder(tmp_path) == ([make_record()], [])
+    with drafting(path.with_name("seed-0001.json")) as draft:
+        draft.write_text("{")
+        assert len(list(path.parent.iterdir())) == 2
+        assert read_folder(tmp_path) == ([make_record()], [])

@@ -27,6 +27,7 @@ from torch.optim import SGD, Adam, Optimizer
 
 from oneproj.averages import mean
 from oneproj.bench.measure import Spread, alternate, paired_ratio, surroundings
+from oneproj.experiments.interrupts import abandoning
 from oneproj.parameters import assign, snapshot
 from oneproj.problem import Problem
 from oneproj.progress import progress_bar
@@ -190,7 +191,10 @@ def overhead_record(
         **{name: partial(runs.bare, make) for name, make in LOOPS.items()},
         **{oracle: partial(runs.ours, oracle) for oracle in BARS},
     }
-    with progress_bar("bench overhead", repeats, enabled=progress) as advance_to:
+    with (
+        abandoning(),  # or the rest of a run that Ctrl-C ended would be timed
+        progress_bar("bench overhead", repeats, enabled=progress) as advance_to,
+    ):
         rounds = count(1)
         seconds = alternate(
             tasks, repeats=repeats, advance=lambda: advance_to(next(rounds))

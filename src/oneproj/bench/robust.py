@@ -17,6 +17,7 @@ from typing import Any
 from oneproj.bench.measure import surroundings
 from oneproj.bench.variations import VARIATIONS, Variation
 from oneproj.errors import OneprojError, OneprojWarning
+from oneproj.experiments.interrupts import abandoning
 from oneproj.progress import progress_bar
 from oneproj.solve import solve
 
@@ -69,7 +70,10 @@ def robust_record(
     """
     cells = [(hidden, variation) for hidden in (0, HIDDEN) for variation in variations]
     rows = []
-    with progress_bar("bench robust", len(cells), enabled=progress) as advance_to:
+    with (
+        abandoning(),  # or the rest of a run that Ctrl-C ended would be judged
+        progress_bar("bench robust", len(cells), enabled=progress) as advance_to,
+    ):
         for done, (hidden, variation) in enumerate(cells, start=1):
             rows.append(_compare(variation, hidden, steps, range(seeds)))
             advance_to(done)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from oneproj.cli.exits import console, exits
+from oneproj.files import check_place, write_text
 
 bench = typer.Typer(help="Measure what things cost.", no_args_is_help=True)
 
@@ -16,6 +20,21 @@ bench = typer.Typer(help="Measure what things cost.", no_args_is_help=True)
 @bench.callback()
 def bench_main() -> None:
     """Measure what things cost."""
+
+
+@contextmanager
+def _exits(terminal: Console, out: Path | None) -> Iterator[None]:
+    """Fail in words, and before the work where the record could not be written."""
+    with exits(terminal, stopped="Stopped. Nothing was written."):
+        if out is not None:
+            check_place(out)
+        yield
+
+
+def _write(record: dict[str, Any], out: Path | None) -> None:
+    """Write the record, which is shown already: a full disk does not lose it."""
+    if out is not None:
+        write_text(out, json.dumps(record, indent=2) + "\n")
 
 
 @bench.command("step")
@@ -34,13 +53,14 @@ def bench_step(
     The bar is a ratio of 1.10 at 10^6 and 10^7 parameters (the default sizes). A bar
     that is missed is shown and is no failure: it may be the machine's doing.
     """
-    from oneproj.bench.step import SIZES, step_record
-    from oneproj.bench.table import step_table
+    terminal = console()
+    with _exits(terminal, out):
+        from oneproj.bench.step import SIZES, step_record
+        from oneproj.bench.table import step_table
 
-    record = step_record(sizes or SIZES, repeats=repeats, seed=seed)
-    console().print(step_table(record))
-    if out is not None:
-        out.write_text(json.dumps(record, indent=2) + "\n")
+        record = step_record(sizes or SIZES, repeats=repeats, seed=seed)
+        terminal.print(step_table(record))
+        _write(record, out)
 
 
 @bench.command("overhead")
@@ -57,14 +77,15 @@ def bench_overhead(
     The bars are ratios of 1.15 with minibatches and 1.7 with anchors. The defaults take
     about half an hour on a free core. A bar that is missed is shown and is no failure.
     """
-    from oneproj.bench.overhead import Shape, overhead_record
-    from oneproj.bench.overhead_table import overhead_table
+    terminal = console()
+    with _exits(terminal, out):
+        from oneproj.bench.overhead import Shape, overhead_record
+        from oneproj.bench.overhead_table import overhead_table
 
-    shape = Shape(batch_size=batch_size)
-    record = overhead_record(shape, updates=updates, repeats=repeats, seed=seed)
-    console().print(overhead_table(record))
-    if out is not None:
-        out.write_text(json.dumps(record, indent=2) + "\n")
+        shape = Shape(batch_size=batch_size)
+        record = overhead_record(shape, updates=updates, repeats=repeats, seed=seed)
+        terminal.print(overhead_table(record))
+        _write(record, out)
 
 
 @bench.command("projection")
@@ -84,15 +105,15 @@ def bench_projection(
     to 10^7, take about a quarter of an hour, most of it the augmented Lagrangian. A bar
     that is missed is shown and is no failure.
     """
-    from oneproj.bench.projection import SIZES, projection_record
-    from oneproj.bench.projection_table import projection_tables
-
-    record = projection_record(sizes or SIZES, repeats=repeats, seed=seed)
     terminal = console()
-    for table in projection_tables(record):
-        terminal.print(table)
-    if out is not None:
-        out.write_text(json.dumps(record, indent=2) + "\n")
+    with _exits(terminal, out):
+        from oneproj.bench.projection import SIZES, projection_record
+        from oneproj.bench.projection_table import projection_tables
+
+        record = projection_record(sizes or SIZES, repeats=repeats, seed=seed)
+        for table in projection_tables(record):
+            terminal.print(table)
+        _write(record, out)
 
 
 @bench.command("train")
@@ -123,14 +144,15 @@ def bench_train(
     command continues. Beside the record: the anytime plot, as SVG and PNG. A bar that
     is missed is shown and is no failure.
     """
-    from oneproj.bench.train import train_record
-    from oneproj.bench.train_figure import draw_anytime
-    from oneproj.bench.train_table import train_tables
-    from oneproj.tasks import PAPER
-
     terminal = console(width=200)
     stopped = f"Stopped. The same command continues from {out}."
     with exits(terminal, stopped=stopped):
+        from oneproj.bench.train import train_record
+        from oneproj.bench.train_figure import draw_anytime
+        from oneproj.bench.train_table import train_tables
+        from oneproj.tasks import PAPER
+
+        check_place(out)
         record = train_record(
             problems or list(PAPER),
             contestants=contestants,
@@ -139,10 +161,10 @@ def bench_train(
             extrapolate=extrapolate,
             out=out,
         )
-    for table in train_tables(record):
-        terminal.print(table)
-    files = ", ".join(str(file) for file in (out, *draw_anytime(record, out)))
-    terminal.print(f"Record and figure: {files}", highlight=False)
+        for table in train_tables(record):
+            terminal.print(table)
+        files = ", ".join(str(file) for file in (out, *draw_anytime(record, out)))
+        terminal.print(f"Record and figure: {files}", highlight=False)
 
 
 @bench.command("robust")
@@ -157,9 +179,9 @@ def bench_robust(
     The bar is an objective at most 5 percent above that of the best method. A bar that
     is missed is shown and is no failure.
     """
-    from oneproj.bench.robust import robust_lines, robust_record
+    with _exits(console(), out):
+        from oneproj.bench.robust import robust_lines, robust_record
 
-    record = robust_record(steps=steps, seeds=seeds)
-    robust_lines(record, typer.echo)
-    if out is not None:
-        out.write_text(json.dumps(record, indent=2) + "\n")
+        record = robust_record(steps=steps, seeds=seeds)
+        robust_lines(record, typer.echo)
+        _write(record, out)

@@ -66,26 +66,24 @@ def calibrate(
 
     terminal = console()
     stopped = "Stopped. Nothing was written."
-    with (
-        exits(terminal, stopped=stopped),
-        _progress(seeds * (rounds + (match is not None))) as report,
-    ):
+    with exits(terminal, stopped=stopped):
         check_place(out)
-        found = run_calibration(
-            experiment,
-            preset=preset,
-            method=method,
-            targets=targets,
-            match=match,
-            start=start,
-            seeds=seeds,
-            rounds=rounds,
-            report=report,
-        )
+        with _progress(seeds * (rounds + (match is not None))) as report:
+            found = run_calibration(
+                experiment,
+                preset=preset,
+                method=method,
+                targets=targets,
+                match=match,
+                start=start,
+                seeds=seeds,
+                rounds=rounds,
+                report=report,
+            )
+        terminal.print(_table(found))
+        if found.note:
+            terminal.print(found.note, style="bold", markup=False, highlight=False)
         write_calibration(out, found)
-    terminal.print(_table(found))
-    if found.note:
-        terminal.print(found.note, style="bold", markup=False, highlight=False)
     terminal.print(f"Written to {out}", markup=False, highlight=False)
 
 

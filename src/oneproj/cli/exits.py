@@ -11,8 +11,14 @@ import typer
 from rich.console import Console
 
 from oneproj.errors import OneprojError
+from oneproj.files import in_words
 
 FAILED, INTERRUPTED = 1, 130
+ADVICE = (
+    "Files need a folder that you can write to, on a disk with room: make room, or "
+    "choose another place."
+)
+"""Where a file or a disk refused and nobody below knew more."""
 
 
 def console(width: int = 160) -> Console:
@@ -47,8 +53,14 @@ def exits(out: Console, *, stopped: str) -> Iterator[None]:
     """Say what went wrong in words, or what Ctrl-C left, and exit with a code."""
     try:
         yield
+    except BrokenPipeError:  # nobody reads on, as with `| head`: typer's to handle
+        raise
     except OneprojError as error:
-        out.print(str(error), markup=False)
+        out.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(FAILED) from error
+    except OSError as error:
+        told = f"{in_words(error)}. {ADVICE}"
+        out.print(told, markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(FAILED) from error
     except KeyboardInterrupt as error:
         out.print(stopped, markup=False, highlight=False)

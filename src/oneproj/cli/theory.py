@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from oneproj.cli.exits import FAILED, console, exits
+from oneproj.files import check_place
 
 if TYPE_CHECKING:
     from oneproj.laboratory.plans import Plan
@@ -39,17 +40,19 @@ def theory(
     To the letter this is 10^10 inner steps per trial and row, about 15 minutes on two
     free cores. Exit code 1 if a row fails.
     """
-    from oneproj.laboratory.plans import make_plans
-    from oneproj.laboratory.report import check_theorems
-    from oneproj.laboratory.tables import COLUMNS, table_cells, table_title
-
     terminal = console()
-    plans = make_plans(trials=trials, seed=seed, quick=quick)
     stopped = f"Stopped. The same command continues from {out}/checkpoints."
-    with exits(terminal, stopped=stopped), _progress(plans) as report:
-        records = check_theorems(
-            plans, out=out, jobs=jobs, fresh=not resume, report=report
-        )
+    with exits(terminal, stopped=stopped):
+        from oneproj.laboratory.plans import make_plans
+        from oneproj.laboratory.report import check_theorems
+        from oneproj.laboratory.tables import COLUMNS, table_cells, table_title
+
+        plans = make_plans(trials=trials, seed=seed, quick=quick)
+        check_place(out / "theory.json")
+        with _progress(plans) as report:
+            records = check_theorems(
+                plans, out=out, jobs=jobs, fresh=not resume, report=report
+            )
     table = Table(title=table_title(records))
     for name in COLUMNS:
         table.add_column(name, overflow="fold")

@@ -8,17 +8,16 @@ write into one file: they take turns, by a lock in an empty file beside it.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from oneproj import files
 from oneproj.errors import CalibrationError
 from oneproj.experiments.calibration_search import Pair, Trial
 from oneproj.experiments.plain_json import from_plain, to_plain
 from oneproj.experiments.surroundings import require
-from oneproj.files import write_text
 
 SHIPPED = Path(__file__).with_name("calibrated.json")
 """What this library's own preset uses."""
@@ -98,7 +97,7 @@ def check_place(path: Path) -> None:
 
     Raises:
         CalibrationError: The file is there and is not one of calibrations, or it
-            cannot be made.
+            cannot be written.
 
     Example:
         >>> check_place(SHIPPED)
@@ -106,26 +105,46 @@ def check_place(path: Path) -> None:
         Traceback (most recent call last):
         oneproj.errors.CalibrationError: ...calibration_file.py cannot be read as ...
     """
-    if path.exists():
-        read_calibrations(path)
-    folder = next(each for each in path.absolute().parents if each.exists())
-    if not (folder.is_dir() and os.access(folder, os.W_OK)):
-        message = f"{path} cannot be written: {folder} is no folder to write in."
-        raise CalibrationError(message)
+    try:
+        if path.exists():
+            read_calibrations(path)
+        files.check_place(path)
+    except OSError as error:
+        raise CalibrationError(_refused(path, error)) from error
 
 
 def write_calibration(path: Path, calibration: Calibration) -> None:
     """Put a calibration into a file, which may hold others.
 
     Raises:
-        CalibrationError: The file is there and is not one of calibrations.
+        CalibrationError: The file is there and is not one of calibrations, or it
+            cannot be written; the message then ends with what it would have held.
         OneprojError: A package is missing; the message says which.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # What is read must be what is replaced: nobody may write in between.
-    with require("filelock").FileLock(path.with_name(f".{path.name}.lock")):
-        before = read_calibrations(path) if path.exists() else []
-        others = [other for other in before if other.key != calibration.key]
-        ordered = sorted([*others, calibration], key=lambda each: each.key)
-        content = _File("oneproj calibrations 1", tuple(ordered))
-        write_text(path, json.dumps(to_plain(content), indent=1) + "\n")
+    lock = require("filelock").FileLock(path.with_name(f".{path.name}.lock"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # What is read must be what is replaced: nobody may write in between.
+        with lock:
+            before = read_calibrations(path) if path.exists() else []
+            others = [other for other in before if other.key != calibration.key]
+            files.write_text(path, _text([*others, calibration]))
+    except OSError as error:  # hours of trials must not be lost to it
+        message = (
+            f"{_refused(path, error)} The calibration follows; as a file it is what "
+            f"`oneproj reproduce --thresholds` reads:\n{_text([calibration])}"
+        )
+        raise CalibrationError(message) from error
+
+
+def _text(calibrations: list[Calibration]) -> str:
+    ordered = sorted(calibrations, key=lambda each: each.key)
+    content = _File("oneproj calibrations 1", tuple(ordered))
+    return json.dumps(to_plain(content), indent=1) + "\n"
+
+
+def _refused(path: Path, error: OSError) -> str:
+    return (
+        f"{path} cannot be written: {files.in_words(error)}. Choose another place, in "
+        "a folder that you can write to, on a disk with room."
+    )

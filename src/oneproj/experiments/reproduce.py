@@ -90,7 +90,8 @@ def reproduce(
     Raises:
         InvalidProblemError: There is no such experiment, preset, method or projector.
         DataNotFoundError: The data of an experiment that was named is missing.
-        RecordError: A record in the folder would not compare with new ones.
+        RecordError: A record in the folder would not compare with new ones, or none
+            can be written there.
         CalibrationError: The file of thresholds is something else.
         OneprojError: Runs failed, or a package is missing; the message says which.
 

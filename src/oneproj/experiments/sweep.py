@@ -8,16 +8,18 @@ on other machines, and one that is left over from a killed sweep can harm nothin
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oneproj.errors import OneprojError
+from oneproj.errors import OneprojError, RecordError
 from oneproj.experiments.live import Watcher, pulse
 from oneproj.experiments.plan import Job
 from oneproj.experiments.records import Record, write_record
 from oneproj.experiments.run import run
 from oneproj.experiments.surroundings import require
+from oneproj.files import check_place, in_words
 
 
 @dataclass(frozen=True)
@@ -40,15 +42,20 @@ def sweep(
         watcher: Is told of every run.
 
     Raises:
+        RecordError: A record cannot be written; found before the first run if it can.
         OneprojError: Runs failed; the others were finished first.
     """
     failures = []
+    with _told(folder):
+        for job in jobs[:1]:
+            check_place(folder / job.key.path)
     for outcome in _outcomes(jobs, processes, watcher.folder):
         if isinstance(outcome, Failure):
             failures.append(outcome)
             watcher.advance(f"failed: {_name(outcome.job)}")
         else:
-            write_record(outcome, folder)
+            with _told(folder):
+                write_record(outcome, folder)
             watcher.advance(_line(outcome))
     if failures:
         told = "\n".join(f"- {_name(f.job)}: {f.reason}" for f in failures)
@@ -57,6 +64,20 @@ def sweep(
             f"are in {folder}, and the same command tries these again:\n{told}"
         )
         raise OneprojError(message)
+
+
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """Say what a disk that refuses a record means for the others."""
+    try:
+        yield
+    except OSError as error:
+        message = (
+            f"Records cannot be written to {folder}: {in_words(error)}. Those that are "
+            "there stay. Give a folder that can be made and written to, on a disk with "
+            "room; the same command then makes the runs that are missing."
+        )
+        raise RecordError(message) from error
 
 
 def _outcomes(

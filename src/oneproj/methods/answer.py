@@ -77,4 +77,6 @@ class Answer:
         self._total = state["total"]
 
     def _draw(self) -> float:
-        return float(torch.rand((), generator=self._generator, dtype=torch.float64))
+        return float(
+            torch.rand((), generator=self._generator, dtype=torch.float64, device="cpu")
+        )

@@ -70,7 +70,7 @@ class Multipliers(AbstractPenalty):
 
     def __init__(self, size: int) -> None:
         """Start from mu = 0."""
-        self.mu = torch.zeros(size, dtype=torch.float64)
+        self.mu = torch.zeros(size, dtype=torch.float64, device="cpu")
 
     def ascend(self, step: Tensor) -> None:
         """``mu <- [mu + step]_+``."""
@@ -107,7 +107,9 @@ class Lagrangian(AbstractMethod):
         if self._averages:  # the last iterate needs no copy
             self._answer.offer(self._step.size)
         self._step.take()
-        c = torch.tensor(list(sight.residuals.values()), dtype=torch.float64)
+        c = torch.tensor(
+            list(sight.residuals.values()), dtype=torch.float64, device="cpu"
+        )
         self._multipliers.ascend(sigma * c)
         return sight
 

@@ -83,7 +83,9 @@ def draw_index(
             f"a torch.Generator; got outer_steps={outer_steps}, generator={generator}."
         )
         raise InvalidProblemError(message)
-    return first_index + int(torch.randint(outer_steps, (), generator=generator))
+    place = generator.device
+    drawn = torch.randint(outer_steps, (), generator=generator, device=place)
+    return first_index + int(drawn)
 
 
 def check_settings(

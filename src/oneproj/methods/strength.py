@@ -161,7 +161,7 @@ def gram(vectors: Sequence[Vector]) -> Array:
         >>> gram([[torch.tensor([1.0, 2.0])], [torch.tensor([3.0, 0.0])]]).tolist()
         [[5.0, 3.0], [3.0, 9.0]]
     """
-    total = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
+    total = torch.zeros(len(vectors), len(vectors), dtype=torch.float64, device="cpu")
     for pieces in zip(*(_pieces(vector) for vector in vectors), strict=True):
         rows = torch.stack([piece.double() for piece in pieces])
         total += (rows @ rows.T).cpu()

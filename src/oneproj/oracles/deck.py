@@ -49,9 +49,9 @@ class Deck:
         if n is None or n > LARGEST:
             return self._term.draw(b, self._generator)
         if n <= b:
-            return torch.arange(n)
+            return torch.arange(n, device="cpu")
         if self._cards is None or self._dealt + b > n:
-            self._cards = torch.randperm(n, generator=self._generator)
+            self._cards = torch.randperm(n, generator=self._generator, device="cpu")
             self._dealt = 0
         self._dealt += b
         return self._cards[self._dealt - b : self._dealt]

@@ -112,7 +112,9 @@ def nudges(view: View) -> Iterator[list[Tensor]]:
     """
     generator = torch.Generator().manual_seed(0)
     direction = [
-        torch.randn(p.shape, generator=generator, dtype=torch.float64).to(p)
+        torch.randn(p.shape, generator=generator, dtype=torch.float64, device="cpu").to(
+            p
+        )
         for p in view.origin
     ]
     scale = (norm(view.origin) or math.sqrt(_size(view))) / norm(direction)

@@ -117,7 +117,7 @@ class _Row:
 
     def __init__(self, like: Vector) -> None:
         sizes = [prod(t.shape) for t in like]
-        self._flat = torch.zeros(sum(sizes), dtype=torch.float64)
+        self._flat = torch.zeros(sum(sizes), dtype=torch.float64, device="cpu")
         self._parts = [
             part.view(t.shape)
             for part, t in zip(self._flat.split_with_sizes(sizes), like, strict=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 from oneproj.errors import InvalidProblemError
 from oneproj.projection.sets.distance import AbstractDistanceSet, directed
 
-INFINITY = torch.tensor(torch.inf, dtype=torch.float64)
+INFINITY = torch.tensor(torch.inf, dtype=torch.float64, device="cpu")
 
 
 class Box(AbstractDistanceSet):
@@ -113,7 +113,8 @@ class Box(AbstractDistanceSet):
 
 
 def _as_bound(name: str, bound: float | Tensor) -> Tensor:
-    found = torch.as_tensor(bound, dtype=torch.float64).detach().clone()
+    place = bound.device if isinstance(bound, Tensor) else "cpu"
+    found = torch.as_tensor(bound, dtype=torch.float64, device=place).detach().clone()
     if bool(found.isnan().any()):
         message = f"The {name} bound of a box holds NaN; use inf for no bound."
         raise InvalidProblemError(message)
