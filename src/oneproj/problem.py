@@ -13,7 +13,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from oneproj.autograd import require_autograd
+from oneproj.autograd import fresh_casts, require_autograd
 from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
 from oneproj.expressions import AbstractExpression
 from oneproj.modes import evaluating, watching_modes
@@ -97,7 +97,8 @@ class Problem:
 
     def residuals(self) -> dict[str, float]:
         """Every constraint on all of its data; feasible means <= 0."""
-        return {name: c.value() for name, c in self.constraints.items()}
+        with fresh_casts():
+            return {name: c.value() for name, c in self.constraints.items()}
 
 
 def named_constraints(
