@@ -2,12 +2,14 @@
 
 ``torch.no_grad()`` around a call does no harm: gradients are switched on where they are
 taken. ``torch.inference_mode()`` cannot be left from inside, and what is made in it can
-never be differentiated.
+never be differentiated. Inside ``torch.autocast`` parameters that move are seen as they
+were, unless its cache is off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -48,6 +50,33 @@ def require_autograd(parameters: Iterable[Tensor] = ()) -> None:
                 "which it is a constant."
             )
             raise InvalidProblemError(message)
+
+
+@contextmanager
+def fresh_casts() -> Iterator[None]:
+    """See parameters as they are, also inside ``torch.autocast``, while the block runs.
+
+    Autocast keeps the low-precision copy of a parameter until its own block ends. What
+    was changed in place meanwhile would be seen as it was: a point judged by another.
+
+    Example:
+        >>> layer = torch.nn.Linear(1, 1, bias=False)
+        >>> _ = torch.nn.init.ones_(layer.weight)
+        >>> with torch.autocast("cpu", dtype=torch.bfloat16):
+        ...     before = layer(torch.ones(1)).item()
+        ...     _ = torch.nn.init.zeros_(layer.weight)
+        ...     kept = layer(torch.ones(1)).item()
+        ...     with fresh_casts():
+        ...         before, kept, layer(torch.ones(1)).item()
+        (1.0, 1.0, 0.0)
+    """
+    enabled = torch.is_autocast_cache_enabled()
+    torch.clear_autocast_cache()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(enabled)
 
 
 def check_real(name: str, value: Tensor) -> Tensor:

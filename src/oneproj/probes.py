@@ -32,7 +32,9 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
         >>> w = torch.ones(1, requires_grad=True)
         >>> check_connected(function(lambda: w.norm()), [w])
     """
-    probe = None if term.size is None else torch.arange(min(PROBE_SIZE, term.size), device="cpu")
+    probe = None
+    if term.size is not None:
+        probe = torch.arange(min(PROBE_SIZE, term.size), device="cpu")
     # A model that is given evaluates; watched, it would be compiled once more.
     watching = watching_modes(enabled=term.model is None)
     with evaluating(term.model), watching as training:

@@ -12,7 +12,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from oneproj.autograd import require_autograd
+from oneproj.autograd import fresh_casts, require_autograd
 from oneproj.errors import InvalidProblemError
 from oneproj.expressions import AbstractExpression
 from oneproj.parameters import Vector, is_finite, trainable
@@ -93,7 +93,8 @@ class Problem:
 
     def residuals(self) -> dict[str, float]:
         """Every constraint on all of its data; feasible means <= 0."""
-        return {name: c.value() for name, c in self.constraints.items()}
+        with fresh_casts():
+            return {name: c.value() for name, c in self.constraints.items()}
 
 
 def named_constraints(

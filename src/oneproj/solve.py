@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from oneproj.autograd import fresh_casts
 from oneproj.certificates.certify import certify
 from oneproj.certificates.feasibility import ball_excess
 from oneproj.checkpoints import checkpoint_file
@@ -154,14 +155,15 @@ def solve(
     settings |= setting.describe()
     watch, history = Stopwatch(), History(problem.constraints, setting.steps)
     run = Run(setting, chosen(setting, read), history, settings)
-    done = resume_run(run, loop.checkpoint, resume=resume)
-    try:
-        ended, stopped = loop.run(run, done), time.monotonic()
-    except InfeasibleError:  # of a method that projects as it goes
-        setting.undo()
-        raise
-    watch.lap("train", before=history.seconds_before)
-    solution = _complete(run, setting, ended, watch, on_failure)
+    with fresh_casts():
+        done = resume_run(run, loop.checkpoint, resume=resume)
+        try:
+            ended, stopped = loop.run(run, done), time.monotonic()
+        except InfeasibleError:  # of a method that projects as it goes
+            setting.undo()
+            raise
+        watch.lap("train", before=history.seconds_before)
+        solution = _complete(run, setting, ended, watch, on_failure)
     if solution.status is Status.INTERRUPTED and not wishes.granted:
         update = max(history.columns["update"], default=0)
         heed_interrupt(stopped, int(update), setting.steps)

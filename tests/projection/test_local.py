@@ -187,6 +187,37 @@ def test_a_start_without_a_slope_is_left(size: int) -> None:
     assert torch.equal(w, again), "the direction is always the same"
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_saddle_on_the_way_is_left(dtype: torch.dtype) -> None:
+    # From the origin both go to (1, 1), by symmetry; the answer is on neither side.
+    w = torch.zeros(2, dtype=dtype, requires_grad=True)
+    saddle = oneproj.function(lambda: (w[0] - 1.0) * (w[1] - 1.0))
+    done = oneproj.project(w, {"saddle": saddle <= -1.5})
+    assert done.residuals["saddle"] <= 0
+    assert done.distance == pytest.approx(2.0, rel=1e-4)
+    assert done.evaluations < 100
+
+
+def test_a_saddle_of_many_factors_is_left() -> None:
+    u, v = (torch.full((3,), 0.1, requires_grad=True) for _ in range(2))
+    product = oneproj.function(lambda: u @ v)
+    done = oneproj.project([u, v], {"product": product <= -1.0})
+    assert done.residuals["product"] <= 0
+    # s = (u + v)/2 and t = (u - v)/2 with |t|^2 = 1 + |s|^2, from s = (0.1, 0.1, 0.1).
+    assert done.distance == pytest.approx(2.03**0.5, rel=1e-3)
+
+
+def test_two_constraints_that_meet_in_a_saddle_are_parted() -> None:
+    w = torch.tensor([-3.0, 0.0], dtype=torch.float64, requires_grad=True)
+    ends = {
+        "left": oneproj.function(lambda: w[0] - w[1].square()) <= -1.0,
+        "right": oneproj.function(lambda: -w[0] - w[1].square()) <= -1.0,
+    }
+    done = oneproj.project(w, ends)
+    assert max(done.residuals.values()) <= 0
+    assert done.distance == pytest.approx(3.75**0.5, rel=1e-3)
+
+
 def test_a_set_that_is_really_far_away_is_reached() -> None:
     w = point(0.0, 0.0)
     done = oneproj.project(w, {"far": oneproj.function(w.sum) >= 1e9})

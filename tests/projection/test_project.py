@@ -187,6 +187,29 @@ def test_failure_can_be_returned() -> None:
     assert done.residuals == {"size": 4.0}
 
 
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize("on_failure", ["raise", "return"])
+@pytest.mark.parametrize("projector", ["cuts", "augmented-lagrangian"])
+def test_whatever_is_raised_the_parameters_are_where_they_were(
+    interruption: type[BaseException],
+    on_failure: Any,  # noqa: ANN401 - a literal
+    projector: Any,  # noqa: ANN401 - a literal
+) -> None:
+    w, calls = outside(), []
+
+    def broken() -> Tensor:
+        calls.append(w.tolist())
+        if len(calls) > 4:
+            raise interruption
+        return w.pow(4).sum()
+
+    constraints = {"broken": function(broken) <= 0.1}
+    with pytest.raises(interruption):
+        project(w, constraints, projector=projector, on_failure=on_failure)
+    assert calls[-1] != [3.0, 4.0]
+    assert w.tolist() == [3.0, 4.0]
+
+
 @pytest.mark.parametrize("status", [Status.FEASIBLE, Status.INTERRUPTED])
 def test_success_does_not_raise(status: Status) -> None:
     raise_if_infeasible(Projection(status, 0.0, {}, {}, 0))

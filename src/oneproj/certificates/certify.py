@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import torch
 
+from oneproj.autograd import fresh_casts
 from oneproj.certificates.feasibility import ball_measure, feasibility
 from oneproj.certificates.gradient_mapping import gradient_mapping
 from oneproj.certificates.kkt import complementarity, kkt_residual
@@ -83,18 +84,21 @@ def certify(
     """
     check_problem(problem)
     constants = _claims(problem, constants, schedule)
-    kkt = kkt_residual(problem)
-    measures = [feasibility(problem), *ball_measure(problem)]
-    measures += [kkt, complementarity(kkt)]
-    if isinstance(constants, ConvexConstants):
-        ell, given = constants.weak_convexity, projector if smooth else None
-        reference = schedule if projected else None
-        measures += _convex(problem, ell, given, reference)
-    if isinstance(constants, NonconvexConstants):
-        measures.append(_nonconvex(problem, constants, schedule, projected=projected))
-        if generator is not None:
-            claimed = constants.infeasible_slope
-            measures.append(infeasible_slope(problem, generator, claimed=claimed))
+    with fresh_casts():
+        kkt = kkt_residual(problem)
+        measures = [feasibility(problem), *ball_measure(problem)]
+        measures += [kkt, complementarity(kkt)]
+        if isinstance(constants, ConvexConstants):
+            ell, given = constants.weak_convexity, projector if smooth else None
+            reference = schedule if projected else None
+            measures += _convex(problem, ell, given, reference)
+        if isinstance(constants, NonconvexConstants):
+            measures.append(
+                _nonconvex(problem, constants, schedule, projected=projected)
+            )
+            if generator is not None:
+                claimed = constants.infeasible_slope
+                measures.append(infeasible_slope(problem, generator, claimed=claimed))
     for measure in measures:
         if math.isnan(measure.value):
             quantity = f"the {measure.name}"

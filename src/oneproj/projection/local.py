@@ -17,8 +17,9 @@ The model also says how much nearer the boundary could be than the best feasible
 so far. If that is not worth a gradient, the search ends.
 
 Models of one gradient per constraint know nothing on plateaus and little at the kinks
-of a maximum. The way back from beyond a plateau is in ``bracket.py``, other ways into
-the feasible set are in ``descent.py``, and what may be convex is tried as if it were.
+of a maximum. From a saddle, where a symmetric search ends, they begin anew beside it.
+The way back from beyond a plateau is in ``bracket.py``, other ways into the feasible
+set are in ``descent.py``, and what may be convex is tried as if it were.
 
 All of it happens in the coordinates of ``frame.py``. The answer satisfies the KKT
 conditions of the projection problem: nearest in its neighbourhood, which is all that
@@ -26,6 +27,8 @@ can be promised.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -39,6 +42,9 @@ from oneproj.projection.view import View
 
 SLOW, HOPELESS = 3, 4
 """Steps in a row without progress that end the search, and the way back inside."""
+LOOKS, LOWER = 50, 0.9
+"""The looks for a search from beside the point where one ended outside, which may be a
+saddle; and how much lower the worst residual has to be for another."""
 ROUNDS, FARTHER = 3, 1.01
 """If the way back inside led this much farther away, the search resumes from there."""
 
@@ -67,6 +73,11 @@ def project_local(
     )
     models.leave()
     _search(models, view, tolerance, progress, max_evaluations)
+    before, few = math.inf, min(LOOKS, max_evaluations)
+    while max(view.margins.values()) < view.best.worst < LOWER * before:
+        before = view.best.worst
+        if models.shake():
+            _search(models, view, tolerance, progress, view.evaluations + few)
     if view.best.worst > 0 and find_inside(view, looks=max_evaluations):
         _improve(models, view, tolerance, max_evaluations)
     lost = view.best.worst > 0 or view.evaluations >= max_evaluations

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from torch import Tensor
 
+from oneproj.autograd import fresh_casts
 from oneproj.errors import InfeasibleError, InvalidProblemError
 from oneproj.parameters import assign, snapshot, trainable
 from oneproj.probes import check_connected
@@ -51,10 +52,13 @@ def project(
         parameters: Any iterable of tensors, or one tensor.
         constraints: Name to constraint.
         projector: ``"auto"``, a name, or an ``AbstractProjector`` of your own.
-        on_failure: ``"raise"`` and leave the parameters as they were, or ``"return"``
-            a Projection whose status says it, with the parameters at the best point.
+        on_failure: ``"raise"``, or ``"return"`` a Projection whose status says it, with
+            the parameters at the best point.
         progress: Show how far it is once it takes long; None does so when a terminal
             is watching.
+
+    Whatever this raises, an error of a function of yours and Ctrl-C included, leaves
+    the parameters as they were.
 
     Raises:
         InvalidProblemError: No projector can handle these constraints.
@@ -73,14 +77,18 @@ def project(
     start = snapshot(moving)
     for constraint in named.values():
         check_connected(constraint, moving)
-    with (
-        progress_line("projecting", enabled=progress) as say,
-        watching(lambda k, c: say(f"{k} full gradients, worst residual {c:.2e}")),
-    ):
-        projection = chosen.project(moving, named)
-    if on_failure == "raise" and not projection.status.ok:
+    try:
+        with (
+            fresh_casts(),
+            progress_line("projecting", enabled=progress) as say,
+            watching(lambda k, c: say(f"{k} full gradients, worst residual {c:.2e}")),
+        ):
+            projection = chosen.project(moving, named)
+        if on_failure == "raise":
+            raise_if_infeasible(projection)
+    except BaseException:
         assign(moving, start)
-        raise_if_infeasible(projection)
+        raise
     return projection
 
 

@@ -8,7 +8,7 @@ from operator import itemgetter
 import numpy as np
 import torch
 
-from oneproj.parameters import norm
+from oneproj.parameters import combine, difference, norm
 from oneproj.projection.blocks import combined_norm
 from oneproj.projection.bracket import close_in, is_unaware
 from oneproj.projection.chart import Carried, Chart
@@ -139,6 +139,22 @@ class LocalModels:
                 break
         self._recent, self._plan = [self.place], None
         self.close_in()
+
+    def shake(self) -> bool:
+        """Begin anew a little beside the best point; whether anything is seen there.
+
+        A saddle between two ways down is where a search that is symmetric ends: models
+        there see neither. Beside it they see one.
+        """
+        view = self._view
+        moved = difference(view.best_point, view.origin)
+        place = self._chart.jump(combine([1.0, 1.0], [moved, next(nudges(view))]))
+        if place is None:
+            return False
+        self.place, self._recent, self._plan = place, [place], None
+        self.mu, self._rho, self._weakest = np.zeros(len(place.c)), TINY, TINY
+        self._believed, self._line.share = True, 1.0
+        return True
 
     def restore(self, extra: Array) -> None:
         """Take the shortest step that the linearised constraints, tightened, allow.
