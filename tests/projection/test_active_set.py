@@ -37,11 +37,31 @@ def test_nothing_to_gain_is_nothing_done() -> None:
     assert len(none) == 0
 
 
-@pytest.mark.parametrize("apart", [0.0, 1e-9, 1e-5])
-def test_nearly_equal_normals_are_left_to_others(apart: float) -> None:
+def nearly_equal(apart: float) -> np.ndarray:
     normals = np.array([[1.0, 0.0], [np.cos(apart), np.sin(apart)]])
-    both = np.ones(2, dtype=bool)
-    assert settled_minimiser(normals @ normals.T, np.array([1.0, 1.0]), both) is None
+    return np.asarray(normals @ normals.T)
+
+
+@pytest.mark.parametrize("apart", [0.0, 1e-9, 1e-5])
+@pytest.mark.parametrize("offset", [1.0, 1.0 - 1e-6])
+def test_of_nearly_equal_normals_the_last_is_believed(
+    apart: float, offset: float
+) -> None:
+    P, b, both = nearly_equal(apart), np.array([offset, 1.0]), np.ones(2, dtype=bool)
+    z = settled_minimiser(P, b, both)
+    if apart == 1e-5 and offset == 1.0:
+        assert z is None, "both are needed, which takes more care"
+    else:
+        assert z is not None
+        assert z.tolist() == [0.0, 1.0]
+
+
+def test_the_last_one_is_believed_only_where_that_is_optimal() -> None:
+    P, b = nearly_equal(1e-5), np.array([1.0 + 1e-6, 1.0])
+    z = settled_minimiser(P, b, np.array([True, False]))
+    assert z is not None
+    assert z.tolist() == [1.0 + 1e-6, 0.0]
+    assert settled_minimiser(P, b, np.ones(2, dtype=bool)) is None
 
 
 def test_a_contradiction_is_left_to_others() -> None:

@@ -13,7 +13,8 @@ Array = NDArray[np.float64]
 
 def plain(J: Array, d: Array) -> Model:
     """The model without curvature."""
-    return Model(J, J, -d)
+    rows = np.vstack([J, d])
+    return Model(rows, rows)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -24,7 +25,8 @@ def test_the_step_satisfies_the_kkt_conditions_of_the_model(seed: int) -> None:
     A = rng.normal(size=(n, n))
     H = np.eye(n) + A @ A.T  # I + B
     inverse = np.linalg.inv(H)
-    p, mu = Model(J, J @ inverse, -inverse @ d).feasible_step(0.0, c)
+    rows = np.vstack([J, d])
+    p, mu = Model(rows, rows @ inverse).feasible_step(0.0, c)
     assert (mu >= 0).all()
     np.testing.assert_allclose(d + H @ p + mu @ J, 0, atol=1e-8)
     residual = c + J @ p
@@ -78,10 +80,7 @@ def test_the_quick_solution_is_that_of_a_strong_penalty(seed: int) -> None:
 
 def _with_penalty(model: Model, rho: float, c: Array) -> tuple[Array, Array]:
     """A third copy of a constraint makes the quick way give up."""
-    twice = Model(
-        np.vstack([model.J, model.J[:1]]),
-        np.vstack([model.J, model.J[:1]]),
-        model.free,
-    )
+    rows = np.vstack([model.J, model.J[:1], -model.free])
+    twice = Model(rows, rows)
     p, mu = twice.step(rho, np.append(c, c[0]))
     return p, np.append(mu[0] + mu[-1], mu[1:-1])

@@ -12,7 +12,7 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 import oneproj
 from oneproj.errors import NonFiniteError
 from oneproj.problem import named_constraints
-from oneproj.projection.view import MARGIN_POWER, View
+from oneproj.projection.view import FEW, MARGIN_POWER, View
 from oneproj.terms import AbstractTerm
 
 
@@ -47,6 +47,26 @@ def test_only_what_was_violated_is_differentiated() -> None:
     assert view.first.gradients["size"][0].tolist() == [6.0, 0.0]
     _, everything = setting(3.0, 0.0, every=True)
     assert set(everything.first.gradients) == {"size", "side"}
+
+
+@pytest.mark.parametrize(("count", "seen_once"), [(FEW, True), (FEW + 1, False)])
+def test_a_few_constraints_are_seen_once_at_the_first_look(
+    count: int,
+    seen_once: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    w, seen = torch.tensor([3.0], dtype=torch.float64, requires_grad=True), []
+
+    def size() -> Tensor:
+        seen.append(w.item())
+        return w.sum()
+
+    idle = {f"idle {k}": oneproj.function(w.sum) <= 9.0 for k in range(count - 1)}
+    stated = named_constraints({"size": oneproj.function(size) <= 1.0, **idle})
+    seen.clear()
+    view = View([w], stated, differentiate_all=False, suspects=None)
+    assert len(seen) == (1 if seen_once else 2)
+    # What held there is looked at without its gradient from then on.
+    assert set(view.move(vector(-1.0)).gradients) == {"size"}
 
 
 def test_moves_start_from_the_origin_and_are_counted() -> None:

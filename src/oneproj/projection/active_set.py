@@ -10,7 +10,7 @@ from oneproj.simplex_qp import SLOPE_NOISE, Array, Mask
 GUESSES = 8
 """Active sets that are tried; from a good start two or three do."""
 PIVOT = 1e-3
-"""Normals whose distance from the span of those before them is less are dependent, for
+"""Normals whose distance from the span of those after them is less are dependent, for
 the purpose of a quick solution."""
 
 
@@ -18,9 +18,10 @@ def settled_minimiser(gram: Array, b: Array, active: Mask) -> Array | None:
     """Minimise ``(1/2) z'Pz - b'z`` over ``z >= 0`` if guesses at the support settle.
 
     Minimises over the entries that are believed positive, drops those that come out
-    negative, adds those whose increase would lower the value, and begins again. What
-    it returns is optimal to rounding; None if it does not settle, or if the normals in
-    the support are nearly dependent, which takes a more careful method.
+    negative, adds those whose increase would lower the value, and begins again. Of
+    normals that are nearly dependent, as those of cuts near the answer, the last ones
+    are believed: they are from nearer. What it returns is optimal to rounding; None if
+    it does not settle, which takes a more careful method.
 
     Args:
         gram: P, of unit normals.
@@ -33,12 +34,17 @@ def settled_minimiser(gram: Array, b: Array, active: Mask) -> Array | None:
         [3.0, 0.0]
     """
     for _ in range(GUESSES):
-        support = active.nonzero()[0]
+        support = active.nonzero()[0][::-1]  # the last one has the first pivot
         z = np.zeros(len(b))
         if len(support):
             factor, found, failed = dposv(gram[support[:, None], support], b[support])
-            if failed or factor.diagonal().min() < PIVOT:
-                return None
+            strong = factor.diagonal() >= PIVOT
+            if failed:
+                strong[failed - 1 :] = False
+            if not strong.all():
+                active = np.zeros(len(b), dtype=bool)
+                active[support[strong]] = True
+                continue
             z[support] = found
         noise = SLOPE_NOISE * (np.abs(b) + np.abs(z).sum())
         believed = np.where(active, z > 0, b - gram.dot(z) > noise)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from oneproj.parameters import Vector, combine, norm
+from oneproj.parameters import Vector, norm
 
 BLOCK = 2**17
 """Numbers in a block: it and the sum so far fit the caches of a core."""
@@ -62,8 +62,6 @@ def combined_norm(weights: Sequence[float], vectors: Sequence[Vector]) -> float:
         >>> combined_norm([1.0, -1.0], [[torch.tensor([3.0])], [torch.tensor([1.0])]])
         2.0
     """
-    if all(tensor.numel() <= BLOCK for tensor in vectors[0]):
-        return norm(combine(weights, vectors))
     lengths = [
         torch.linalg.vector_norm(_sum(weights, parts), dtype=torch.float64)
         for parts in _aligned(vectors)

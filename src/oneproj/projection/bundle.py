@@ -91,15 +91,18 @@ class Bundle:
         gradient: Vector,
         at: Vector,
         center: Vector | None = None,
+        *,
+        far: float | None = None,
     ) -> None:
         """Add ``value + <gradient, d - at> <= 0``; a center other than ``at`` is given.
 
-        The center is the displacement from which the next step is made.
+        The center is the displacement from which the next step is made; ``far`` is the
+        length of ``at``, where that is known.
         """
         self.reserve(1)
         here = dot(gradient, at)
         level = here if center is None else dot(gradient, center)
-        blur = UNITS * _rounding(gradient) * norm(at)
+        blur = UNITS * _rounding(gradient) * (norm(at) if far is None else far)
         self._append(gradient, level, here - value, {name: 1.0}, 0.0, blur=blur)
 
     def shift(self, move: Vector) -> None:
@@ -180,8 +183,10 @@ class Bundle:
             cut.level = float(level)
         if not self._cuts:
             return combine([share], [center])
-        pull = self._normals.combination(-z / self._lengths(), wide=True)
-        return combine([share, 1.0], [center, pull]) if share > 0 else pull
+        there = self._normals.combination(-z / self._lengths(), wide=True)
+        if share > 0:
+            torch._foreach_add_(there, list(center), alpha=share)
+        return there
 
     def multipliers(self) -> dict[str, float]:
         """mu_j, the weight of each constraint's gradients in ``-d``."""
@@ -213,7 +218,9 @@ class Bundle:
         )
 
     def _minimise(self, offsets: Array) -> QpSolution:
-        quick = settled_minimiser(self._gram, -offsets, self._z > 0)
+        # What bound at the last solution, and what that solution violates.
+        active = (self._z > 0) | (offsets + self._gram.dot(self._z) < 0)
+        quick = settled_minimiser(self._gram, -offsets, active)
         if quick is not None:
             return QpSolution(quick)
         # The solver has a simplex; an entry of its own, without cost, fulfils it.
@@ -249,10 +256,11 @@ class Bundle:
             self._excludes_all |= offset < 0
             return
         n = len(self._cuts)
-        gram = np.ones((n + 1, n + 1))
+        gram, grown = np.ones((n + 1, n + 1)), np.empty(n + 1)
         gram[:n, :n] = self._gram
         gram[:n, n] = gram[n, :n] = products[:-1] / (length * self._lengths())
-        self._gram, self._z = gram, np.append(self._z, z * length)
+        grown[:n], grown[n] = self._z, z * length
+        self._gram, self._z = gram, grown
         worth = {name: weight / length for name, weight in weights.items()}
         self._cuts.append(Cut(offset / length, level / length, length, worth, blur))
 

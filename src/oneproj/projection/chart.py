@@ -68,12 +68,11 @@ class Chart:
         """What was seen at the displacement d."""
         m = len(self.names)
         rows = np.empty((m + 1, self._capacity))
-        for row, name in zip(rows, self.names, strict=False):
-            row[:] = self._frame.coordinates(look.gradients[name])
+        for j, name in enumerate(self.names):
+            rows[j] = self._frame.coordinates(look.gradients[name])
         rows[m] = d
-        c = np.array([look.values[name] for name in self.names])
-        c += self._margins
-        return Place(rows[m], c, rows[:m], rows, look, 0.5 * float(d @ d))
+        c = np.array([look.values[name] for name in self.names]) + self._margins
+        return Place(rows[m], c, rows[:m], rows, look, 0.5 * float(d.dot(d)))
 
     def visit(self, d: Array) -> Place | None:
         """The place at d, or None where a constraint is not a number.
@@ -83,7 +82,7 @@ class Chart:
         if self._frame.size == 0:
             return None
         try:
-            look = self._view.move(self._frame.move(d, math.sqrt(d @ d)))
+            look = self._view.move(self._frame.move(d, math.sqrt(d.dot(d))))
         except NonFiniteError:
             return None
         self._last = place = self.place(d, look)
@@ -113,17 +112,17 @@ class Chart:
             equal = place.half <= (1.0 + EQUAL) * self.best_half
             if place.look.worst <= 0 and equal:
                 d = place.d
-                view.prefer(place.look, self._frame.move(d, math.sqrt(d @ d)))
+                view.prefer(place.look, self._frame.move(d, math.sqrt(d.dot(d))))
                 self._best, self.best_half = place, place.half
         return view.best is place.look
 
     def remember(self, start: Place, end: Place) -> None:
         """Learn the curvature from the move between two places."""
         move = end.d - start.d
-        square = float(move @ move)
+        square = float(move.dot(move))
         if square > ROUNDING**2 * end.half:
             self._curvature.add(move, end.J - start.J)
-            error = end.c - start.c - start.J @ move
+            error = end.c - start.c - start.J.dot(move)
             self.bend = np.maximum(error / square, 0.0)
             if square > self._longest[0]:
                 self._longest = square, self.bend
@@ -135,8 +134,10 @@ class Chart:
 
     def model(self, place: Place, mu: Array) -> Model:
         """The model at a place, with the curvature for these multipliers."""
-        divided = self._curvature.divide(place.rows, mu)
-        return Model(place.J, divided[:-1], -divided[-1])
+        rows = place.rows
+        model = Model(rows, self._curvature.divide(rows, mu))
+        # The estimate is, but for the rounding of many nearly equal moves.
+        return model if model.is_definite else Model(rows, rows)
 
     def refreshed(self, place: Place) -> Place:
         """The place itself; in a new frame if the present one has no room to look."""

@@ -75,7 +75,7 @@ class Bend:
         """Compare a look at displacement ``at`` with what the one before predicted."""
         if self._last is not None:
             before, start = self._last
-            s = difference(at, start)
+            s = torch._foreach_sub(at, start)
             excess = sum(
                 weight
                 * (seen.values[j] - before.values[j] - dot(before.gradients[j], s))
@@ -129,6 +129,7 @@ class _Search:
 
     def __init__(self, view: View, bundle: Bundle, bend: Bend) -> None:
         self._view, self._bundle, self._bend = view, bundle, bend
+        self._wide = is_short(view.origin)
         self._at = combine([0.0], [view.origin])
         self._seen, self._is_solution = view.first, False
         self._cautious = False
@@ -181,7 +182,7 @@ class _Search:
 
         False if neither there nor on the way there anything can be seen.
         """
-        view, bundle = self._view, self._bundle
+        bundle = self._bundle
         if self._center is None:
             self._bend.update(self._seen, self._at, bundle.multipliers())
         # From a feasible point that is not the nearest one the solution is next.
@@ -194,7 +195,7 @@ class _Search:
         self._cautious = share < 1.0
         self._center = aim if self._cautious else None
         self._is_solution = h == 0.0 and not self._cautious
-        self._at = _displacement(view)
+        self._at = self._displacement()
         if self._is_solution:
             # Elsewhere a residual near zero does not mean that the answer is near.
             self._adapt_margins(hurry=hurry)
@@ -239,20 +240,19 @@ class _Search:
         seen, margins = self._seen, self._margins
         tight = [n for n in seen.gradients if seen.values[n] + margins[n] > 0]
         self._bundle.reserve(len(tight))
+        at, far = self._at, norm(self._at)
         for name in tight:
-            self._bundle.add(
-                name, seen.values[name], seen.gradients[name], self._at, self._center
-            )
+            value, gradient = seen.values[name], seen.gradients[name]
+            self._bundle.add(name, value, gradient, at, self._center, far=far)
 
+    def _displacement(self) -> list[Tensor]:
+        """Where the parameters are, seen from the origin; in float64 if they are few.
 
-@torch.no_grad()
-def _displacement(view: View) -> list[Tensor]:
-    """Where the parameters are, seen from the origin; in float64 if they are few.
-
-    From far away the rounding of a displacement in float32 is more than the residuals
-    near the answer, and cuts whose offsets have it contradict each other.
-    """
-    here, origin = view.parameters, view.origin
-    if is_short(here):
-        return [x.double() - x0.double() for x, x0 in zip(here, origin, strict=True)]
-    return difference(here, origin)
+        From far away the rounding of a displacement in float32 is more than the
+        residuals near the answer, and cuts whose offsets have it contradict each other.
+        """
+        here = [x.detach() for x in self._view.parameters]
+        origin = self._view.origin
+        if self._wide:
+            here, origin = ([x.double() for x in point] for point in (here, origin))
+        return list(torch._foreach_sub(here, origin))

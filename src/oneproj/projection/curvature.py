@@ -34,8 +34,8 @@ class Curvature:
         """Keep at most ``memory`` moves."""
         self._memory = memory
         self._S: Array = np.zeros((0, 0))
-        self._Y: Array = np.zeros((0, 0, 0))
-        """By move, then by constraint."""
+        self._Y: Array = np.zeros((0, 0))
+        """A row has the changes of one constraint's gradient, move after move."""
         self.moves = 0
         """How many are kept."""
 
@@ -45,9 +45,10 @@ class Curvature:
             return
         if self.moves == len(self._S):
             self._make_room(change.shape)
-        k, length = self.moves, math.sqrt(move @ move)
+        k, length = self.moves, math.sqrt(move.dot(move))
         # Moves of unit length: the estimate is the same, the sums are in scale.
-        self._S[k], self._Y[k] = move / length, change / length
+        n = len(move)
+        self._S[k], self._Y[:, k * n : (k + 1) * n] = move / length, change / length
         self.moves += 1
 
     def divide(self, rows: Array, mu: Array) -> Array:
@@ -56,11 +57,11 @@ class Curvature:
         if k == 0:
             return rows
         S = self._S[:k]
-        bent = mu @ self._Y[:k]
+        bent = mu.dot(self._Y).reshape(self._S.shape)[:k]
         Y = S + bent
         R = S.dot(Y.T)  # of which the upper triangle is read
         curvature = R.diagonal()
-        if curvature.min() < LEAST:
+        if min(curvature.tolist()) < LEAST:
             # Where the constraints bend down too much, only a share of it counts.
             share = (1.0 - LEAST) / (1.0 - np.minimum(curvature, LEAST))
             Y = S + share[:, None] * bent
@@ -72,20 +73,18 @@ class Curvature:
         right = Y.dot(Y.T.dot(along) - rows.T) + curvature[:, None] * along
         back = dtrsm(1.0, R.T, right, lower=1)
         divided: Array = rows - along.T.dot(Y) + back.T.dot(S)
-        # Positive definite, but for the rounding of many nearly equal moves.
-        positive = np.einsum("ij,ij->i", rows, divided).min() >= 0
-        return divided if positive else rows
+        return divided
 
     def _make_room(self, shape: tuple[int, ...]) -> None:
         """Twice the room, up to the memory; then the oldest move leaves."""
         k, (m, n) = self.moves, shape
         if k == self._memory:
             self._S[:-1] = self._S[1:]
-            self._Y[:-1] = self._Y[1:]
+            self._Y[:, :-n] = self._Y[:, n:]
             self.moves -= 1
             return
         room = min(self._memory, max(2 * k, 8))
-        moves, changes = np.zeros((room, n)), np.zeros((room, m, n))
+        moves, changes = np.zeros((room, n)), np.zeros((m, room * n))
         if k:
-            moves[:k], changes[:k] = self._S, self._Y
+            moves[:k], changes[:, : k * n] = self._S, self._Y
         self._S, self._Y = moves, changes

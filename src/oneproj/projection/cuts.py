@@ -125,7 +125,7 @@ class Cuts(AbstractProjector):
             parameters,
             constraints,
             differentiate_all=not convex,
-            suspects=() if past is None else past.suspects(),
+            suspects=self._suspects(past),
         )
         try:
             if view.first.worst <= 0:
@@ -147,6 +147,12 @@ class Cuts(AbstractProjector):
         if past is not None and past.concerns(parameters, constraints):
             return past
         return None
+
+    def _suspects(self, past: Past | None) -> list[str] | None:
+        """What may be violated at the start; one near the last start often is not."""
+        if past is not None:
+            return past.suspects()
+        return [] if self._warm else None
 
     def _project_convex(self, view: View, past: Past | None) -> Projection:
         room = max(self._room(view), len(view.constraints) + SPARE)

@@ -66,7 +66,7 @@ class Frame:
         """
         n = self.size
         if n == self.room:
-            inside: Array = self._inverse @ self._vectors.products(vector)
+            inside: Array = self._inverse.dot(self._vectors.products(vector))
             return inside
         y, square = self._append(vector)
         if y[n] ** 2 > CLEAR**2 * square:
@@ -85,12 +85,12 @@ class Frame:
         n, inverse = self.size, self._inverse
         y = np.zeros(self.room)
         products = self._vectors.append(vector)
-        y[:n] = inverse[:n, :n] @ products[:n]
+        y[:n] = inverse[:n, :n].dot(products[:n])
         square = float(products[n])
-        y[n] = math.sqrt(max(square - float(y @ y), 0.0))
-        if y[n] > 0:
-            inverse[n, :n] = y[:n] @ inverse[:n, :n] / -y[n]
-            inverse[n, n] = 1.0 / y[n]
+        y[n] = new = math.sqrt(max(square - float(y.dot(y)), 0.0))
+        if new > 0:
+            inverse[n, :n] = y[:n].dot(inverse[:n, :n]) / -new
+            inverse[n, n] = 1.0 / new
         return y, square
 
     def vector(self, coordinates: Array) -> list[Tensor]:
@@ -103,7 +103,7 @@ class Frame:
 
     def _weights(self, coordinates: Array) -> Array:
         n = len(self._vectors)
-        weights: Array = coordinates[:n] @ self._inverse[:n, :n]
+        weights: Array = coordinates[:n].dot(self._inverse[:n, :n])
         return weights
 
     def _outside(self, vector: Vector, y: Array) -> list[Tensor]:

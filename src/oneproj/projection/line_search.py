@@ -44,7 +44,7 @@ class LineSearch:
                 break
             if share == 1.0 and tries:
                 # The linear model was off by this much; aim at the true residuals.
-                error = tries[-1][1].c - start.J @ plan.p
+                error = tries[-1][1].c - start.J.dot(plan.p)
                 corrected, _ = plan.model.step(rho, error + plan.aim)
                 if math.hypot(*corrected) > LONGER * math.hypot(*plan.p):
                     corrected = plan.p  # a plateau: that is no correction

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ GUESSES = 6
 TINY = 1e-300
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A visited point: displacement, residuals plus margins, gradients as rows."""
 
     d: Array
@@ -35,36 +34,49 @@ class Place:
 
     def merit(self, rho: float, aim: Array) -> float:
         """``(1/2)|d|^2 + rho max(0, max_j c_j + aim_j)``."""
-        return self.half + rho * max(0.0, float((self.c + aim).max()))
+        violation: float = max(0.0, *(self.c + aim).tolist())
+        return self.half + rho * violation
 
 
 class Model:
     """``(1/2)|d + p|^2 + (1/2) p'Bp`` under ``c_j + <grad c_j, p> <= 0``.
 
     Example:
-        >>> model = Model(np.array([[2.0, 0.0]]), np.array([[2.0, 0.0]]), np.zeros(2))
+        >>> rows = np.array([[2.0, 0.0], [0.0, 1.0]])  # one gradient, and d
+        >>> model = Model(rows, rows)
         >>> p, mu = model.feasible_step(0.0, np.array([4.0]))
         >>> p.tolist(), mu.tolist()
-        ([-2.0, 0.0], [1.0])
+        ([-2.0, -1.0], [1.0])
     """
 
-    def __init__(self, J: Array, normals: Array, free: Array) -> None:
-        """Take the gradients, ``(I + B)^{-1}`` times them, and times -d."""
-        self.J, self._normals, self.free = J, normals, free
-        self._gram: Array = J @ normals.T
-        self._pull: Array = J @ free
+    def __init__(self, rows: Array, divided: Array) -> None:
+        """Take the gradients and below them d, and ``(I + B)^{-1}`` times each row."""
+        products = rows.dot(divided.T)
+        self.J, self._normals, self.free = rows[:-1], divided[:-1], -divided[-1]
+        self._gram: Array = products[:-1, :-1]
+        self._pull: Array = -products[:-1, -1]
+        self.is_definite = min(products.diagonal().tolist()) >= 0
+        """Whether no row contradicts that B is positive definite."""
 
     def step(self, rho: float, c: Array) -> tuple[Array, Array]:
         """The minimiser with the penalty rho on the worst residual; multipliers."""
         b = c + self._pull
         mu = _active_multipliers(self._gram, b)
-        if mu is None or mu.sum() > rho:
-            m = len(c)
-            # In units of rho the multipliers and a slack lie in the unit simplex.
-            P, w = np.zeros((m + 1, m + 1)), np.zeros(m + 1)
-            P[:m, :m], w[:m] = rho * self._gram, -b
-            mu = rho * solve_simplex_qp(P, w, np.ones(m + 1, dtype=bool)).z[:m]
-        return self.free - mu @ self._normals, mu
+        if mu is None or sum(mu.tolist()) > rho:
+            mu = self._held_back(rho, b)
+        return self.free - mu.dot(self._normals), mu
+
+    def _held_back(self, rho: float, b: Array) -> Array:
+        """The multipliers that a penalty admits which is too weak for the constraints.
+
+        In units of rho they and a slack lie in the unit simplex.
+        """
+        m = len(b)
+        if m == 1:
+            return np.array([rho])
+        P, w = np.zeros((m + 1, m + 1)), np.zeros(m + 1)
+        P[:m, :m], w[:m] = rho * self._gram, -b
+        return rho * solve_simplex_qp(P, w, np.ones(m + 1, dtype=bool)).z[:m]
 
     def feasible_step(self, rho: float, c: Array) -> tuple[Array, Array]:
         """The minimiser that reaches the constraints, with its multipliers.
@@ -74,7 +86,7 @@ class Model:
         """
         mu = _active_multipliers(self._gram, c + self._pull)
         if mu is not None:
-            return self.free - mu @ self._normals, mu
+            return self.free - mu.dot(self._normals), mu
         steepness, size = float(self._gram.diagonal().max()), float(np.abs(c).max())
         strongest = STRONGEST * max(size, TINY)
         rho = min(max(rho, size / max(steepness, TINY)), strongest)
@@ -86,8 +98,7 @@ class Model:
             rho *= STRONGER
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """The next step from a place, made before anything is evaluated."""
 
     model: Model
@@ -107,8 +118,9 @@ def _active_multipliers(gram: Array, b: Array) -> Array | None:
     does not settle, as with equal or contradictory constraints.
     """
     if len(b) == 1:
-        easy = gram[0, 0] > 0 or b[0] <= 0
-        return np.maximum(b, 0.0) / max(gram[0, 0], TINY) if easy else None
+        steepness, need = gram.item(), b.item()
+        easy = steepness > 0 or need <= 0
+        return np.array([max(need, 0.0) / max(steepness, TINY)]) if easy else None
     close = CLOSE * float(np.abs(b).max())
     active = b > 0
     for _ in range(GUESSES):

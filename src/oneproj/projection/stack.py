@@ -38,6 +38,7 @@ class Stack:
         self._vectors: list[Vector] = []
         self._rows: Array = np.zeros((0, 0))
         self._row: _Row | None = None
+        self._origin: tuple[Vector | None, Array] = None, np.zeros(0)
 
     def __len__(self) -> int:
         """How many vectors there are."""
@@ -57,14 +58,14 @@ class Stack:
             grown[: n - 1] = self._rows[: n - 1] if n > 1 else 0.0
             self._rows = grown
         self._rows[n - 1] = row
-        found: Array = self._rows[:n] @ row
+        found: Array = self._rows[:n].dot(row)
         return found
 
     def products(self, vector: Vector) -> Array:
         """The product of a vector with each of those that are kept."""
         if self._row is None or not self._vectors:
             return np.array(products(vector, self._vectors))
-        found: Array = self._rows[: len(self._vectors)] @ self._row.of(vector)
+        found: Array = self._rows[: len(self._vectors)].dot(self._row.of(vector))
         return found
 
     def combination(
@@ -90,10 +91,10 @@ class Stack:
         if self._row is None:
             combine_into(point, origin, *self._used(weights))
             return
-        parts = self._row.holding(weights, self._rows[: len(weights)])
-        moving = list(point)
-        torch._foreach_copy_(moving, list(origin))
-        torch._foreach_add_(moving, parts)
+        if self._origin[0] is not origin:  # as a rule it is that of the last move
+            self._origin = origin, self._row.of(origin).copy()
+        parts = self._row.holding(weights, self._rows[: len(weights)], self._origin[1])
+        torch._foreach_copy_(list(point), parts)
 
     def remove(self, i: int) -> None:
         """Drop a vector; those after it move up."""
@@ -129,9 +130,14 @@ class _Row:
         numbers: Array = self._flat.numpy()
         return numbers
 
-    def holding(self, weights: Sequence[float] | Array, rows: Array) -> list[Tensor]:
-        """The vector with the numbers ``weights @ rows``, until the next one."""
-        np.matmul(weights, rows, out=self._flat.numpy())
+    def holding(
+        self, weights: Sequence[float] | Array, rows: Array, origin: Array | None = None
+    ) -> list[Tensor]:
+        """The vector with the numbers ``origin + weights @ rows``, until the next."""
+        numbers: Array = self._flat.numpy()
+        np.dot(weights, rows, out=numbers)
+        if origin is not None:
+            numbers += origin
         return self._parts
 
 

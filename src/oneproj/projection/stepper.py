@@ -73,8 +73,8 @@ class LocalModels:
         """Whether the KKT conditions hold, or what could be gained is not worth it."""
         plan, place = self._planned(), self.place
         if self.feasible:
-            force = place.d + plan.mu @ place.J
-            if force @ force <= 2.0 * tolerance**2 * place.half:
+            force = place.d + plan.mu.dot(place.J)
+            if _square(force) <= 2.0 * tolerance**2 * place.half:
                 # The frame drops what is tiny: confirm over the parameters.
                 return self._chart.prefer(place) and self.kkt_residual() <= tolerance
         if self._view.best.worst > 0 or self._progress == 0:
@@ -163,7 +163,8 @@ class LocalModels:
         """
         self.place = place = self._chart.refreshed(self.place)
         self._plan = None
-        model = Model(place.J, place.J, np.zeros(len(place.d)))
+        rows = np.vstack([place.J, np.zeros(len(place.d))])
+        model = Model(rows, rows)
         p, _ = model.feasible_step(0.0, place.c + extra)
         p = self._within_reach(p)
         for k in range(SHORTENINGS):
@@ -198,9 +199,9 @@ class LocalModels:
         if self.place.look is not self._view.best:
             self.resume()
         if self.feasible:
-            d, c, J = self.place.d, self.place.c, self.place.J
-            _, plain = Model(J, J, -d).feasible_step(self._rho, c)
-            self.mu = min(self.mu, plain, key=lambda mu: _square(d + mu @ J))
+            d, J, rows = self.place.d, self.place.J, self.place.rows
+            _, plain = Model(rows, rows).feasible_step(self._rho, self.place.c)
+            self.mu = min(self.mu, plain, key=lambda mu: _square(d + mu.dot(J)))
 
     def carry(self) -> Carried:
         """What helps a projection onto the same constraints from a point nearby."""
@@ -247,11 +248,11 @@ class LocalModels:
             model = self._chart.model(place, mu)
             aimed = c + aim
             p, mu = model.feasible_step(self._rho, aimed)
-            self.mu, self._rho = mu, max(ABOVE * float(mu.sum()), self._weakest)
+            self.mu, self._rho = mu, max(ABOVE * sum(mu.tolist()), self._weakest)
             ahead = self._promised(place, p, aimed)
             # With (I + B) p = -(d + J'mu); aiming inside cost mu'aim.
-            bent = -0.5 * float(p @ (d + p + mu @ J))
-            optimum = ahead + bent - float(mu @ aim)
+            bent = -0.5 * float(p.dot(d + p + mu.dot(J)))
+            optimum = ahead + bent - float(mu.dot(aim))
             step = self._within_reach(p)
             if step is not p:
                 ahead = self._promised(place, step, aimed)
@@ -260,23 +261,24 @@ class LocalModels:
 
     def _promised(self, place: Place, p: Array, aimed: Array) -> float:
         """The merit after a step, if the constraints were linear."""
-        end, left = place.d + p, float((aimed + place.J @ p).max())
-        return 0.5 * float(end @ end) + self._rho * max(0.0, left)
+        left: float = max(0.0, *(aimed + place.J.dot(p)).tolist())
+        return 0.5 * _square(place.d + p) + self._rho * left
 
     def _within_reach(self, p: Array) -> Array:
-        most, length = REACH * max(self._scale, self.length), math.hypot(*p)
+        most, length = REACH * max(self._scale, self.length), math.sqrt(_square(p))
         return p if length <= most else most / length * p
 
     def _aim(self, ahead: Array, p: Array, mu: Array) -> Array:
         """How far inside to aim: by the last error of a linearisation, if cheap."""
-        if not mu.any():
+        total: float = sum(mu.tolist())
+        if total == 0:
             return np.zeros(len(mu))  # nothing binds: how far inside would say nothing
-        worth = self._coarse * 0.5 * float(ahead @ ahead) / max(float(mu.sum()), TINY)
+        worth = self._coarse * 0.5 * _square(ahead) / max(total, TINY)
         least = 0.0 if self._believed else SHALLOW * worth
         most = worth if self._quick else DEEP * worth
-        aim: Array = self._chart.bend * float(p @ p)
+        aim: Array = self._chart.bend * _square(p)
         return np.minimum(np.maximum(aim, least), most)
 
 
 def _square(a: Array) -> float:
-    return float(a @ a)
+    return float(a.dot(a))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,24 +27,20 @@ MARGIN_POWER = 0.75
 computed in: far above the rounding of its value, which another batch size or thread
 count may change, and far below what matters."""
 
+FEW = 2
+"""So many constraints are differentiated at the first look without a look before: a
+projection is seldom asked for where they hold."""
 DEEPEST = 0.25
 """The share of a set's depth that a margin may take."""
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """All constraints at one point, with the gradients of those that may bind."""
 
     values: dict[str, float]
     gradients: dict[str, list[Tensor]]
-
-    worst: float = field(init=False)
+    worst: float
     """The largest residual; feasible means <= 0."""
-
-    def __post_init__(self) -> None:
-        """It is asked for more often than it changes."""
-        worst = max(self.values.values(), default=-torch.inf)
-        object.__setattr__(self, "worst", worst)
 
 
 class AbstractMove(ABC):
@@ -92,7 +89,7 @@ class View:
         constraints: Mapping[str, AbstractTerm],
         *,
         differentiate_all: bool,
-        suspects: Collection[str] = (),
+        suspects: Collection[str] | None = (),
     ) -> None:
         """Take the first look; the parameters hold the start.
 
@@ -100,7 +97,8 @@ class View:
             parameters: What moves.
             constraints: Name to constraint.
             differentiate_all: At every look, also what was never violated.
-            suspects: The constraints to treat as violated before.
+            suspects: The constraints to treat as violated before; None if all of a few
+                are to be suspected until the first look tells.
         """
         self.parameters = parameters
         self.constraints = constraints
@@ -109,8 +107,12 @@ class View:
         self.origin = snapshot(parameters)
         self.evaluations = 0
         self._farthest = min(torch.finfo(p.dtype).max for p in parameters)
-        self._suspects = set(constraints if differentiate_all else suspects)
+        guess = suspects is None and len(constraints) <= FEW
+        known = constraints if differentiate_all or guess else suspects or ()
+        self._suspects = set(known)
         self.first = self.look()
+        if guess and not differentiate_all:
+            self._suspects = {name for name, c in self.first.values.items() if c > 0}
         self.share: float = _coarsest(parameters, constraints) ** MARGIN_POWER
         self.margins = {
             name: _reachable(constraints[name], self.share, value)
@@ -178,10 +180,10 @@ class View:
                 self._suspects.add(name)
             found = constraint.value_and_gradient(self.parameters)
             values[name], gradients[name] = found
-        seen, watch = Look(values, gradients), _WATCH.get()
+        worst, watch = max(values.values(), default=-math.inf), _WATCH.get()
         if watch is not None:
-            watch(self.evaluations, seen.worst)
-        return seen
+            watch(self.evaluations, worst)
+        return Look(values, gradients, worst)
 
     def move(self, move: AbstractMove | Vector) -> Look:
         """Go to ``x_0 + displacement`` and look; remember the best point.
