@@ -19,13 +19,12 @@ from oneproj.errors import InvalidProblemError
 Vector: TypeAlias = Sequence[Tensor]
 """A point or direction: one tensor per parameter, shapes as in the model."""
 
-
 ROW = 1024
 """Squares added up in a tensor's own precision before float64 takes over."""
 SMALL = 2**16
 """Tensors up to this size are converted to float64 as a whole: they fit the cache."""
 BLOCK = 2**20
-"""Squares added up in a tensor's own precision where a bound is enough."""
+"""Squares added up in their own precision where a bound is enough."""
 PLAIN = (torch.float32, torch.float64)
 """Precisions whose sums are made as IEEE has it, operation by operation."""
 TINY = 1e-12
@@ -135,8 +134,11 @@ def dot(a: Vector, b: Vector) -> float:
     """
     # Each product is formed in float64 so that Gram matrices of nearly parallel
     # gradients keep their small eigenvalues.
+    x, y = _flat(a), _flat(b)
+    if x is not None and y is not None and len(a) == len(b):
+        return torch.dot(x.double(), y.double()).item()
     return math.fsum(
-        float(torch.dot(x.double(), y.double()))
+        torch.dot(x.double(), y.double()).item()
         for u, v in zip(a, b, strict=True)
         for x, y in zip(_blocks(u), _blocks(v), strict=True)
     )
@@ -144,16 +146,20 @@ def dot(a: Vector, b: Vector) -> float:
 
 def _blocks(tensor: Tensor) -> Sequence[Tensor]:
     """A flat tensor in blocks whose copies in float64 fit the cache."""
-    flat = tensor.detach().flatten()
-    if flat.numel() <= SMALL or flat.dtype == torch.float64:
-        return (flat,)
-    return torch.split(flat, SMALL)
+    return torch.split(tensor.detach().flatten(), SMALL)
+
+
+def _flat(vector: Vector) -> Tensor | None:
+    """A copy in one flat tensor if the numbers are few: then one call does for all."""
+    few = sum(map(Tensor.numel, vector)) <= SMALL
+    alone = few and len({tensor.device for tensor in vector}) == 1
+    return torch.cat([t.flatten() for t in vector]).detach() if alone else None
 
 
 def norm(a: Vector) -> float:
     """Euclidean norm over all tensors, for one read of memory.
 
-    In a large tensor squares are added in its own precision (float32 at least), but
+    Of many numbers squares are added in their own precision (float32 at least), but
     only ``ROW`` of them to a sum; all else is added in float64. The error is a few
     rounding units, whatever the size of the model.
 
@@ -161,11 +167,13 @@ def norm(a: Vector) -> float:
         >>> norm([torch.tensor([3.0]), torch.tensor([4.0])])
         5.0
     """
-    pieces = [piece for tensor in a for piece in _row_norms(tensor.detach())]
-    if not pieces:
+    if (flat := _flat(a)) is not None:
+        length = torch.linalg.vector_norm(flat, dtype=torch.float64).item()
+    elif pieces := [piece for tensor in a for piece in _row_norms(tensor.detach())]:
+        norms = torch._foreach_norm(pieces, 2, dtype=torch.float64)
+        length = math.hypot(*torch.stack(list(norms)).tolist())
+    else:
         return 0.0
-    norms = torch._foreach_norm(pieces, 2, dtype=torch.float64)
-    length = math.hypot(*torch.stack(list(norms)).tolist())
     return length if TINY < length < math.inf else _rescaled_norm(a)
 
 
@@ -201,18 +209,13 @@ def _length_bound(point: Vector) -> float:
     A sum of n squares in float32, in any order, errs by less than ``n 2^-24`` of it:
     by 1/16 for n = ``BLOCK``. NaN or inf where an entry is or its square overflows.
     """
-    small, lengths = [], []
+    squares = []
     for tensor in point:
         if tensor.dtype not in PLAIN:
             return math.inf  # no such bound is known: take the norm itself
-        if tensor.numel() <= SMALL:
-            small.append(tensor)
-        else:
-            parts = torch.split(tensor.reshape(-1), BLOCK)
-            lengths += [torch.dot(part, part).sqrt() for part in parts]
-    lengths += torch._foreach_norm(small, 2) if small else ()
-    seen = math.hypot(*(length.item() for length in lengths))
-    return TINY + seen / math.sqrt(1.0 - 1 / 16)
+        parts = torch.split(tensor.reshape(-1), BLOCK)
+        squares += [torch.dot(part, part).item() for part in parts]
+    return TINY + math.sqrt(sum(squares) / (1.0 - 1 / 16))
 
 
 @torch.no_grad()
@@ -267,13 +270,12 @@ def project_ball_(point: Vector, radius: float, center: Vector | None) -> float:
         return 0.0
     tensors = list(point)
     offset = tensors if center is None else difference(tensors, center)
-    if _length_bound(offset) <= radius:
+    flat = _flat(offset)
+    if flat is None and _length_bound(offset) <= radius:
         return 0.0  # the rule: the ball is a safeguard
-    length = norm(offset)
-    if math.isnan(length):
-        return length
-    if length <= radius:
-        return 0.0
+    length = norm(offset if flat is None else [flat])
+    if not length > radius:
+        return length if math.isnan(length) else 0.0
     shrink = radius / length
     if center is None:
         torch._foreach_mul_(tensors, shrink)

@@ -162,7 +162,8 @@ def test_a_name_or_a_maker_chooses_the_base() -> None:
     assert choose_base(AdamW) is AdamW
     groups = [{"params": [torch.ones(1, requires_grad=True)], "lr": 0.1}]
     made = {name: choose_base(name)(groups) for name in BASES}
-    assert [type(optimizer) for optimizer in made.values()] == [SGD, SGD, Adam]
+    assert [type(optimizer) for optimizer in made.values()][:2] == [SGD, SGD]
+    assert isinstance(made["adam"], Adam)
 
 
 @pytest.mark.parametrize("base", ["newton", None, 3])

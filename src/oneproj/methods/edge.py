@@ -13,6 +13,8 @@ momentum or without, needs none of this.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch.optim import SGD, Optimizer
 
@@ -20,7 +22,6 @@ from oneproj.parameters import (
     Vector,
     difference,
     dot,
-    is_finite,
     norm,
     project_ball_,
 )
@@ -84,5 +85,5 @@ def follow_edge_(point: Vector, radius: float, center: Vector | None) -> None:
     if length < (1.0 - WIDTH) * radius or any(g.is_sparse for g, _ in reached):
         return
     slopes, offsets = [g for g, _ in reached], [o for _, o in reached]
-    if is_finite(slopes) and (inner := dot(slopes, offsets)) < 0:
+    if -math.inf < (inner := dot(slopes, offsets)) < 0:  # not of what is not finite
         torch._foreach_add_(slopes, offsets, alpha=-inner / length**2)

@@ -13,7 +13,13 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from oneproj.errors import InvalidProblemError, OneprojWarning
 from oneproj.methods.base import AbstractMethod
-from oneproj.methods.base_steps import BaseLike, DecayLike, choose_base, schedule_lr
+from oneproj.methods.base_steps import (
+    BaseLike,
+    DecayLike,
+    choose_base,
+    schedule_lr,
+    unrecorded,
+)
 from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.scheduled import with_schedule
 from oneproj.methods.setting import Setting
@@ -57,6 +63,12 @@ class PenalizedOptions:
     clip: float | None = None
     """Largest norm of an objective gradient. The penalty's is never clipped: a push
     back that is weaker than the multipliers would not be exact."""
+
+
+class _Engine(OneProjection):
+    """``OneProjection`` as a part of an update."""
+
+    step = unrecorded(OneProjection.step)
 
 
 class Penalized(AbstractMethod):
@@ -190,7 +202,7 @@ def _penalty(
 
 
 def _with_options(setting: Setting, options: PenalizedOptions, K: int) -> OneProjection:
-    return OneProjection(
+    return _Engine(
         setting.problem.parameters,
         _lr(setting, options),
         prox_weight=options.prox_weight,
