@@ -118,6 +118,15 @@ def test_many_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     assert [found.experiment for found in read_calibrations(file)] == names
 
 
+@pytest.mark.parametrize("settings", [{}, {"steps": "500"}, {"steps": 0}])
+def test_a_calibration_says_for_how_many_updates_it_is(
+    settings: dict[str, object],
+) -> None:
+    assert ONE.updates == 500
+    with pytest.raises(CalibrationError, match=r"abstention-nasa.* how many updates"):
+        _ = replace(ONE, settings=settings).updates
+
+
 VALIDATION = {
     "abstention-gaussian": (200, 200),
     "abstention-nasa": (9414, 446),
@@ -264,6 +273,50 @@ def test_the_command_fails_in_words(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "abstention-gaussian" in result.output
     assert not file.exists()
+
+
+def few_or_many(
+    _: object, __: object, *, targets: Pair, steps: int, **___: object
+) -> Search:
+    """Of 50, 100 and 200 updates, the second leaves the least ambiguity."""
+    if steps not in (50, 100, 200):
+        message = f"No thresholds for {steps}."
+        raise CalibrationError(message)
+    trial = Trial((0.3, steps / 1000), targets, 0.05 + abs(steps - 100) / 1000)
+    return Search(Task(targets, (0.0, 0.0), (200.0, 200.0)), trial, (trial,))
+
+
+def test_of_several_numbers_of_updates_the_least_ambiguous_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration_run, "calibrate", few_or_many)
+    file = tmp_path / "file.json"
+    arguments = ["abstention-gaussian", "--seeds", "1", "--target", "0.1", "0.1"]
+    numbers = ["7", "50", "100", "200", "100"]
+    arguments += [word for number in numbers for word in ("--updates", number)]
+    result = CliRunner().invoke(app, ["calibrate", *arguments, "--out", str(file)])
+    assert result.exit_code == 0, result.output
+    (found,) = read_calibrations(file)
+    assert (found.updates, found.thresholds) == (100, (0.3, 0.1))
+    assert found.note == (
+        "On validation data 7 updates do not keep the targets, 50 updates have an "
+        "ambiguity of 10.00 %, 100 updates have an ambiguity of 5.00 %, 200 updates "
+        "have an ambiguity of 15.00 %."
+    )
+    assert "100 updates" in result.output
+
+
+def test_no_number_of_updates_may_keep_the_targets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(calibration_run, "calibrate", few_or_many)
+    with pytest.raises(CalibrationError, match="No thresholds for 8"):
+        run_calibration("abstention-gaussian", updates=(7, 8), seeds=1)
+
+
+def test_the_paper_s_number_of_updates_stays() -> None:
+    with pytest.raises(InvalidProblemError, match=r"updates=\[50\]"):
+        run_calibration("abstention-gaussian", preset="paper", updates=[50], seeds=1)
 
 
 def test_the_paper_s_settings_can_be_calibrated_too() -> None:

@@ -17,6 +17,7 @@ from oneproj.experiments.calibration_file import (
 from oneproj.experiments.plan import make_plan
 from oneproj.experiments.records import Method, Preset
 from oneproj.experiments.specs import make_spec, make_specs
+from oneproj.methods.penalized import choose_inner_steps
 from oneproj.tasks import PAPER
 
 # lr of One Projection and of Projected SGD, updates of both, batch size, radius
@@ -91,8 +92,13 @@ def test_projectors_of_the_paper_have_its_settings() -> None:
 @pytest.mark.parametrize("method", get_args(Method))
 def test_the_preset_oneproj_gives_no_setting(experiment: str, method: Method) -> None:
     spec = make_spec(experiment, "oneproj", method)
+    found = {c.key: c for c in read_calibrations(SHIPPED)}.get(
+        (experiment, "oneproj", method)
+    )
+    updates = 500 if found is None else found.settings["steps"]
     assert spec.options == {}
-    assert (spec.updates, spec.inner_steps, spec.projector) == (500, 10, "cuts")
+    assert (spec.updates, spec.projector) == (updates, "cuts")
+    assert spec.inner_steps == choose_inner_steps(None, updates)
     assert (spec.thresholds is None) == experiment.startswith("transfer")
 
 
@@ -109,11 +115,17 @@ def test_thresholds_are_shipped_for_every_abstention_experiment() -> None:
 def test_thresholds_may_be_the_users_own(tmp_path: Path) -> None:
     name = "abstention-gaussian"
     shipped = {c.key: c for c in read_calibrations(SHIPPED)}
-    own = replace(shipped[name, "oneproj", "one-projection"], thresholds=(0.11, 0.12))
+    own = replace(
+        shipped[name, "oneproj", "one-projection"],
+        thresholds=(0.11, 0.12),
+        settings={"steps": 120, "projector": "cuts"},
+    )
     file = tmp_path / "own.json"
     write_calibration(file, own)
     spec = make_spec(name, "oneproj", "one-projection", thresholds=file)
     assert (spec.thresholds, spec.calibrated) == ((0.11, 0.12), file)
+    assert spec.updates == 120  # thresholds are for the updates they were found with
+    assert spec.settings()["updates"] == 120
     (job,) = make_plan([spec], seeds=1, extrapolate_from=50)
     assert job.command.endswith("--thresholds own.json")
     # What the file has not, and what is the paper's, is as if there were no file.

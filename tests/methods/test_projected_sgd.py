@@ -65,8 +65,8 @@ def test_a_projector_is_not_warm_after_the_run() -> None:
     assert first.counts == second.counts
 
 
-def run_network(projector: Cuts) -> Solution:
-    generator = torch.Generator().manual_seed(0)
+def run_network(projector: Cuts, seed: int) -> Solution:
+    generator = torch.Generator().manual_seed(seed)
     x = torch.randn(100, 5, generator=generator, dtype=torch.float64)
     signs = torch.where(x > 0, 1.0, -1.0).double()
     first = torch.randn(5, 12, generator=generator, dtype=torch.float64)
@@ -90,13 +90,17 @@ def run_network(projector: Cuts) -> Solution:
 
 
 def test_local_models_are_carried_as_well() -> None:
-    # Nearest only locally, and stopped earlier: the path is nearly the same.
-    cold, warm = run_network(Cold()), run_network(Cuts())
-    assert warm.feasible
-    assert warm.objective == pytest.approx(cold.objective, rel=1e-3)
-    assert all(residual <= 0 for residual in warm.history["risk"])
-    used = warm.counts.constraint_gradients, cold.counts.constraint_gradients
-    assert 1.2 * used[0] <= used[1]
+    # Nearest only locally, and stopped earlier: the path is nearly the same. How many
+    # gradients one run takes hangs on rounding, so several are counted together.
+    used = {"cold": 0, "warm": 0}
+    for seed in range(4):
+        cold, warm = run_network(Cold(), seed), run_network(Cuts(), seed)
+        assert warm.feasible
+        assert warm.objective == pytest.approx(cold.objective, rel=1e-3)
+        assert all(residual <= 0 for residual in warm.history["risk"])
+        used["cold"] += cold.counts.constraint_gradients
+        used["warm"] += warm.counts.constraint_gradients
+    assert 1.2 * used["warm"] <= used["cold"]
 
 
 def path(**options: object) -> list[float]:

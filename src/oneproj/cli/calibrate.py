@@ -49,8 +49,18 @@ def calibrate(
         tuple[float, float] | None,
         typer.Option(help="The first thresholds. Default: the targets, doubled."),
     ] = None,
+    updates: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=1,
+            help="Of a training. Give it several times to keep the number with the "
+            "least ambiguity. Default: 500.",
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of every trial.")] = 10,
-    rounds: Annotated[int, typer.Option(min=1, help="Trials, at most.")] = 14,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Trials, at most, for each number of updates.")
+    ] = 14,
     out: Annotated[
         Path, typer.Option(help="The result, as JSON; a file may hold several.")
     ] = Path("calibrated.json"),
@@ -65,7 +75,9 @@ def calibrate(
     from oneproj.experiments.calibration_run import run_calibration
 
     terminal = console()
+    numbers = tuple(updates or ())
     stopped = "Stopped. Nothing was written."
+<<<<<<< HEAD
     with exits(terminal, stopped=stopped):
         check_place(out)
         with _progress(seeds * (rounds + (match is not None))) as report:
@@ -83,6 +95,25 @@ def calibrate(
         terminal.print(_table(found))
         if found.note:
             terminal.print(found.note, style="bold", markup=False, highlight=False)
+=======
+    with (
+        exits(terminal, stopped=stopped),
+        _progress(seeds * (rounds * len(numbers or [0]) + bool(match))) as report,
+    ):
+        check_place(out)
+        found = run_calibration(
+            experiment,
+            preset=preset,
+            method=method,
+            targets=targets,
+            match=match,
+            start=start,
+            updates=numbers,
+            seeds=seeds,
+            rounds=rounds,
+            report=report,
+        )
+>>>>>>> 44ed04c200360de5aa0300f21a88fc8da1979025
         write_calibration(out, found)
     terminal.print(f"Written to {out}", markup=False, highlight=False)
 
@@ -90,9 +121,9 @@ def calibrate(
 def _table(found: Calibration) -> Table:
     first, second = (f"{target:.1%}" for target in found.targets)
     title = (
-        f"{found.experiment}, {found.method}, preset {found.preset}: mean validation "
-        f"errors over {len(found.seeds)} seeds; targets: {first} and {second}, "
-        f"{found.aim}"
+        f"{found.experiment}, {found.method}, preset {found.preset}, {found.updates} "
+        f"updates: mean validation errors over {len(found.seeds)} seeds; targets: "
+        f"{first} and {second}, {found.aim}"
     )
     table = Table(title=title)
     names = ("threshold 0", "threshold 1", "class 0 error", "class 1 error")

@@ -60,6 +60,23 @@ class Calibration:
         """What it is known by."""
         return self.experiment, self.preset, self.method
 
+    @property
+    def updates(self) -> int:
+        """How many a training makes: the thresholds are for no other number.
+
+        Raises:
+            CalibrationError: It is not there, or not a number of updates.
+        """
+        found = self.settings.get("steps")
+        if isinstance(found, int) and found > 0:
+            return found
+        message = (
+            f"The calibration of {', '.join(self.key)} should say for how many updates "
+            f"it is: a whole number from 1 on under settings, steps; got {found!r}. "
+            "Make it again with `oneproj calibrate`."
+        )
+        raise CalibrationError(message)
+
 
 @dataclass(frozen=True)
 class _File:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from oneproj.errors import InvalidProblemError
+from oneproj.errors import CalibrationError, InvalidProblemError
 from oneproj.experiments.calibration import (
     FIRST_SEED,
     Development,
@@ -40,6 +41,7 @@ def run_calibration(
     targets: Pair | None = None,
     match: Method | None = None,
     start: Pair | None = None,
+    updates: Sequence[int] = (),
     seeds: int = 10,
     rounds: int = ROUNDS,
     report: Callable[[Trial | None], None] | None = None,
@@ -55,8 +57,12 @@ def run_calibration(
             for this method on the same samples, in place of nominal ones. Only the
             projector is ours: with the paper's, Projected SGD takes hours.
         start: As for ``calibrate``.
+        updates: Of a training, for the preset ``"oneproj"``: 500 if left out. Each
+            number has a search of its own, and of what these find, all of which keeps
+            the targets, the least ambiguous is taken. A model that fits its training
+            data too well wants fewer updates.
         seeds: How many, from ``FIRST_SEED`` on.
-        rounds: As for ``calibrate``.
+        rounds: As for ``calibrate``, for each number of updates.
         report: As for ``calibrate``.
 
     Raises:
@@ -75,13 +81,14 @@ def run_calibration(
     settings = _settings(experiment)
     numbers = tuple(range(FIRST_SEED, FIRST_SEED + seeds))
     samples = {seed: Development.of(settings.load(seed)) for seed in numbers}
-    options = _options(experiment, preset, method)
+    choices = _choices(experiment, preset, method, updates)
     with abandoning(), one_thread():
         aim = NOMINAL if targets is None else ASKED
         if match is not None:
             targets = _paper_errors(experiment, match, samples, report)
             aim = MATCHED.format(match)
-        found = calibrate(
+        make = partial(
+            calibrate,
             settings,
             samples,
             method=method,
@@ -90,8 +97,8 @@ def run_calibration(
             start=start,
             rounds=rounds,
             report=report,
-            **options,
         )
+        options, found, others = _least_ambiguous(make, choices)
     return Calibration(
         experiment=experiment,
         preset=preset,
@@ -101,7 +108,7 @@ def run_calibration(
         aim=aim,
         errors=found.found.errors,
         ambiguity=found.found.ambiguity,
-        note=_note(found),
+        note=" ".join(filter(None, (_note(found), others))),
         seeds=numbers,
         settings=options,
         trials=found.trials,
@@ -132,17 +139,49 @@ def _paper_errors(
     if limits is None:
         message = f"The paper has no thresholds for {experiment!r} to be matched."
         raise InvalidProblemError(message)
-    options = _options(experiment, "paper", method) | {"projector": OWN_PROJECTOR}
+    (options,) = _choices(experiment, "paper", method)
+    options["projector"] = OWN_PROJECTOR
     trial = attempt(settings, samples, limits, method=method, report=report, **options)
     return trial.errors
 
 
-def _options(experiment: str, preset: Preset, method: Method) -> dict[str, Any]:
-    """What the preset gives to ``oneproj.solve``."""
+def _choices(
+    experiment: str, preset: Preset, method: Method, updates: Sequence[int] = ()
+) -> list[dict[str, Any]]:
+    """What the preset gives to ``oneproj.solve``, for each number of updates."""
     if preset == "oneproj":  # its specs need the thresholds that are yet to be found
-        return {"steps": STEPS, "projector": OWN_PROJECTOR}
+        numbers = dict.fromkeys(updates or [STEPS])
+        return [{"steps": steps, "projector": OWN_PROJECTOR} for steps in numbers]
+    if updates:
+        message = (
+            f"The preset {preset!r} has the paper's number of updates, got "
+            f"updates={list(updates)}. Leave it out, or take the preset 'oneproj'."
+        )
+        raise InvalidProblemError(message)
     spec = make_spec(experiment, preset, method)
-    return {"steps": spec.updates, "projector": spec.projector, **spec.options}
+    return [{"steps": spec.updates, "projector": spec.projector, **spec.options}]
+
+
+def _least_ambiguous(
+    make: Callable[..., Search], choices: Sequence[dict[str, Any]]
+) -> tuple[dict[str, Any], Search, str]:
+    """Make every search; what to take, with its options, and in words why."""
+    done: list[tuple[dict[str, Any], Search]] = []
+    told: list[str] = []
+    for options in choices:
+        try:
+            found = make(**options)
+        except CalibrationError as error:
+            failure = error
+            told.append(f"{options['steps']} updates do not keep the targets")
+        else:
+            done.append((options, found))
+            share = f"{found.found.ambiguity:.2%}".replace("%", " %")
+            told.append(f"{options['steps']} updates have an ambiguity of {share}")
+    if not done:
+        raise failure
+    taken = min(done, key=lambda each: each[1].found.ambiguity)
+    return *taken, f"On validation data {', '.join(told)}." if len(told) > 1 else ""
 
 
 def _note(search: Search) -> str:

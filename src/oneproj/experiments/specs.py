@@ -8,9 +8,10 @@ nowhere else. For transfer with a linear score it only says "a convex numerical
 projection"; that is taken to be its projector for linear scores.
 
 ``"oneproj"`` is what ``oneproj.solve`` does when it is told nothing but the number of
-updates: 500, as many as the paper makes with either method on every abstention problem.
-Its thresholds are calibrated for it (``oneproj.experiments.calibration``), by whoever
-gives a file of them or by us, and those of the paper where that was not done.
+updates. Its thresholds, and the number of updates that they are for, are calibrated on
+validation data (``oneproj.experiments.calibration``), by whoever gives a file of them
+or by us. Where that was not done, the thresholds are the paper's and the updates 500,
+as many as the paper makes with either method on every abstention problem.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from oneproj.errors import InvalidProblemError
-from oneproj.experiments.calibration_file import SHIPPED, read_calibrations
+from oneproj.experiments.calibration_file import (
+    SHIPPED,
+    Calibration,
+    read_calibrations,
+)
 from oneproj.experiments.calibration_search import Pair
 from oneproj.experiments.records import Key, Method, Preset, Projector
 from oneproj.methods.penalized import choose_inner_steps
@@ -30,7 +35,7 @@ from oneproj.projection.project import PROJECTORS
 from oneproj.tasks import PAPER, Settings
 
 STEPS = 500
-"""Updates of the preset "oneproj"."""
+"""Updates of the preset "oneproj", unless its calibration has another number."""
 LINEAR_PROJECTOR: Projector = "dual-bisection"
 """Of the paper, for linear scores."""
 NETWORK_PROJECTOR: Projector = "augmented-lagrangian"
@@ -118,8 +123,8 @@ def make_spec(
         method: ``"one-projection"`` or ``"projected-sgd"``.
         projector: ``"cuts"``, ``"augmented-lagrangian"`` or, for linear scores,
             ``"dual-bisection"``; the preset's if left out.
-        thresholds: A file of calibrations, for the preset ``"oneproj"``. What it does
-            not have is as if there were none.
+        thresholds: A file of calibrations, for the preset ``"oneproj"``: of thresholds
+            and updates. What it does not have is as if there were none.
 
     Raises:
         InvalidProblemError: One of them is unknown, or the projector does not fit.
@@ -134,13 +139,16 @@ def make_spec(
     _check("method", method, get_args(Method))
     paper = PAPER[experiment]
     chosen = _projector(experiment, preset, projector)
+    limits, calibrated = paper.methods[method].thresholds, None
     if preset == "paper":
         updates, inner_steps = paper.methods[method].updates, paper.inner_steps
         options = _paper_options(paper, method)
     else:
-        updates, inner_steps = STEPS, choose_inner_steps(None, STEPS)
-        options = {}
-    limits, calibrated = _thresholds(experiment, preset, method, thresholds)
+        updates, options = STEPS, {}
+        found, calibrated = _calibration(experiment, method, thresholds)
+        if found is not None:
+            limits, updates = found.thresholds, found.updates
+        inner_steps = choose_inner_steps(None, updates)
     return Spec(
         experiment=experiment,
         preset=preset,
@@ -198,20 +206,19 @@ def _paper_options(paper: Settings, method: Method) -> dict[str, Any]:
     }
 
 
-def _thresholds(
-    experiment: str, preset: Preset, method: Method, given: Path | None
-) -> tuple[Pair | None, Path | None]:
-    """The thresholds, and the user's file if they are in it."""
-    stated = PAPER[experiment].methods[method].thresholds
-    if stated is None or preset == "paper":
-        return stated, None
-    key = experiment, preset, method
+def _calibration(
+    experiment: str, method: Method, given: Path | None
+) -> tuple[Calibration | None, Path | None]:
+    """The calibration of the preset "oneproj", and the user's file if it is in it."""
+    if PAPER[experiment].task != "abstention":
+        return None, None
+    key = experiment, "oneproj", method
     for file in (given, SHIPPED):
         known = [] if file is None else read_calibrations(file)
         for calibration in known:
             if calibration.key == key:
-                return calibration.thresholds, given if file is given else None
-    return stated, None
+                return calibration, given if file is given else None
+    return None, None
 
 
 def _projector(experiment: str, preset: Preset, given: Projector | None) -> Projector:
