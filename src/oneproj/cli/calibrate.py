@@ -77,10 +77,10 @@ def calibrate(
     terminal = console()
     numbers = tuple(updates or ())
     stopped = "Stopped. Nothing was written."
-<<<<<<< HEAD
+    trials = rounds * len(numbers or [0]) + (match is not None)
     with exits(terminal, stopped=stopped):
         check_place(out)
-        with _progress(seeds * (rounds + (match is not None))) as report:
+        with _progress(seeds * trials) as report:
             found = run_calibration(
                 experiment,
                 preset=preset,
@@ -88,6 +88,7 @@ def calibrate(
                 targets=targets,
                 match=match,
                 start=start,
+                updates=numbers,
                 seeds=seeds,
                 rounds=rounds,
                 report=report,
@@ -95,25 +96,6 @@ def calibrate(
         terminal.print(_table(found))
         if found.note:
             terminal.print(found.note, style="bold", markup=False, highlight=False)
-=======
-    with (
-        exits(terminal, stopped=stopped),
-        _progress(seeds * (rounds * len(numbers or [0]) + bool(match))) as report,
-    ):
-        check_place(out)
-        found = run_calibration(
-            experiment,
-            preset=preset,
-            method=method,
-            targets=targets,
-            match=match,
-            start=start,
-            updates=numbers,
-            seeds=seeds,
-            rounds=rounds,
-            report=report,
-        )
->>>>>>> 44ed04c200360de5aa0300f21a88fc8da1979025
         write_calibration(out, found)
     terminal.print(f"Written to {out}", markup=False, highlight=False)
 
