@@ -108,7 +108,9 @@ def solve(
         InvalidProblemError: An argument does not fit; the message names it.
         NonFiniteError: A value or gradient is NaN or inf; it names term and update.
         InfeasibleError: No feasible point was reached; see above.
-        CheckpointError: A checkpoint is missing, damaged, or that of another run.
+        CheckpointError: A checkpoint is missing, damaged, or that of another run, or
+            cannot be written when the run begins. A disk that fills up later on is
+            warned of, and the run goes on.
 
     Example:
         >>> import torch, oneproj
@@ -131,7 +133,7 @@ def solve(
     check_schedule(schedule)
     wishes = Wishes(callbacks)
     loop = Loop(
-        callbacks=wishes,
+        callback=wishes,
         on_failure=on_failure,
         progress=progress,
         seconds=seconds,
