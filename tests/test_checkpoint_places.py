@@ -160,3 +160,18 @@ def test_a_whole_file_that_torch_cannot_read_is_refused(
         write_checkpoint(file, {"update": 3})
     with pytest.raises(oneproj.CheckpointError, match="is whole, but torch"):
         solve(problem(), resume=file)
+
+
+def test_auto_takes_a_method_that_can_be_saved(tmp_path: Path) -> None:
+    file, built = tmp_path / "run.pt", problem()
+    assert solve(problem(), method="auto").settings["method"] == "slsqp"
+    whole = solve(built, method="auto", checkpoint=file)
+    assert whole.settings["method"] == "one-projection"
+    assert whole.settings["why"].endswith("a run of SLSQP cannot be saved")
+    file.unlink()
+    stop = {"callbacks": lambda update: update.update == 25}
+    solve(problem(), method="auto", checkpoint=file, **stop)
+    again = problem()
+    resumed = solve(again, method="auto", resume=file)
+    assert resumed.settings["method"] == "one-projection"
+    assert torch.equal(again.parameters[0], built.parameters[0])

@@ -60,7 +60,8 @@ def solve(
         method: ``"one-projection"``; its rivals ``"projected-sgd"``, ``"penalty-sgd"``,
             ``"lagrangian"`` and ``"switching-subgradient"``; ``"slsqp"`` for few
             parameters; or ``"auto"``, which takes SLSQP where the problem is small
-            enough for it, and says why in the solution's settings.
+            enough for it and no checkpoint is asked for, and says why in the
+            solution's settings.
         steps: Stochastic gradients to use, 500 unless a schedule says T * K.
         seed: Determines every random number of the run.
         schedule: From ``oneproj.theory``; executed to the letter.
@@ -149,6 +150,7 @@ def solve(
         oracle=oracle,
         batch_size=batch_size,
         anchor_size=anchor_size,
+        saved=checkpoint is not None or bool(resume),
     )
     chosen = choose_method(method)
     read = read_options(chosen, options, schedule)
