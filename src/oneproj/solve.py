@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from oneproj.autograd import borrowing_gradients
 from oneproj.certificates.certify import certify
 from oneproj.certificates.feasibility import ball_excess
 from oneproj.checkpoints import checkpoint_file
@@ -54,6 +55,8 @@ def solve(
     **options: Any,  # noqa: ANN401 - each method declares and checks its own
 ) -> Solution:
     """Solve a problem; its parameters hold the answer afterwards, in place.
+
+    Their ``.grad`` is what it was before, however this call ends.
 
     Args:
         problem: What to minimise, under which constraints.
@@ -157,15 +160,16 @@ def solve(
     settings = {"method": method, "seed": seed, "options": _options(read, schedule)}
     settings |= setting.describe()
     watch, history = Stopwatch(), History(problem.constraints, setting.steps)
-    run = Run(setting, chosen(setting, read), history, settings)
-    done = resume_run(run, loop.checkpoint, resume=resume)
-    try:
-        ended, stopped = loop.run(run, done), time.monotonic()
-    except InfeasibleError:  # of a method that projects as it goes
-        setting.undo()
-        raise
-    watch.lap("train", before=history.seconds_before)
-    solution = _complete(run, setting, ended, watch, on_failure)
+    with borrowing_gradients(problem.parameters):
+        run = Run(setting, chosen(setting, read), history, settings)
+        done = resume_run(run, loop.checkpoint, resume=resume)
+        try:
+            ended, stopped = loop.run(run, done), time.monotonic()
+        except InfeasibleError:  # of a method that projects as it goes
+            setting.undo()
+            raise
+        watch.lap("train", before=history.seconds_before)
+        solution = _complete(run, setting, ended, watch, on_failure)
     if solution.status is Status.INTERRUPTED and not wishes.granted:
         update = max(history.columns["update"], default=0)
         heed_interrupt(stopped, int(update), setting.steps)
