@@ -122,13 +122,11 @@ def test_what_auto_chose_resumes_and_another_choice_is_refused(
     file = tmp_path / "run.pt"
     arguments = {"method": "auto", "checkpoint": file, "resume": True}
     outcome(problem(), callbacks=stop_after(7), **arguments)
-    state = file.read_bytes()
+    state = read_checkpoint(file)
     assert_same(outcome(problem(), **arguments), whole)
-    file.write_bytes(state)
-    monkeypatch.setattr(auto, "FEW_PARAMETERS", 10)
-    with pytest.raises(
-        oneproj.CheckpointError, match=r"chose 'one-projection'.*now: 4"
-    ):
+    state["method"]["method"] = "penalty-sgd"  # as another version might choose
+    write_checkpoint(file, state)
+    with pytest.raises(oneproj.CheckpointError, match=r"chose 'penalty-sgd'.*now: 4"):
         outcome(problem(), **arguments)
 
 
@@ -431,15 +429,15 @@ def test_a_checkpoint_is_not_overwritten_by_a_run_that_does_not_know_it(
     assert saved.read_bytes() == before
 
 
-@pytest.mark.parametrize("method", ["slsqp", "auto"])
-def test_slsqp_says_why_it_cannot_be_saved(tmp_path: Path, method: str) -> None:
+def test_slsqp_says_why_it_cannot_be_saved(tmp_path: Path) -> None:
     with pytest.raises(oneproj.CheckpointError, match="SciPy's loop keeps"):
-        outcome(problem(), method=method, checkpoint=tmp_path / "run.pt")
+        outcome(problem(), method="slsqp", checkpoint=tmp_path / "run.pt")
 
 
 def test_bad_budgets_and_intervals_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(oneproj.InvalidProblemError, match="seconds must be a positive"):
-        outcome(problem(), seconds=0.0)
+    for seconds in (0.0, float("nan"), "60", [60]):
+        with pytest.raises(oneproj.InvalidProblemError, match="seconds must be a pos"):
+            outcome(problem(), seconds=seconds)
     for every in (0, 2.5):
         with pytest.raises(oneproj.InvalidProblemError, match="checkpoint_every must"):
             outcome(problem(), checkpoint=tmp_path / "a", checkpoint_every=every)

@@ -10,6 +10,7 @@ or the one after.
 from __future__ import annotations
 
 import hashlib
+import pickle
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import CheckpointError
-from oneproj.files import replacing
+from oneproj.files import in_words, replacing
 
 VERSION = 2
 """Of the format. A state that is read otherwise than before needs another number."""
@@ -37,14 +38,18 @@ def checkpoint_file(location: str | PathLike[str]) -> Path:
     """Where a checkpoint is to be: a file, not a folder.
 
     Raises:
-        CheckpointError: There is a folder of that name.
+        CheckpointError: There is a folder of that name, or no file can have it.
 
     Example:
         >>> checkpoint_file("run.pt").name
         'run.pt'
     """
     path = Path(location)
-    if path.is_dir():
+    try:
+        folder = path.is_dir()
+    except (OSError, ValueError) as error:
+        raise CheckpointError(_refused(path, error)) from error
+    if folder:
         message = (
             f"The checkpoint {str(path)!r} is a folder, but one run is one file, "
             "replaced as it goes. Name a file in it: "
@@ -54,12 +59,24 @@ def checkpoint_file(location: str | PathLike[str]) -> Path:
     return path
 
 
+def begin_checkpoint(path: Path, state: State) -> None:
+    """Write the first checkpoint of a run: what cannot be saved is found at once.
+
+    Raises:
+        CheckpointError: It cannot be written, to this place or at all.
+    """
+    try:
+        write_checkpoint(path, state)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(_refused(path, error)) from error
+
+
 def write_checkpoint(path: Path, state: State) -> None:
     """Write a checkpoint, in one step as far as anyone can see.
 
     Raises:
         CheckpointError: The state holds an object that could not be read back safely.
-        OSError: The folder cannot be written.
+        OSError: The folder cannot be written, or the disk is full.
 
     Example:
         >>> import tempfile
@@ -72,7 +89,7 @@ def write_checkpoint(path: Path, state: State) -> None:
     first = MAGIC + str(VERSION).encode() + b"\n"
     with replacing(path) as draft, draft.open("w+b") as stream:
         stream.write(first + b" " * DIGEST_LINE)
-        torch.save(state, stream)
+        _save(state, stream)
         stream.seek(len(first) + DIGEST_LINE)
         digest = _digest(stream)
         stream.seek(len(first))
@@ -85,6 +102,17 @@ def read_checkpoint(path: Path) -> State:
     Raises:
         CheckpointError: There is none, or it is truncated, damaged or something else.
     """
+    try:
+        return _read(path)
+    except OSError as error:
+        message = (
+            f"The checkpoint {str(path)!r} cannot be read: {in_words(error)}. Nothing "
+            "was loaded."
+        )
+        raise CheckpointError(message) from error
+
+
+def _read(path: Path) -> State:
     if not path.is_file():
         message = (
             f"There is no checkpoint at {str(path)!r} to resume from. Check the path, "
@@ -106,8 +134,33 @@ def read_checkpoint(path: Path) -> State:
             )
             raise CheckpointError(message)
         stream.seek(start)
-        state: State = torch.load(stream, map_location="cpu", weights_only=True)
-    return state
+        try:
+            state = torch.load(stream, map_location="cpu", weights_only=True)
+        except (RuntimeError, pickle.UnpicklingError, EOFError) as error:
+            message = (
+                f"The checkpoint {str(path)!r} is whole, but torch {torch.__version__} "
+                "cannot read it. Use the version that wrote it, or delete it and start "
+                "anew."
+            )
+            raise CheckpointError(message) from error
+    return state if isinstance(state, dict) else {}
+
+
+def _save(state: State, stream: BinaryIO) -> None:
+    try:
+        torch.save(state, stream)
+    except RuntimeError as error:  # torch's own words hide what the disk said
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from error
+        raise
+
+
+def _refused(path: Path, error: OSError | ValueError) -> str:
+    return (
+        f"The checkpoint {str(path)!r} cannot be written: {in_words(error)}. No update "
+        "was made, since a stop would lose it. Choose a file in a folder that you can "
+        "write to, on a disk with room, or leave out checkpoint=."
+    )
 
 
 def _check_version(path: Path, line: bytes) -> None:

@@ -6,16 +6,24 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from types import FrameType
 
 import torch
 
-from oneproj.checkpoints import write_checkpoint
-from oneproj.errors import InfeasibleError, InvalidProblemError, NonFiniteError
+from oneproj.checkpoints import begin_checkpoint, write_checkpoint
+from oneproj.errors import (
+    InfeasibleError,
+    InvalidProblemError,
+    NonFiniteError,
+    OneprojWarning,
+)
+from oneproj.files import in_words
 from oneproj.methods.start import is_count
 from oneproj.progress import progress_bar
 from oneproj.projection.project import OnFailure
@@ -30,7 +38,7 @@ class Loop:
     """How the updates of a run are made, watched, saved and ended.
 
     Args:
-        callbacks: Each called after every update; one that returns True stops it.
+        callback: Called after every update; stops the run if it returns True.
         on_failure: Of a projection inside an update.
         progress: Whether to show a bar.
         seconds: After which no update begins; None for no limit.
@@ -38,7 +46,7 @@ class Loop:
         checkpoint_every: Updates between two checkpoints.
     """
 
-    callbacks: Iterable[Callback] | Callback
+    callback: Callback
     on_failure: OnFailure
     progress: bool | None
     seconds: float | None
@@ -47,8 +55,9 @@ class Loop:
 
     def __post_init__(self) -> None:
         """Refuse a budget or an interval without meaning."""
-        if self.seconds is not None and not self.seconds > 0:
-            message = f"seconds must be a positive number, or None, got {self.seconds}."
+        seconds = self.seconds
+        if not (seconds is None or (isinstance(seconds, Real) and seconds > 0)):
+            message = f"seconds must be a positive number, or None, got {seconds!r}."
             raise InvalidProblemError(message)
         if not is_count(self.checkpoint_every):
             message = (
@@ -63,10 +72,8 @@ class Loop:
         ``Status.FEASIBLE`` stands for all of them. The point is not judged here.
         """
         history, k = run.history, done
-        calls = self.callbacks
-        calls = (calls,) if callable(calls) else tuple(calls)
         steps, until = history.steps, time.monotonic() + (self.seconds or math.inf)
-        self._save(run, k)  # now, so that what cannot be saved is found at once
+        save = _saving(run, self.checkpoint, k)
         try:
             with (
                 torch.enable_grad(),
@@ -81,15 +88,15 @@ class Loop:
                         k, sight.objective, sight.residuals, method.outer
                     )
                     advance_to(k)
-                    wishes = [callback(update) for callback in calls]
+                    stop = self.callback(update)
                     if k == steps or method.done:
                         ended = Status.FEASIBLE
-                    elif any(wishes) or pressed():
+                    elif stop or pressed():
                         ended = Status.INTERRUPTED
                     elif time.monotonic() >= until:
                         ended = Status.OUT_OF_TIME
                     if ended is not None or k % self.checkpoint_every == 0:
-                        self._save(run, k)
+                        save(k)
         except NonFiniteError as error:
             raise NonFiniteError(error.quantity, step=k) from error
         except InfeasibleError:  # a method that projects as it goes could not
@@ -102,9 +109,38 @@ class Loop:
             history.close()
         return ended
 
-    def _save(self, run: Run, k: int) -> None:
-        if self.checkpoint is not None:
-            write_checkpoint(self.checkpoint, run.state_dict(k))
+
+def _saving(run: Run, path: Path | None, done: int) -> Callable[[int], None]:
+    """Save a run, and say how to save it again after an update.
+
+    A disk that fails meanwhile costs checkpoints and not the run: it is warned of once,
+    and tried again.
+
+    Raises:
+        CheckpointError: It cannot be saved now.
+    """
+    if path is None:
+        return lambda _: None
+    begin_checkpoint(path, run.state_dict(done))
+    kept, warned = done, False
+
+    def save(k: int) -> None:
+        nonlocal kept, warned
+        try:
+            write_checkpoint(path, run.state_dict(k))
+            kept = k
+        except OSError as error:
+            message = (
+                f"The checkpoint {str(path)!r} could not be replaced after update {k}: "
+                f"{in_words(error)}. The run goes on and tries again at every "
+                "checkpoint; until one is written, a stop would lose what came after "
+                f"update {kept}."
+            )
+            if not warned:
+                warnings.warn(message, OneprojWarning, stacklevel=4)
+            warned = True
+
+    return save
 
 
 @contextmanager

@@ -32,6 +32,11 @@ from oneproj.terms import AbstractTerm
 
 Location: TypeAlias = str | PathLike[str]
 
+PARTS = (
+    *("update", "outline", "parameters", "method", "sampling", "selection"),
+    *("counts", "history", "model", "sample"),
+)
+"""What the state of a run holds."""
 MOST_NAMED = 5
 """Differences that a message spells out."""
 
@@ -74,6 +79,7 @@ class Run:
         Raises:
             CheckpointError: It is of another run; the message names the difference.
         """
+        _refuse_strangers(state)
         _refuse_others(state["outline"], self._outline())
         problem, model = self.setting.problem, self.setting.problem.model
         before = snapshot(problem.parameters), copy.deepcopy(_model_state(model))
@@ -185,6 +191,17 @@ def _describe(term: AbstractTerm) -> str:
     if isinstance(term, Constraint):
         return f"{size}, {'<=' if term.sense > 0 else '>='} {term.bound!r}"
     return f"{size}, {type(term).__name__}"
+
+
+def _refuse_strangers(state: State) -> None:
+    missing = [name for name in PARTS if name not in state]
+    if missing:
+        message = (
+            f"The checkpoint is whole, but it is not that of a run: it has no "
+            f"{', '.join(missing)}. Something else wrote it. Nothing was loaded. Pass "
+            "the path that was given to solve(checkpoint=...), or start anew."
+        )
+        raise CheckpointError(message)
 
 
 def _refuse_others(saved: Mapping[str, str], own: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from oneproj.autograd import fresh_casts
+from oneproj.autograd import borrowing_gradients, fresh_casts
 from oneproj.certificates.certify import certify
 from oneproj.certificates.feasibility import ball_excess
 from oneproj.checkpoints import checkpoint_file
@@ -56,12 +56,15 @@ def solve(
 ) -> Solution:
     """Solve a problem; its parameters hold the answer afterwards, in place.
 
+    Their ``.grad`` is what it was before, however this call ends.
+
     Args:
         problem: What to minimise, under which constraints.
         method: ``"one-projection"``; its rivals ``"projected-sgd"``, ``"penalty-sgd"``,
             ``"lagrangian"`` and ``"switching-subgradient"``; ``"slsqp"`` for few
             parameters; or ``"auto"``, which takes SLSQP where the problem is small
-            enough for it, and says why in the solution's settings.
+            enough for it and no checkpoint is asked for, and says why in the
+            solution's settings.
         steps: Stochastic gradients to use, 500 unless a schedule says T * K.
         seed: Determines every random number of the run.
         schedule: From ``oneproj.theory``; executed to the letter.
@@ -109,7 +112,9 @@ def solve(
         InvalidProblemError: An argument does not fit; the message names it.
         NonFiniteError: A value or gradient is NaN or inf; it names term and update.
         InfeasibleError: No feasible point was reached; see above.
-        CheckpointError: A checkpoint is missing, damaged, or that of another run.
+        CheckpointError: A checkpoint is missing, damaged, or that of another run, or
+            cannot be written when the run begins. A disk that fills up later on is
+            warned of, and the run goes on.
 
     Example:
         >>> import torch, oneproj
@@ -132,7 +137,7 @@ def solve(
     check_schedule(schedule)
     wishes = Wishes(callbacks)
     loop = Loop(
-        callbacks=wishes,
+        callback=wishes,
         on_failure=on_failure,
         progress=progress,
         seconds=seconds,
@@ -148,14 +153,15 @@ def solve(
         oracle=oracle,
         batch_size=batch_size,
         anchor_size=anchor_size,
+        saved=checkpoint is not None or bool(resume),
     )
     chosen = choose_method(method)
     read = read_options(chosen, options, schedule)
     settings = {"method": method, "seed": seed, "options": _options(read, schedule)}
     settings |= setting.describe()
     watch, history = Stopwatch(), History(problem.constraints, setting.steps)
-    run = Run(setting, chosen(setting, read), history, settings)
-    with fresh_casts():
+    with fresh_casts(), borrowing_gradients(problem.parameters):
+        run = Run(setting, chosen(setting, read), history, settings)
         done = resume_run(run, loop.checkpoint, resume=resume)
         try:
             ended, stopped = loop.run(run, done), time.monotonic()

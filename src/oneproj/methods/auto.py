@@ -2,8 +2,9 @@
 
 On few parameters and little data a full pass costs no more than a minibatch does, and
 second-order steps on exact gradients need a few dozen of them where a stochastic method
-needs hundreds and ends less accurate. ``Solution.settings`` says which method was used
-(``"method"``) and why (``"why"``).
+needs hundreds and ends less accurate. A run that is to be saved is one of Algorithm 1
+as well: SLSQP keeps its state to itself. ``Solution.settings`` says which method was
+used (``"method"``) and why (``"why"``).
 """
 
 from __future__ import annotations
@@ -104,6 +105,8 @@ def recommend(setting: Setting) -> tuple[type[AbstractMethod], str]:
     if n > FEW_PARAMETERS or examples > FEW_EXAMPLES:
         limits = f"{FEW_PARAMETERS} and {FEW_EXAMPLES}"
         return Penalized, f"{size} are more than {limits}: SLSQP would cost more"
+    if setting.saved:
+        return Penalized, f"{size} are few, but a run of SLSQP cannot be saved"
     setting.counts.constraint_passes += 2 * len(problem.constraints)
     if _values(problem) != _values(problem):
         return Penalized, "a term gave two values at one point: SLSQP needs exact ones"

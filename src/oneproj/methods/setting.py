@@ -58,6 +58,8 @@ class Setting:
     selection: torch.Generator
     """Draws the index of the outer iterate, where a method selects one."""
     schedule: Schedule | None = None
+    saved: bool = False
+    """Whether the run is to be saved, or resumed: not every method can be."""
     unprojected: list[Tensor] = field(default_factory=list)
     """Where the last projection began; shared by copies of this setting."""
 
@@ -145,6 +147,7 @@ def prepare(
     oracle: str,
     batch_size: int,
     anchor_size: int | None,
+    saved: bool = False,
 ) -> Setting:
     """Check the arguments of ``solve`` and turn names into objects.
 
@@ -168,6 +171,7 @@ def prepare(
         sampling=torch.Generator().manual_seed(int(sampling >> 1)),
         selection=torch.Generator().manual_seed(int(selection >> 1)),
         schedule=schedule,
+        saved=saved,
     )
 
 
