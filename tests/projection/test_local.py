@@ -200,7 +200,7 @@ def test_a_saddle_on_the_way_is_left(dtype: torch.dtype) -> None:
 
 def test_a_saddle_of_many_factors_is_left() -> None:
     u, v = (torch.full((3,), 0.1, requires_grad=True) for _ in range(2))
-    product = oneproj.function(lambda: (u * v).sum())
+    product = oneproj.function(lambda: u @ v)
     done = oneproj.project([u, v], {"product": product <= -1.0})
     assert done.residuals["product"] <= 0
     # s = (u + v)/2 and t = (u - v)/2 with |t|^2 = 1 + |s|^2, from s = (0.1, 0.1, 0.1).
@@ -384,6 +384,18 @@ def test_what_is_carried_fits_or_is_left_behind() -> None:
     )
     assert tight.mu.tolist() == full.mu.tolist()
     assert tight._chart.moves == 0, "its frame has another size"
+
+
+def test_from_deep_inside_the_way_back_is_taken_at_the_edge_of_what_is_defined() -> (
+    None
+):
+    # The models run into w_1 = 0, beyond which there is no root.
+    w = torch.tensor([3.0, 0.2], dtype=torch.float64, requires_grad=True)
+    edge = oneproj.function(lambda: w[0].log() + w[1].sqrt())
+    done = oneproj.project(w, {"edge": edge <= -1.0})
+    nearest = math.hypot(3.0 - math.exp(-1.0), 0.2)  # at w_1 = 0
+    assert done.status.ok
+    assert done.distance <= 1.02 * nearest
 
 
 def test_a_point_that_another_way_found_is_improved() -> None:
