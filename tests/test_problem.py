@@ -109,7 +109,7 @@ PARTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "equality": (
         {"constraints": {"size": OBJECTIVE == 1.0}},
-        "constraint 'size' is False.*compared by ==.*two constraints",
+        "constraint 'size' is False.*compared by ==.*two constraints with room",
     ),
     "a set of nothing": (
         {"constraints": {"size": oneproj.sets.Ball(1.0)}},

@@ -148,8 +148,9 @@ def _not_a_constraint(name: str, given: object) -> str:
     if isinstance(given, bool):
         return (
             f"The constraint {name!r} is {given}: a term cannot be compared by ==. "
-            "Write two constraints, term <= 1.0 and term >= 1.0, or bounds with a "
-            "little room between them, which a nonlinear term needs."
+            "Write two constraints with room for rounding between them, term <= 1.0 + "
+            "1e-6 and term >= 1.0 - 1e-6 (1e-4 in float32), or state linear equations "
+            "as a set: oneproj.sets.Affine(matrix, values).on(weight)."
         )
     return (
         f"The constraint {name!r} is a {type(given).__name__}, which says no bound. "

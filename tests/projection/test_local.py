@@ -386,6 +386,18 @@ def test_what_is_carried_fits_or_is_left_behind() -> None:
     assert tight._chart.moves == 0, "its frame has another size"
 
 
+def test_from_deep_inside_the_way_back_is_taken_at_the_edge_of_what_is_defined() -> (
+    None
+):
+    # The models run into w_1 = 0, beyond which there is no root.
+    w = torch.tensor([3.0, 0.2], dtype=torch.float64, requires_grad=True)
+    edge = oneproj.function(lambda: w[0].log() + w[1].sqrt())
+    done = oneproj.project(w, {"edge": edge <= -1.0})
+    nearest = math.hypot(3.0 - math.exp(-1.0), 0.2)  # at w_1 = 0
+    assert done.status.ok
+    assert done.distance <= 1.02 * nearest
+
+
 def test_a_point_that_another_way_found_is_improved() -> None:
     # Both plateaus of a steep sigmoid: the models alone find no way in.
     w = torch.tensor([3.0, -2.0], dtype=torch.float64, requires_grad=True)

@@ -163,12 +163,42 @@ def test_where_no_point_exists_only_bounds_are_advised() -> None:
     with pytest.raises(InfeasibleError, match="no point satisfies all") as failure:
         project(w, constraints)
     told = str(failure.value)
-    assert "only looser bounds do. Enough, at the best point, is 'high' by 1;" in told
+    assert "only looser bounds do. The search ended where that was proven" in told
+    assert "looser by 'high' by 1 is enough, and much less may do." in told
     assert "Leave one constraint out at a time" in told
     for wrong in ("Try:", "nearer to the feasible set", "(c) another projector"):
         assert wrong not in told
     # And that much is enough.
     project(w, {"low": total <= 0.0, "high": total >= 1.0 - 1.0})
+
+
+@pytest.mark.parametrize("curvature", ["linear", None])
+def test_an_equality_without_room_is_told_to_have_some(
+    curvature: oneproj.terms.Curvature | None,
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(7, generator=generator)
+    w = torch.randn(7, generator=generator).requires_grad_()
+    total = function(lambda: a @ w, curvature=curvature)
+    equal = {"above": total <= 0.7, "below": total >= 0.7}
+    with pytest.raises(InfeasibleError, match="an equality, which rounding") as failure:
+        project(w, equal)
+    assert "room between the two" in str(failure.value)
+    assert "nearer" not in str(failure.value)
+    # And that much room is enough.
+    assert project(w, {"above": total <= 0.7001, "below": total >= 0.6999}).status.ok
+
+
+def test_an_equality_that_others_exclude_is_not_blamed_on_rounding() -> None:
+    w = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    constraints = {
+        "above": function(w.sum) <= 9.0,
+        "below": function(w.sum) >= 9.0,
+        "size": function(w.norm) <= 1.0,
+    }
+    with pytest.raises(InfeasibleError, match="a looser bound") as failure:
+        project(w, constraints)
+    assert "equality" not in str(failure.value)
 
 
 def test_one_constraint_that_cannot_hold_is_not_said_to_exclude_others() -> None:

@@ -102,7 +102,9 @@ class Setting:
             if projection.status.ok:
                 return projection
             self.undo()
-            return replace(self._project(problem.constraints), remark=TWICE)
+            projection = self._project(problem.constraints)
+            remark = f"{TWICE} {projection.remark}".rstrip()
+            return replace(projection, remark=remark)
         except BaseException:
             self.undo()
             raise

@@ -31,16 +31,16 @@ def is_unaware(place: Place, share: float = 0.0) -> bool:
     return bool((c - (1.0 - share) * (place.J @ place.d)).max() <= 0)
 
 
-def close_in(chart: Chart, place: Place) -> Place:
+def close_in(chart: Chart, place: Place, *, fully: bool = False) -> Place:
     """The end of a bisection from a feasible place towards the infeasible start.
 
     It is on logarithms of the length, since that may be wrong by many orders: about ten
     looks lead from anywhere to where the boundary is. It ends where the linearisation
-    tells the two ends apart.
+    tells the two ends apart, unless it is to go ``fully`` to the boundary.
     """
     low, high, factor = 0.0, 1.0, 2.0
     for _ in range(LOOKS):
-        if high <= WITHIN * low or not is_unaware(place, low / high):
+        if high <= WITHIN * low or not (fully or is_unaware(place, low / high)):
             break
         place = chart.refreshed(place)
         share = math.sqrt(low * high) if low > 0 else high / factor

@@ -18,6 +18,7 @@ from oneproj.projection.bundle import Bundle
 from oneproj.projection.convex import Bend, project_convex
 from oneproj.projection.local import project_local
 from oneproj.projection.past import Past
+from oneproj.projection.remarks import remarked
 from oneproj.projection.view import View
 from oneproj.results import Projection, Status
 from oneproj.terms import AbstractTerm
@@ -211,7 +212,7 @@ def _report(
     """Make the parameters hold the best point, and describe it."""
     moved, weights = view.moved(), multipliers or {}
     status = Status.FEASIBLE if view.best.worst <= 0 else Status.INFEASIBLE
-    return Projection(
+    projection = Projection(
         status=Status.EMPTY if empty else status,
         distance=moved,
         residuals=view.best.values,
@@ -221,3 +222,4 @@ def _report(
         residuals_before=view.first.values,
         lower_bound=lower_bound,
     )
+    return remarked(projection)

@@ -40,6 +40,8 @@ from oneproj.projection.descent import find_inside
 from oneproj.projection.stepper import LocalModels
 from oneproj.projection.view import View
 
+INSIDE = 0.1
+"""A share of the violation at the start; deeper inside the boundary is not near."""
 SLOW, HOPELESS = 3, 4
 """Steps in a row without progress that end the search, and the way back inside."""
 LOOKS, LOWER = 50, 0.9
@@ -117,7 +119,7 @@ def _improve(models: LocalModels, view: View, tolerance: float, looks: int) -> N
     """Come nearer from a feasible point that was found on another way."""
     budget = view.evaluations + looks
     models.resume()
-    models.close_in()
+    models.close_in(fully=view.best.worst < -INSIDE * view.first.worst)
     slow = 0
     while view.evaluations < budget and slow < SLOW and not models.settled(tolerance):
         slow = 0 if models.advance() > 0 else slow + 1

@@ -34,6 +34,10 @@ PROJECTORS: dict[str, type[AbstractProjector]] = {
 }
 """Every projector by name, in the order in which ``"auto"`` tries them."""
 
+SAME, LEFT = 1e-6, 1e-3
+"""Two constraints whose residuals add up to this share of one are the two sides of an
+equality. If this share of it is left, at most, rounding is in the way."""
+
 
 def project(
     parameters: Iterable[Tensor] | Tensor,
@@ -149,6 +153,15 @@ def _advice(projection: Projection) -> str:
     """What helps: nothing but other bounds, where it is proven that no point exists."""
     over = {name: c for name, c in projection.residuals.items() if c > 0}
     enough = ", ".join(f"{name!r} by {c:.3g}" for name, c in over.items())
+    equal = _equality(projection)
+    if equal is not None:
+        return (
+            f"{equal[0]!r} and {equal[1]!r} bound the same term from both sides by the "
+            "same number: an equality, which rounding keeps from holding exactly. Try: "
+            "(a) room between the two, term <= b + 1e-6 and term >= b - 1e-6 (1e-4 in "
+            "float32, more if the term is large); (b) oneproj.sets.Affine(matrix, "
+            "values).on(tensor) for linear equations."
+        )
     if projection.status is not Status.EMPTY:
         return (
             f"Try: (a) a looser bound: enough, at the best point, is {enough}; (b) a "
@@ -159,12 +172,29 @@ def _advice(projection: Projection) -> str:
         )
     advice = (
         "If the terms declared convex are, neither another start nor another projector "
-        f"helps: only looser bounds do. Enough, at the best point, is {enough}; less "
-        "may do."
+        "helps: only looser bounds do. The search ended where that was proven, not at "
+        f"the least residual: looser by {enough} is enough, and much less may do."
     )
     if len(projection.residuals) == 1:
         return advice
     return f"{advice} Leave one constraint out at a time to see which exclude others."
+
+
+def _equality(projection: Projection) -> tuple[str, str] | None:
+    """Two constraints c <= b and c >= b that rounding keeps apart, if there are any.
+
+    Their residuals add up to 0 wherever it is, and hardly anything is left of them.
+    """
+    before, after = projection.residuals_before, projection.residuals
+    worst = max(after, key=lambda name: after[name])
+    size = abs(before.get(worst, 0.0))
+    if after[worst] > LEFT * size:
+        return None
+    for name in after:
+        sums = after[name] + after[worst], before[name] + before[worst]
+        if name != worst and max(map(abs, sums)) <= SAME * size:
+            return worst, name
+    return None
 
 
 def check_on_failure(on_failure: str) -> None:

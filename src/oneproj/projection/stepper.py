@@ -121,10 +121,13 @@ class LocalModels:
         self.close_in()
         return 1.0 - after / max(before, TINY)
 
-    def close_in(self) -> None:
-        """From a feasible place whose model thinks that the start is too, go back."""
-        if self.feasible and is_unaware(self.place):
-            self.place = close_in(self._chart, self.place)
+    def close_in(self, *, fully: bool = False) -> None:
+        """From a feasible place whose model thinks that the start is too, go back.
+
+        ``fully``, whatever it thinks, to where the way back leaves the feasible set.
+        """
+        if self.feasible and (fully or is_unaware(self.place)):
+            self.place = close_in(self._chart, self.place, fully=fully)
             self._recent, self._plan = [self.place], None
             self._line.share = 1.0
             self._chart.forget()

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, assign, distance, snapshot
+from oneproj.projection.remarks import remarked
 from oneproj.projection.view import Look, View
 from oneproj.results import Projection, Status
 from oneproj.terms import AbstractTerm
@@ -84,7 +85,7 @@ class Trail:
         """Make the parameters hold the best point, and describe it honestly."""
         view, weights = self.view, multipliers or {}
         assign(view.parameters, self.best_point)
-        return Projection(
+        projection = Projection(
             status=Status.FEASIBLE if self.best.worst <= 0 else Status.INFEASIBLE,
             distance=distance(view.parameters, view.origin),
             residuals=self.best.values,
@@ -94,6 +95,7 @@ class Trail:
             residuals_before=view.first.values,
             lower_bound=lower_bound,
         )
+        return remarked(projection)
 
     def _is_better(self, seen: Look, far: float) -> bool:
         """Accepted points are ranked by distance, others by their worst residual."""

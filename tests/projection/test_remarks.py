@@ -1,0 +1,66 @@
+"""An answer that is probably not the nearest says so; another says nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+import oneproj
+from oneproj.projection.remarks import UNBALANCED, remarked
+from oneproj.results import Projection, Status
+
+BALANCED = Projection(Status.FEASIBLE, 3.0, {"cap": -0.1}, {"cap": 1.0}, 9)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kkt_residual": UNBALANCED},
+        {"kkt_residual": 0.9, "status": Status.INFEASIBLE},
+        {"kkt_residual": 0.9, "status": Status.EMPTY},
+        {"kkt_residual": 0.9, "lower_bound": 2.9},  # which is proof enough
+    ],
+)
+def test_no_remark_without_need(change: dict[str, object]) -> None:
+    given = dataclasses.replace(BALANCED, **change)  # type: ignore[arg-type]
+    assert remarked(given) is given
+
+
+@pytest.mark.parametrize("bound", [None, 1.0])
+def test_a_large_kkt_residual_is_put_into_words(bound: float | None) -> None:
+    given = dataclasses.replace(BALANCED, kkt_residual=0.82, lower_bound=bound)
+    remark = remarked(given).remark
+    assert "A nearer feasible point probably exists: the KKT residual is 0.82" in remark
+    assert "To come nearer" in remark
+
+
+def sparse() -> tuple[torch.Tensor, dict[str, oneproj.terms.AbstractTerm]]:
+    """A budget of square roots, which are steepest at 0: one corner per support."""
+    generator = torch.Generator().manual_seed(0)
+    w = torch.randn(8, generator=generator, dtype=torch.float64).requires_grad_()
+    roots = oneproj.function(lambda: (w.abs() + 1e-12).sqrt().sum())
+    return w, {"roots": roots <= 1.0}
+
+
+def test_it_is_printed_with_the_projection_and_with_the_solution() -> None:
+    w, constraints = sparse()
+    projection = oneproj.project(w, constraints)
+    assert projection.status.ok
+    assert projection.kkt_residual > UNBALANCED
+    assert "A nearer feasible point probably exists" in str(projection)
+    w, constraints = sparse()
+    target = w.detach().clone()
+    objective = oneproj.function(lambda: (w - target).square().sum())
+    solution = oneproj.solve(oneproj.Problem(w, objective, constraints), steps=4)
+    assert solution.feasible
+    assert "A nearer feasible point probably exists" in str(solution)
+
+
+@pytest.mark.parametrize("projector", ["cuts", "augmented-lagrangian"])
+def test_an_ordinary_projection_has_none(projector: Any) -> None:  # noqa: ANN401 - a literal
+    w = torch.tensor([3.0, 4.0], requires_grad=True)
+    disc = oneproj.function(lambda: w.square().sum()) <= 1.0
+    assert oneproj.project(w, {"disc": disc}, projector=projector).remark == ""
