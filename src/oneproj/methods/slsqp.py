@@ -6,9 +6,10 @@ constraints, then searches along that step with an L1 merit function::
     d = argmin  grad f(x).d + d.B d / 2   s.t.  c_j(x) + grad c_j(x).d <= 0
     x <- x + alpha d;   B <- its BFGS update
 
-on exact values and gradients, in float64. The safeguard ball, if it is finite, is one
-more constraint. ``update()`` is one iteration: one gradient of every term, and as many
-values as the line search takes. When SciPy has converged, further updates do nothing.
+on exact values and gradients, in float64, in units of the problem's own (``stages``).
+The safeguard ball, if it is finite, is one more constraint. ``update()`` is one
+iteration: one gradient of every term, and as many values as the line search takes; the
+last one looks at where SciPy stopped. After that, further updates do nothing.
 
 Guarantee: from a start near a solution that satisfies the second-order conditions it
 converges superlinearly to a KKT point (Kraft, A software package for sequential
@@ -16,31 +17,30 @@ quadratic programming, 1988; Nocedal and Wright, Numerical Optimization, chapter
 It assumes smooth terms. B is dense: memory grows as n^2, the time of a step as n^3, so
 more than ``MOST_PARAMETERS`` are refused. For few it is hard to beat.
 
-What is asked of SciPy is ``c_j <= -margin``. It stops at a violation below its
-tolerance, which is no larger, so that its answer meets ``c_j <= 0``; where rounding
-still leaves a hair, the projection at the end removes it.
+What is asked of SciPy is ``c_j <= -margin``, a tolerance of the constraint's unit. It
+stops at a violation below its tolerance, which is no larger, so that its answer meets
+``c_j <= 0``; where rounding still leaves a hair, the projection at the end removes it.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
 
 from oneproj.certificates.flat import flat, unflat
-from oneproj.errors import InvalidProblemError, OneprojWarning
+from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.dialogue import dialogue
 from oneproj.methods.setting import Setting
+from oneproj.methods.stages import Answer, Ending, Seen, Stages
 from oneproj.methods.start import move_start_into_ball
 from oneproj.oracles import Sight
-from oneproj.parameters import assign, difference, project_ball_
+from oneproj.parameters import Vector, assign, difference, norm, project_ball_
 from oneproj.projection.sets import SetConstraint
 from oneproj.results import Projection
 from oneproj.simplex_qp import Array
@@ -52,23 +52,20 @@ MARGIN_POWER = 0.75
 """The least tolerance is eps^0.75 of the parameters' precision, as for projectors."""
 DEEPEST = 0.25
 """The share of a set's depth that a margin may take, as for projectors."""
-LIMIT_REACHED = 9
-"""SciPy's status for the iteration limit, which is the user's own."""
+BOTTOMLESS = 1e10
+"""An objective seems to have no minimum that fell by so many times its size, or its
+slope, at the start."""
+ABYSS = 1e20
+"""Where it fell by so many, SciPy is turned back: squares of it must stay finite."""
 
 
 @dataclass(frozen=True)
 class SLSQPOptions:
     """Settings of SLSQP; there is no learning rate."""
 
-    tolerance: float = 1e-9
-    """Of SciPy's stopping test (``ftol``); parameters of low precision raise it."""
-
-
-class Question(NamedTuple):
-    """What SciPy wants to know at a point: the values, or the gradients."""
-
-    x: Array
-    differentiate: bool
+    tolerance: float = 1e-10
+    """Of SciPy's stopping test (``ftol``), relative to the size of the gradients;
+    parameters of low precision raise it."""
 
 
 class SLSQP(AbstractMethod):
@@ -90,28 +87,18 @@ class SLSQP(AbstractMethod):
             message = f"tolerance must be finite and > 0, got {options.tolerance}."
             raise InvalidProblemError(message)
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
-        eps = max(torch.finfo(p.dtype).eps for p in problem.parameters)
-        self._tolerance = max(options.tolerance, eps**MARGIN_POWER)
-        constraints = problem.constraints.values()
-        self._margins = [_margin(c, self._tolerance) for c in constraints]
+        least = _rounding(problem.parameters) ** MARGIN_POWER
         self._x = flat(problem.parameters)
         self._sight = Sight(math.nan, {})
-        self._result: Any = None
-        bounded = bool(problem.constraints) or math.isfinite(problem.radius)
-        self._talk = dialogue(
-            _solver(
-                self._x,
-                bounded=bounded,
-                tolerance=self._tolerance,
-                steps=setting.steps,
-            )
-        )
+        self._fall: tuple[float, float] | None = None
+        self._ending: Ending | None = None
+        self._talk = dialogue(_stages(setting, max(options.tolerance, least)))
         self._question = next(self._talk)
 
     @property
     def done(self) -> bool:
-        """Whether SciPy has returned."""
-        return self._result is not None
+        """Whether SciPy has nothing left to do."""
+        return self._ending is not None
 
     def update(self) -> Sight:
         """Answer SciPy until it has a new iterate: it wants gradients a second time."""
@@ -122,9 +109,14 @@ class SLSQP(AbstractMethod):
                 self._x = x
                 if differentiated:
                     break
-                differentiated = True
             assign(self._problem.parameters, unflat(x, self._problem.parameters))
-            self._send(self._gradients() if differentiate else self._values())
+            try:
+                answer = self._gradients() if differentiate else self._values()
+            except NonFiniteError as error:  # a trial point may be anywhere
+                self._send(error)
+            else:
+                differentiated |= differentiate
+                self._send(answer)
         return self._sight
 
     def finish(self) -> Projection:
@@ -133,36 +125,58 @@ class SLSQP(AbstractMethod):
         problem = self._problem
         assign(problem.parameters, unflat(self._x, problem.parameters))
         project_ball_(problem.parameters, problem.radius, problem.center)
+        self._warn()
         return self._setting.project()
 
     def describe(self) -> dict[str, Any]:
         """The oracle, whatever was asked for, and how SciPy ended."""
-        ended = self._result.message if self.done else "stopped before it converged"
+        ended = self._ending.message if self._ending else "stopped before it converged"
         return {"oracle": "exact", "ended": ended}
 
-    def _send(self, answer: tuple[Any, Array]) -> None:
+    def _send(self, answer: Answer) -> None:
         try:
             self._question = self._talk.send(answer)
         except StopIteration as end:
-            self._result, self._x = end.value, end.value.x
-            if not (end.value.success or end.value.status == LIMIT_REACHED):
-                message = (
-                    f"SLSQP stopped early: {end.value.message}. The projection starts "
-                    "where it stopped. Kinks, rounding and linearised constraints that "
-                    "exclude each other do this; try another start, or "
-                    'method="one-projection".'
-                )
-                warnings.warn(message, OneprojWarning, stacklevel=5)
+            self._ending, self._x = end.value, end.value.x
 
-    def _values(self) -> tuple[float, Array]:
-        """The objective, and what SciPy wants to be >= 0, where the parameters are."""
+    def _warn(self) -> None:
+        """Say what the user should know of how it ended."""
+        f = self._sight.objective
+        if f < self._below(BOTTOMLESS):
+            message = (
+                f"The objective seems to be unbounded below: SLSQP came to {f:.3g} and "
+                "nothing held it. That is no minimum, whatever the constraints say. "
+                "Give the problem a radius=, or a constraint that bounds what it has "
+                "to bound."
+            )
+        elif self._ending is not None and not self._ending.settled:
+            message = (
+                f"SLSQP stopped early: {self._ending.message}. The projection starts "
+                "where it stopped. Kinks, rounding and linearised constraints that "
+                "exclude each other do this; try another start, or "
+                'method="one-projection".'
+            )
+        else:
+            return
+        warnings.warn(message, OneprojWarning, stacklevel=5)
+
+    def _values(self) -> Seen:
+        """The objective, and what is to be <= 0, where the parameters are."""
         problem, counts = self._problem, self._setting.counts
+        counts.constraint_passes += len(problem.constraints)
         c = [constraint.value() for constraint in problem.constraints.values()]
-        counts.constraint_passes += len(c)
-        room = -(np.array(c) + self._margins)
-        return problem.objective.value(), np.append(room, self._ball()[0])
+        f = problem.objective.value()
+        if f < self._below(ABYSS):
+            problem.objective.check_finite(-math.inf)
+        return Seen(f, np.append(c, self._ball()[0]))
 
-    def _gradients(self) -> tuple[Array, Array]:
+    def _below(self, sizes: float) -> float:
+        """So many sizes below the start; nothing falls that far inside a ball."""
+        if self._fall is None or math.isfinite(self._problem.radius):
+            return -math.inf
+        return self._fall[0] - sizes * self._fall[1]
+
+    def _gradients(self) -> Seen:
         """The gradients of both, and a record of what was seen on the way."""
         problem, counts = self._problem, self._setting.counts
         f, v = problem.objective.value_and_gradient(problem.parameters)
@@ -171,22 +185,22 @@ class SLSQP(AbstractMethod):
         for name, constraint in problem.constraints.items():
             found = constraint.value_and_gradient(problem.parameters)
             residuals[name], gradient = found
-            rows.append(-flat(gradient))
+            rows.append(flat(gradient))
         counts.constraint_passes += len(rows)
         counts.constraint_gradients += len(rows)
+        self._fall = self._fall or (f, max(abs(f), norm(v)))
         self._sight = Sight(f, residuals)
-        return flat(v), np.array([*rows, *self._ball()[1]])
+        return Seen(flat(v), np.vstack([*rows, self._ball()[1]]))
 
     def _ball(self) -> tuple[Array, Array]:
-        """``(R^2 - |x - center|^2) / 2R >= 0``, its gradient; nothing if R is inf."""
+        """``(|x - center|^2 - R^2) / 2R <= 0``, its gradient; nothing if R is inf."""
         problem = self._problem
         R = problem.radius
         if math.isinf(R):
             return np.zeros(0), np.zeros((0, len(self._x)))
         center = problem.center or [torch.zeros_like(p) for p in problem.parameters]
         u = flat(difference(problem.parameters, center))
-        room = (R - u @ u / R) / 2 - self._tolerance
-        return np.array([room]), -u[np.newaxis] / R
+        return np.array([(u @ u / R - R) / 2]), u[np.newaxis] / R
 
 
 def check_size(n: int) -> None:
@@ -205,39 +219,28 @@ def check_size(n: int) -> None:
     raise InvalidProblemError(message)
 
 
+def _stages(setting: Setting, tolerance: float) -> Stages:
+    """What SciPy is to do; the ball, where there is one, is the last constraint."""
+    problem = setting.problem
+    constraints = problem.constraints.values()
+    ball = [True] * math.isfinite(problem.radius)
+    margins = [_margin(c, tolerance) for c in constraints] + [tolerance] * len(ball)
+    distances = [isinstance(c, SetConstraint) for c in constraints] + ball
+    return Stages(
+        flat(problem.parameters),
+        np.array(margins),
+        np.array(distances, dtype=bool),
+        tolerance,
+        rounding=_rounding(problem.parameters),
+        steps=setting.steps,
+    )
+
+
 def _margin(constraint: AbstractTerm, tolerance: float) -> float:
     if isinstance(constraint, SetConstraint):
         return min(tolerance, DEEPEST * constraint.members.depth(constraint.tensor))
     return tolerance
 
 
-def _solver(
-    x: Array, *, bounded: bool, tolerance: float, steps: int
-) -> Callable[[Callable[[Question], tuple[Any, Array]]], Any]:
-    """SciPy's call, with every value and gradient asked for once per point."""
-
-    def solver(ask: Callable[[Question], tuple[Any, Array]]) -> Any:  # noqa: ANN401 - scipy's
-        seen: dict[bool, tuple[bytes, tuple[Any, Array]]] = {}
-
-        def know(x: Array, *, differentiate: bool) -> tuple[Any, Array]:
-            key = x.tobytes()
-            if differentiate not in seen or seen[differentiate][0] != key:
-                answer = ask(Question(x.copy(), differentiate))
-                seen[differentiate] = key, answer
-            return seen[differentiate][1]
-
-        room = {
-            "type": "ineq",
-            "fun": lambda x: know(x, differentiate=False)[1],
-            "jac": lambda x: know(x, differentiate=True)[1],
-        }
-        return minimize(
-            lambda x: know(x, differentiate=False)[0],
-            x,
-            jac=lambda x: know(x, differentiate=True)[0],
-            constraints=room if bounded else (),
-            method="SLSQP",
-            options={"ftol": tolerance, "maxiter": steps},
-        )
-
-    return solver
+def _rounding(parameters: Vector) -> float:
+    return max(torch.finfo(p.dtype).eps for p in parameters)
