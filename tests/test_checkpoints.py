@@ -438,7 +438,7 @@ def test_slsqp_says_why_it_cannot_be_saved(tmp_path: Path, method: str) -> None:
 
 
 def test_bad_budgets_and_intervals_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(oneproj.InvalidProblemError, match="seconds must be a positive"):
+    with pytest.raises(oneproj.InvalidProblemError, match="seconds must be one number"):
         outcome(problem(), seconds=0.0)
     for every in (0, 2.5):
         with pytest.raises(oneproj.InvalidProblemError, match="checkpoint_every must"):

@@ -99,8 +99,8 @@ PARTS: dict[str, tuple[dict[str, Any], str]] = {
         {"constraints": [("size", SIZE), ("size", SIZE)]},
         "Two constraints are called 'size'.*each needs its own",
     ),
-    "empty name": ({"constraints": {"": SIZE}}, "non-empty string, got ''"),
-    "number as name": ({"constraints": {1: SIZE}}, "non-empty string, got 1"),
+    "empty name": ({"constraints": {"": SIZE}}, "string of one line, got ''"),
+    "number as name": ({"constraints": {1: SIZE}}, "string of one line, got 1"),
     "reserved": ({"constraints": {"seconds": SIZE}}, "cannot be called 'seconds'"),
     "no bound": (
         {"constraints": {"size": function(W.norm)}},
@@ -114,9 +114,9 @@ PARTS: dict[str, tuple[dict[str, Any], str]] = {
         {"constraints": {"size": oneproj.sets.Ball(1.0)}},
         r"constraint 'size' is a Ball, which says no bound.*\.on\(weight\)",
     ),
-    "radius zero": ({"radius": 0.0}, "must be > 0, got 0.0.*leave it out"),
-    "radius negative": ({"radius": -1}, "must be > 0, got -1"),
-    "radius NaN": ({"radius": math.nan}, "must be > 0, got nan"),
+    "radius zero": ({"radius": 0.0}, "one number > 0, got 0.0.*leave it out"),
+    "radius negative": ({"radius": -1}, "one number > 0, got -1"),
+    "radius NaN": ({"radius": math.nan}, "one number > 0, got nan"),
     "plain objective": (
         {"objective": lambda: 2 * W.sum()},
         "objective is a function. Wrap it: oneproj.mean",

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
+from oneproj.arguments import as_path
 from oneproj.errors import CheckpointError
 from oneproj.files import replacing
 
@@ -43,7 +44,7 @@ def checkpoint_file(location: str | PathLike[str]) -> Path:
         >>> checkpoint_file("run.pt").name
         'run.pt'
     """
-    path = Path(location)
+    path = as_path("checkpoint", location, also=" or None")
     if path.is_dir():
         message = (
             f"The checkpoint {str(path)!r} is a folder, but one run is one file, "

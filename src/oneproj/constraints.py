@@ -100,7 +100,9 @@ def as_number(given: object) -> float | None:
     """
     single = isinstance(given, Tensor) and not given.dim()
     number = given.item() if isinstance(given, Tensor) and single else given
-    return float(number) if isinstance(number, Real) and math.isfinite(number) else None
+    if not isinstance(number, Real) or isinstance(number, bool):
+        return None
+    return float(number) if math.isfinite(number) else None
 
 
 def _as_bound(bound: object) -> float:

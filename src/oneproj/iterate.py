@@ -14,9 +14,9 @@ from types import FrameType
 
 import torch
 
+from oneproj.arguments import check_number, is_count
 from oneproj.checkpoints import write_checkpoint
 from oneproj.errors import InfeasibleError, InvalidProblemError, NonFiniteError
-from oneproj.methods.start import is_count
 from oneproj.progress import progress_bar
 from oneproj.projection.project import OnFailure
 from oneproj.results import Status, Update
@@ -47,9 +47,9 @@ class Loop:
 
     def __post_init__(self) -> None:
         """Refuse a budget or an interval without meaning."""
-        if self.seconds is not None and not self.seconds > 0:
-            message = f"seconds must be a positive number, or None, got {self.seconds}."
-            raise InvalidProblemError(message)
+        if self.seconds is not None:
+            budget = "It is a budget of time for the updates; None for none."
+            check_number("seconds", self.seconds, budget, infinite=True)
         if not is_count(self.checkpoint_every):
             message = (
                 "checkpoint_every must be a whole number of updates, at least 1, got "

@@ -8,20 +8,21 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Real
 
 import torch
 from torch import Tensor
 
+from oneproj.arguments import check_number
 from oneproj.autograd import require_autograd
 from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
 from oneproj.expressions import AbstractExpression
 from oneproj.modes import evaluating, watching_modes
-from oneproj.parameters import Vector, is_finite, trainable
+from oneproj.parameters import Vector
 from oneproj.terms import AbstractTerm
+from oneproj.trainable import as_center, trainable
 
-RESERVED_NAMES = ("objective", "seconds", "update")
-"""Columns of a solution's history; a constraint of that name would hide them."""
+RESERVED_NAMES = ("objective", "outer", "seconds", "update")
+"""Columns of a run's history and its logs, which have one per constraint as well."""
 
 PROBE_SIZE = 2
 """Examples on which each term is tried when a problem is built."""
@@ -91,7 +92,7 @@ class Problem:
         named = named_constraints(constraints)
         self.constraints = {name: c.judged_by(model) for name, c in named.items()}
         self.radius = _as_radius(radius)
-        self.center = _as_center(center, self.parameters)
+        self.center = as_center(center, self.parameters)
         for term in (self.objective, *self.constraints.values()):
             check_connected(term, self.parameters)
 
@@ -127,11 +128,17 @@ def named_constraints(
             )
             raise InvalidProblemError(message)
         name, constraint = pair
-        if not isinstance(name, str) or not name:
-            message = f"A constraint's name must be a non-empty string, got {name!r}."
+        if not (isinstance(name, str) and name and name.isprintable()):
+            message = (
+                f"A constraint's name must be a string of one line, got {name!r}. It "
+                "heads columns and is written in messages."
+            )
             raise InvalidProblemError(message)
         if name in RESERVED_NAMES:
-            message = f"A constraint cannot be called {name!r}: the history has that."
+            message = (
+                f"A constraint cannot be called {name!r}: the history, or a log, has a "
+                "column of that name."
+            )
             raise InvalidProblemError(message)
         if name in named:
             message = (
@@ -183,36 +190,9 @@ def _as_model(model: object) -> torch.nn.Module | None:
 
 
 def _as_radius(radius: float) -> float:
-    if isinstance(radius, Real) and radius > 0:  # false for NaN as well
-        return float(radius)
-    message = (
-        f"The radius of the safeguard ball must be > 0, got {radius!r}. It bounds "
-        "every iterate; leave it out for no bound."
-    )
-    raise InvalidProblemError(message)
-
-
-def _as_center(
-    center: Tensor | Sequence[Tensor] | None, parameters: Vector
-) -> list[Tensor] | None:
-    if center is None:
-        return None
-    given = [center] if isinstance(center, Tensor) else list(center)
-    shapes = [tuple(t.shape) for t in given]
-    wanted = [tuple(p.shape) for p in parameters]
-    if shapes != wanted:
-        message = (
-            f"The ball's center must be shaped like the parameters {wanted}, but got "
-            f"{shapes}. Pass one tensor per trainable parameter, or None."
-        )
-        raise InvalidProblemError(message)
-    if not is_finite(given):
-        message = (
-            "The ball's center holds NaN or inf, so no distance to it is defined. Pass "
-            "finite tensors, or None for the origin."
-        )
-        raise InvalidProblemError(message)
-    return [t.detach().to(p).clone() for t, p in zip(given, parameters, strict=True)]
+    why = "It bounds every iterate; leave it out for no bound."
+    check_number("The radius of the safeguard ball", radius, why, infinite=True)
+    return float(radius)
 
 
 @torch.enable_grad()

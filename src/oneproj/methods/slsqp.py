@@ -33,6 +33,7 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 
+from oneproj.arguments import check_number
 from oneproj.certificates.flat import flat, unflat
 from oneproj.errors import InvalidProblemError, OneprojWarning
 from oneproj.methods.base import AbstractMethod
@@ -86,9 +87,8 @@ class SLSQP(AbstractMethod):
         self._setting = setting
         problem = self._problem = setting.problem
         check_size(sum(p.numel() for p in problem.parameters))
-        if not 0 < options.tolerance < math.inf:
-            message = f"tolerance must be finite and > 0, got {options.tolerance}."
-            raise InvalidProblemError(message)
+        stop = "It is that of SciPy's stopping test; 1e-9 when left out."
+        check_number("tolerance", options.tolerance, stop)
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
         eps = max(torch.finfo(p.dtype).eps for p in problem.parameters)
         self._tolerance = max(options.tolerance, eps**MARGIN_POWER)
