@@ -117,7 +117,9 @@ class Penalized(AbstractMethod):
 
     def finish(self) -> Projection:
         """Select an outer iterate, then make the one projection."""
-        self.optimizer.eval()
+        # A single update leaves the start, which was said before it was made.
+        if self._setting.steps > 1 or self._setting.schedule is not None:
+            self.optimizer.eval()
         if self._travel is not None:
             # From here over solve and its last part to the caller.
             self._travel.warn_if_under_way(self._setting.problem.parameters, levels=4)
