@@ -220,3 +220,19 @@ def test_an_accuracy_is_told_from_a_wrong_tensor() -> None:
     errors = mean(lambda b: (b * W[0] < 0).float(), torch.ones(3))
     with pytest.raises(InvalidProblemError, match=r"an accuracy.*use a surrogate"):
         Problem(W, OBJECTIVE, {"errors": errors <= 0.1})
+
+
+def test_a_problem_prints_what_it_is_about() -> None:
+    model = torch.nn.Linear(4, 1)
+    risk = mean(lambda x: model(x).squeeze(-1), torch.ones(5, 4))
+    ball = oneproj.sets.Ball(2.0).on(model.weight)
+    plain = Problem(model.parameters(), risk, {})
+    assert repr(plain) == (
+        "Problem: 5 parameters in 2 tensors, objective mean over 5 examples, "
+        "no constraints"
+    )
+    both = Problem(model.parameters(), risk, {"a": risk >= 0.5, "b": ball}, radius=3)
+    assert repr(both).endswith(
+        "constraints 'a': mean over 5 examples >= 0.5; "
+        "'b': tensor of shape (1, 4) in Ball(radius=2), radius 3"
+    )

@@ -44,6 +44,9 @@ class Mean(AbstractExpression):
         self._chunk_size = chunk_size
         self.curvature = check_curvature(curvature)
 
+    def __repr__(self) -> str:
+        return f"mean over {self.size} example{'s' if self.size != 1 else ''}"
+
     def draw(self, batch_size: int, generator: torch.Generator) -> Tensor | None:
         return self._source.draw(batch_size, generator)
 
@@ -166,8 +169,9 @@ def mean(
 
     Example:
         >>> x, w = torch.tensor([1.0, 2.0, 6.0]), torch.tensor(2.0, requires_grad=True)
-        >>> mean(lambda batch: w * batch, data=x).value()
-        6.0
+        >>> total = mean(lambda batch: w * batch, data=x)
+        >>> total, total.value()
+        (mean over 3 examples, 6.0)
         >>> mean(lambda batch: w * batch, data=x, weights=torch.ones(3) / 2).value()
         3.0
     """

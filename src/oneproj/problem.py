@@ -73,6 +73,9 @@ class Problem:
         ... )
         >>> problem.residuals()
         {'size': 1.0}
+        >>> problem
+        Problem: 2 parameters in 1 tensor, objective function of the parameters,
+        constraints 'size': function of the parameters <= 1, radius 10
     """
 
     def __init__(
@@ -95,6 +98,19 @@ class Problem:
         self.center = as_center(center, self.parameters)
         for term in (self.objective, *self.constraints.values()):
             check_connected(term, self.parameters)
+
+    def __repr__(self) -> str:
+        """What it is about, in words."""
+        n, tensors = sum(p.numel() for p in self.parameters), len(self.parameters)
+        named = "; ".join(f"{name!r}: {c!r}" for name, c in self.constraints.items())
+        parts = [
+            f"Problem: {n} parameters in {tensors} tensor{'s' if tensors > 1 else ''}",
+            f"objective {self.objective!r}",
+            f"constraints {named}" if named else "no constraints",
+        ]
+        if self.radius < math.inf:
+            parts.append(f"radius {self.radius:g}")
+        return ", ".join(parts)
 
     def residuals(self) -> dict[str, float]:
         """Every constraint on all of its data; feasible means <= 0."""
