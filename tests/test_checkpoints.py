@@ -436,7 +436,7 @@ def test_slsqp_says_why_it_cannot_be_saved(tmp_path: Path) -> None:
 
 def test_bad_budgets_and_intervals_are_refused(tmp_path: Path) -> None:
     for seconds in (0.0, float("nan"), "60", [60]):
-        with pytest.raises(oneproj.InvalidProblemError, match="seconds must be a pos"):
+        with pytest.raises(oneproj.InvalidProblemError, match="seconds must be one nu"):
             outcome(problem(), seconds=seconds)
     for every in (0, 2.5):
         with pytest.raises(oneproj.InvalidProblemError, match="checkpoint_every must"):

@@ -217,3 +217,16 @@ def test_a_gap_between_groups_is_closed(oracle: str) -> None:
     assert solution.feasible
     assert solution.residuals["gap"] <= 0
     assert solution.objective <= 1.03 * best
+
+
+def test_an_expression_prints_as_it_is_written() -> None:
+    w = torch.ones(1, requires_grad=True)
+    a, b = mean(lambda x: w * x, torch.ones(3)), mean(lambda x: w * x, torch.ones(1))
+    size = function(w.norm)
+    assert repr(a - 2 * b + 1) == "mean over 3 examples - 2 * mean over 1 example + 1"
+    assert repr(-a + size / 2) == (
+        "-mean over 3 examples + 0.5 * function of the parameters"
+    )
+    assert repr(-0.5 * a >= -3) == "-0.5 * mean over 3 examples >= -3"
+    assert repr(a <= b) == "mean over 3 examples - mean over 1 example <= 0"
+    assert repr(1 - a) == "-mean over 3 examples + 1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import subprocess
 import sys
 from pathlib import Path
 
@@ -78,7 +79,9 @@ def test_every_nth_update_and_the_last(tmp_path: Path) -> None:
     file = tmp_path / "run.csv"
     oneproj.solve(problem(), steps=20, callbacks=CsvLog(file, every=8))
     assert [row["update"] for row in rows(file)] == ["8", "16", "20"]
-    with pytest.raises(oneproj.InvalidProblemError, match="every must be at least 1"):
+    with pytest.raises(
+        oneproj.InvalidProblemError, match="every must be a whole number"
+    ):
         CsvLog(file, every=0)
 
 
@@ -127,6 +130,28 @@ def test_a_missing_package_is_named_with_its_extra(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(oneproj.OneprojError, match=rf"pip install oneproj\[{extra}\]"):
         make()
+
+
+@pytest.mark.parametrize("row", ["a,b\n", "\n", "1.5,2\n", "\udcff,1\n"])
+def test_a_row_that_is_none_is_named(tmp_path: Path, row: str) -> None:
+    file = tmp_path / "run.csv"
+    oneproj.solve(problem(), steps=2, callbacks=CsvLog(file))
+    with file.open("ab") as stream:
+        stream.write(row.encode(errors="surrogateescape"))
+    before = file.read_bytes()
+    with pytest.raises(oneproj.InvalidProblemError, match="begins with no update"):
+        oneproj.solve(problem(), steps=2, callbacks=CsvLog(file))
+    assert file.read_bytes() == before
+
+
+def test_logs_are_there_without_an_import_of_their_own() -> None:
+    code = (
+        "import sys, oneproj; oneproj.logs.CsvLog; "
+        "loaded = {'rich', 'tensorboard'} & set(sys.modules); sys.exit(str(loaded))"
+    )
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.stderr.strip() == "set()"
 
 
 def test_a_callback_can_act_once_per_outer_iteration() -> None:

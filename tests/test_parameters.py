@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oneproj.errors import InvalidProblemError
 from oneproj.parameters import (
     assign,
     combine,
@@ -25,7 +24,6 @@ from oneproj.parameters import (
     norm,
     project_ball_,
     snapshot,
-    trainable,
 )
 
 SHAPES = ((), (3,), (2, 2), (1, 2, 3))
@@ -43,49 +41,6 @@ def draw(seed: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
 
 def flat(vector: Sequence[Tensor]) -> npt.NDArray[np.float64]:
     return np.concatenate([t.detach().double().numpy().ravel() for t in vector])
-
-
-# --- which tensors move -------------------------------------------------------
-
-
-def test_trainable_keeps_the_order_and_drops_frozen_and_repeated_tensors() -> None:
-    a, b, frozen = torch.ones(2), torch.ones(3), torch.ones(4)
-    a.requires_grad_()
-    b.requires_grad_()
-    found = trainable(iter([b, frozen, a, b]))
-    assert [id(t) for t in found] == [id(b), id(a)]
-
-
-def test_one_tensor_stands_for_a_list() -> None:
-    w = torch.ones(2, requires_grad=True)
-    assert trainable(w)[0] is w
-
-
-NAN = torch.tensor([1.0, math.nan], requires_grad=True)
-REFUSED = {
-    "nothing": ([], "nothing to optimise: got no tensor at all"),
-    "frozen": (
-        [torch.ones(2), torch.ones(1)],
-        r"got 2 frozen tensor\(s\).*needs requires_grad=True",
-    ),
-    "frozen tensor": (torch.ones(2), r"got 1 frozen tensor\(s\)"),
-    "not a tensor": ([[1.0, 2.0]], "must be tensors, but got list.*model.parameters"),
-    "computed": ([2 * torch.ones(1, requires_grad=True)], "not a leaf tensor"),
-    "NaN": ([NAN], r"shape \(2,\) holds NaN or inf at the start"),
-    "inf": ([torch.full((1,), math.inf, requires_grad=True)], "NaN or inf"),
-    "complex": (
-        [torch.ones(1, dtype=torch.complex64, requires_grad=True)],
-        "dtype torch.complex64.*real floating-point",
-    ),
-}
-
-
-@pytest.mark.parametrize(("parameters", "match"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_optimised_is_refused(
-    parameters: list[Tensor], match: str
-) -> None:
-    with pytest.raises(InvalidProblemError, match=match):
-        trainable(parameters)
 
 
 # --- arithmetic ---------------------------------------------------------------

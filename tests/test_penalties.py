@@ -259,12 +259,12 @@ def test_softplus_is_finite_and_monotone_on_all_of_float32(
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
 def test_a_strength_or_smoothing_that_cannot_penalise_is_refused(bad: float) -> None:
-    strength = f"strength must be positive and finite, got {bad}"
+    strength = f"strength must be one finite number > 0, got {bad}"
     with pytest.raises(InvalidProblemError, match=strength):
         Hinge(bad)
     with pytest.raises(InvalidProblemError, match=strength):
         Softplus(bad, 1.0)
-    smoothing = f"smoothing must be positive and finite, got {bad}.*oneproj.Hinge"
+    smoothing = f"smoothing must be one finite number > 0, got {bad}.*oneproj.Hinge"
     with pytest.raises(InvalidProblemError, match=smoothing):
         Softplus(1.0, bad)
 
@@ -286,7 +286,11 @@ def test_values_without_a_gradient_are_refused(c: Any) -> None:  # noqa: ANN401 
 
 @pytest.mark.parametrize("bad", [None, "5", "auto"])
 def test_a_strength_is_a_number(bad: Any) -> None:  # noqa: ANN401 - anything
-    with pytest.raises(InvalidProblemError, match=f"positive and finite, got {bad!r}"):
+    with pytest.raises(
+        InvalidProblemError, match=f"one finite number > 0, got {bad!r}"
+    ):
         Hinge(bad)
-    with pytest.raises(InvalidProblemError, match=f"positive and finite, got {bad!r}"):
+    with pytest.raises(
+        InvalidProblemError, match=f"one finite number > 0, got {bad!r}"
+    ):
         Softplus(1.0, smoothing=bad)

@@ -100,8 +100,8 @@ PARTS: dict[str, tuple[dict[str, Any], str]] = {
         {"constraints": [("size", SIZE), ("size", SIZE)]},
         "Two constraints are called 'size'.*each needs its own",
     ),
-    "empty name": ({"constraints": {"": SIZE}}, "non-empty string, got ''"),
-    "number as name": ({"constraints": {1: SIZE}}, "non-empty string, got 1"),
+    "empty name": ({"constraints": {"": SIZE}}, "string of one line, got ''"),
+    "number as name": ({"constraints": {1: SIZE}}, "string of one line, got 1"),
     "reserved": ({"constraints": {"seconds": SIZE}}, "cannot be called 'seconds'"),
     "no bound": (
         {"constraints": {"size": function(W.norm)}},
@@ -115,9 +115,9 @@ PARTS: dict[str, tuple[dict[str, Any], str]] = {
         {"constraints": {"size": oneproj.sets.Ball(1.0)}},
         r"constraint 'size' is a Ball, which says no bound.*\.on\(weight\)",
     ),
-    "radius zero": ({"radius": 0.0}, "must be > 0, got 0.0.*leave it out"),
-    "radius negative": ({"radius": -1}, "must be > 0, got -1"),
-    "radius NaN": ({"radius": math.nan}, "must be > 0, got nan"),
+    "radius zero": ({"radius": 0.0}, "one number > 0, got 0.0.*leave it out"),
+    "radius negative": ({"radius": -1}, "one number > 0, got -1"),
+    "radius NaN": ({"radius": math.nan}, "one number > 0, got nan"),
     "plain objective": (
         {"objective": lambda: 2 * W.sum()},
         "objective is a function. Wrap it: oneproj.mean",
@@ -232,3 +232,19 @@ def test_a_random_constraint_is_told_of_a_random_objective_is_not() -> None:
     with pytest.warns(OneprojWarning, match=r"'cap' is random: .* was -?\d.*, then"):
         Problem([W], objective=noisy, constraints={"cap": noisy <= 1.0})
     Problem([W], objective=noisy, constraints={})
+
+
+def test_a_problem_prints_what_it_is_about() -> None:
+    model = torch.nn.Linear(4, 1)
+    risk = mean(lambda x: model(x).squeeze(-1), torch.ones(5, 4))
+    ball = oneproj.sets.Ball(2.0).on(model.weight)
+    plain = Problem(model.parameters(), risk, {})
+    assert repr(plain) == (
+        "Problem: 5 parameters in 2 tensors, objective mean over 5 examples, "
+        "no constraints"
+    )
+    both = Problem(model.parameters(), risk, {"a": risk >= 0.5, "b": ball}, radius=3)
+    assert repr(both).endswith(
+        "constraints 'a': mean over 5 examples >= 0.5; "
+        "'b': tensor of shape (1, 4) in Ball(radius=2), radius 3"
+    )

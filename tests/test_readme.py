@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from oneproj.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 100
@@ -41,6 +45,22 @@ def test_page_runs(page: str, tmp_path: Path) -> None:
 
 def test_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) < MOST_LINES
+
+
+def test_readme_names_every_method_and_every_extra() -> None:
+    page = (ROOT / "README.md").read_text()
+    rivals = {name.replace("-", " ") for name in METHODS} - {"auto", "one projection"}
+    assert [name for name in rivals if name not in page.lower()] == []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(project["optional-dependencies"]) - {"dev", "peers", "test", "all"}
+    assert [name for name in extras if f"`{name}`" not in page] == []
+    assert f"Python {project['requires-python'].removeprefix('>=')} or later" in page
+
+
+def test_every_page_that_readme_links_is_there() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", (ROOT / "README.md").read_text())
+    assert "docs/reproduction/reproduction.md" in links
+    assert [link for link in links if not (ROOT / link).exists()] == []
 
 
 def test_only_python_blocks_are_kept() -> None:

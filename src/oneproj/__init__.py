@@ -1,5 +1,9 @@
 """Train under hard constraints at the cost of SGD, with one projection at the end."""
 
+from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
+from importlib.metadata import version as _version
+
+from oneproj import logs as logs
 from oneproj import theory as theory
 from oneproj.averages import mean as mean
 from oneproj.certificates.certify import certify as certify
@@ -26,3 +30,8 @@ from oneproj.results import Solution as Solution
 from oneproj.results import Status as Status
 from oneproj.results import Update as Update
 from oneproj.solve import solve as solve
+
+try:
+    __version__ = _version("oneproj")
+except _PackageNotFoundError:  # a source tree on the path
+    __version__ = "unknown: oneproj is not installed"

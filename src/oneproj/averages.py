@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from oneproj.arguments import TensorLike, as_tensor, is_count
 from oneproj.autograd import check_real
 from oneproj.batches import AbstractSource, DataLike, as_source, changes
 from oneproj.calls import Call
@@ -44,6 +44,9 @@ class Mean(AbstractExpression):
         self._weights = weights
         self._chunk_size = chunk_size
         self.curvature = check_curvature(curvature)
+
+    def __repr__(self) -> str:
+        return f"mean over {self.size} example{'s' if self.size != 1 else ''}"
 
     def draw(self, batch_size: int, generator: torch.Generator) -> Tensor | None:
         return self._source.draw(batch_size, generator)
@@ -148,7 +151,7 @@ def mean(
     fn: Callable[[Any], Tensor],
     data: DataLike,
     *,
-    weights: Tensor | None = None,
+    weights: TensorLike | None = None,
     chunk_size: int = CHUNK_SIZE,
     curvature: Curvature | None = None,
 ) -> Mean:
@@ -167,36 +170,36 @@ def mean(
 
     Example:
         >>> x, w = torch.tensor([1.0, 2.0, 6.0]), torch.tensor(2.0, requires_grad=True)
-        >>> mean(lambda batch: w * batch, data=x).value()
-        6.0
+        >>> total = mean(lambda batch: w * batch, data=x)
+        >>> total, total.value()
+        (mean over 3 examples, 6.0)
         >>> mean(lambda batch: w * batch, data=x, weights=torch.ones(3) / 2).value()
         3.0
     """
     source = as_source(data)
-    if not (isinstance(chunk_size, Integral) and chunk_size >= 1):
-        message = f"chunk_size must be at least 1, got {chunk_size!r}."
+    if not is_count(chunk_size):
+        message = (
+            f"chunk_size must be a whole number >= 1, got {chunk_size!r}. It is how "
+            "many examples a full pass looks at together: fewer take less memory."
+        )
         raise InvalidProblemError(message)
-    if weights is not None:
-        weights = _as_weights(weights, source.size)
-    return Mean(fn, source, weights, chunk_size, curvature)
+    each = None if weights is None else _as_weights(weights, source.size)
+    return Mean(fn, source, each, chunk_size, curvature)
 
 
 def _as_weights(weights: object, size: int) -> Tensor:
-    try:
-        # On their own device, whatever torch's default device is by now.
-        place = weights.device if isinstance(weights, Tensor) else "cpu"
-        given = torch.as_tensor(weights, device=place).detach()
-    except (TypeError, ValueError, RuntimeError) as error:
-        message = (
-            f"weights must be {size} finite numbers, one per example, but got "
-            f"{weights!r}. Pass a tensor, or leave them out for 1."
-        )
-        raise InvalidProblemError(message) from error
+    given = as_tensor("weights", weights)
     if given.shape != (size,) or not bool(torch.isfinite(given).all()):
         bad = int((~torch.isfinite(given)).sum())
         message = (
             f"weights must be {size} finite numbers, one per example, but got shape "
             f"{tuple(given.shape)} with {bad} NaN or infinite value(s)."
+        )
+        raise InvalidProblemError(message)
+    if not bool(given.any()):
+        message = (
+            f"All {size} weights are 0: the term would be 0 whatever the parameters "
+            "are. Leave the term out, or the weights for 1."
         )
         raise InvalidProblemError(message)
     return given

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
+from oneproj.arguments import check_dense, check_unmasked
 from oneproj.errors import InvalidProblemError
 
 Rows: TypeAlias = Tensor | np.ndarray[Any, Any]
@@ -182,6 +183,7 @@ def _count(dataset: Dataset[Any]) -> int:
 
 def _tensor(item: object) -> Tensor:
     if isinstance(item, Tensor):
+        check_dense("A data tensor", item)
         if not item.is_inference():
             return item
         message = (
@@ -202,6 +204,7 @@ def _tensor(item: object) -> Tensor:
 
 def _shared(array: np.ndarray[Any, Any]) -> Tensor:
     """The array as a tensor of its dtype, in the same memory."""
+    check_unmasked("A data array", array)
     try:
         with warnings.catch_warnings():
             # That it may be read-only does not matter: nothing here writes to it.

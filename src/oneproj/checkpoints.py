@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
+from oneproj.arguments import as_path
 from oneproj.errors import CheckpointError
 from oneproj.files import in_words, replacing
 
@@ -44,7 +45,7 @@ def checkpoint_file(location: str | PathLike[str]) -> Path:
         >>> checkpoint_file("run.pt").name
         'run.pt'
     """
-    path = Path(location)
+    path = as_path("checkpoint", location, also=" or None")
     try:
         folder = path.is_dir()
     except (OSError, ValueError) as error:

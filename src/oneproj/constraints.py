@@ -31,6 +31,8 @@ class Constraint(AbstractTerm):
         >>> at_most = oneproj.function(lambda: w.sum()) <= 1.5
         >>> at_most.value()
         0.5
+        >>> at_most
+        function of the parameters <= 1.5
     """
 
     def __init__(self, term: AbstractTerm, bound: float, *, sense: int) -> None:
@@ -39,6 +41,9 @@ class Constraint(AbstractTerm):
         self.size = term.size
         shape = term.curvature
         self.curvature = shape if sense > 0 else MIRRORED.get(shape, shape)
+
+    def __repr__(self) -> str:
+        return f"{self.term!r} {'<=' if self.sense > 0 else '>='} {self.bound:g}"
 
     def __bool__(self) -> bool:
         """Refuse: a chained comparison would silently lose its first half."""
@@ -100,7 +105,9 @@ def as_number(given: object) -> float | None:
     """
     single = isinstance(given, Tensor) and not given.dim()
     number = given.item() if isinstance(given, Tensor) and single else given
-    return float(number) if isinstance(number, Real) and math.isfinite(number) else None
+    if not isinstance(number, Real) or isinstance(number, bool):
+        return None
+    return float(number) if math.isfinite(number) else None
 
 
 def _as_bound(bound: object) -> float:

@@ -118,6 +118,8 @@ class Combination(AbstractExpression):
         >>> large, small = torch.tensor([1.0, 2.0, 6.0]), torch.tensor([1.0, 3.0])
         >>> a, b = (oneproj.mean(lambda x: w * x, data) for data in (large, small))
         >>> gap = a - b / 2
+        >>> gap
+        mean over 3 examples - 0.5 * mean over 2 examples
         >>> gap.value(), gap.batch_value(torch.arange(3)).item()
         (4.0, 4.0)
         >>> (gap <= 1.0).value(), (a <= b).value()
@@ -130,6 +132,17 @@ class Combination(AbstractExpression):
         self.size = max((t.size for _, t in terms if t.size is not None), default=None)
         self.curvature = _shape(terms)
         self._scale = abs(constant)
+
+    def __repr__(self) -> str:
+        """As it is written: factors, terms and the constant, each with its sign."""
+        factors = [(a, f"{abs(a):g} * ", term) for a, term in self.terms]
+        parts = [(a, f"{'' if abs(a) == 1 else by}{term!r}") for a, by, term in factors]
+        if self.constant or not parts:
+            parts.append((self.constant, f"{abs(self.constant):g}"))
+        (a, first), *others = parts
+        written = [f"-{first}" if a < 0 else first]
+        written += [f"{'-' if a < 0 else '+'} {part}" for a, part in others]
+        return " ".join(written)
 
     def named(self, name: str) -> Self:
         renamed = super().named(name)

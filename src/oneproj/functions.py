@@ -26,6 +26,9 @@ class Function(AbstractExpression):
         self._call = Call(fn)
         self.curvature = check_curvature(curvature)
 
+    def __repr__(self) -> str:
+        return "function of the parameters"
+
     def batch_value(self, indices: Tensor | None) -> Tensor:
         del indices  # there is nothing to sample: every evaluation is exact
         value = self._call(self.name)
@@ -70,5 +73,7 @@ def function(
         >>> size = function(lambda: w.norm())
         >>> size.value(), (size <= 4.0).value(), (size >= 4.0).value()
         (5.0, 1.0, -1.0)
+        >>> size
+        function of the parameters
     """
     return Function(fn, curvature)

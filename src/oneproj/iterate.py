@@ -10,12 +10,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from types import FrameType
 
 import torch
 
+from oneproj.arguments import check_number, is_count
 from oneproj.checkpoints import begin_checkpoint, write_checkpoint
 from oneproj.errors import (
     InfeasibleError,
@@ -24,7 +24,6 @@ from oneproj.errors import (
     OneprojWarning,
 )
 from oneproj.files import in_words
-from oneproj.methods.start import is_count
 from oneproj.progress import progress_bar
 from oneproj.projection.project import OnFailure
 from oneproj.results import Status, Update
@@ -55,10 +54,9 @@ class Loop:
 
     def __post_init__(self) -> None:
         """Refuse a budget or an interval without meaning."""
-        seconds = self.seconds
-        if not (seconds is None or (isinstance(seconds, Real) and seconds > 0)):
-            message = f"seconds must be a positive number, or None, got {seconds!r}."
-            raise InvalidProblemError(message)
+        if self.seconds is not None:
+            budget = "It is a budget of time for the updates; None for none."
+            check_number("seconds", self.seconds, budget, infinite=True)
         if not is_count(self.checkpoint_every):
             message = (
                 "checkpoint_every must be a whole number of updates, at least 1, got "

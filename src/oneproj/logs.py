@@ -12,9 +12,9 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
+from oneproj.arguments import as_path, is_count
 from oneproj.errors import InvalidProblemError, OneprojError
 from oneproj.files import write_text
 from oneproj.results import Update
@@ -25,12 +25,29 @@ class AbstractLog(ABC):
 
     Args:
         every: Updates from one entry to the next.
+
+    Example:
+        >>> class Worst(AbstractLog):
+        ...     "Keeps the largest residual of every second update."
+        ...     def __init__(self):
+        ...         super().__init__(every=2)
+        ...         self.seen = []
+        ...     def write(self, update):
+        ...         self.seen.append(max(update.residuals.values()))
+        >>> log = Worst()
+        >>> for k in (1, 2, 3):
+        ...     log(Update(k, 500, 0.7, {"cap": 0.1 * k}, 0.01))
+        >>> log.seen
+        [0.2]
     """
 
     def __init__(self, every: int = 1) -> None:
         """Check the interval."""
-        if not every >= 1:
-            message = f"every must be at least 1, got {every}."
+        if not is_count(every):
+            message = (
+                f"every must be a whole number >= 1, got {every!r}: it is how many "
+                "updates there are from one entry to the next."
+            )
             raise InvalidProblemError(message)
         self._every = every
 
@@ -60,6 +77,7 @@ class CsvLog(AbstractLog):
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     log = CsvLog(Path(folder, "run.csv"))
         ...     log(Update(1, 500, 0.7, {"cap": 0.1}, 0.01, outer=0))
@@ -70,7 +88,13 @@ class CsvLog(AbstractLog):
     def __init__(self, path: str | PathLike[str], every: int = 1) -> None:
         """Keep the path; nothing is written before the first update."""
         super().__init__(every)
-        self._path = Path(path)
+        self._path = as_path("path", path)
+        if self._path.is_dir():
+            message = (
+                f"The log {str(path)!r} is a folder, but one run is one file. Name a "
+                f"file in it: {str(self._path / 'run.csv')!r}."
+            )
+            raise InvalidProblemError(message)
         self._begun = False
 
     def write(self, update: Update) -> None:
@@ -87,7 +111,7 @@ class CsvLog(AbstractLog):
         """Leave what an earlier part of the same run wrote, in whole rows."""
         header, kept = _line(names), [_line(names)]
         if self._path.exists():
-            text = self._path.read_text(encoding="utf-8")
+            text = self._path.read_text(encoding="utf-8", errors="replace")
             found, *rows = text.splitlines(keepends=True) or [header]
             if found != header:
                 message = (
@@ -96,8 +120,19 @@ class CsvLog(AbstractLog):
                 )
                 raise InvalidProblemError(message)
             whole = [row for row in rows if row.endswith("\n")]
-            kept += [row for row in whole if int(row.split(",", 1)[0]) < update]
+            kept += [row for row in whole if self._update_of(row) < update]
         write_text(self._path, "".join(kept))
+
+    def _update_of(self, row: str) -> int:
+        number = row.split(",", 1)[0]
+        if number.isdecimal():
+            return int(number)
+        message = (
+            f"The log {str(self._path)!r} has the row {row.strip()!r}, which begins "
+            "with no update: something else wrote to it. Choose another file, or "
+            "delete that row."
+        )
+        raise InvalidProblemError(message)
 
 
 class RichLog(AbstractLog):
@@ -147,12 +182,16 @@ class TensorBoardLog(AbstractLog):
 
     Raises:
         OneprojError: TensorBoard is not installed; the message names the extra.
+
+    Example:
+        >>> log = TensorBoardLog("logs/run")            # doctest: +SKIP
+        >>> oneproj.solve(problem, callbacks=log)       # doctest: +SKIP
     """
 
     def __init__(self, folder: str | PathLike[str], every: int = 1) -> None:
         """Import TensorBoard; the event file is made at the first update."""
         super().__init__(every)
-        self._folder = Path(folder)
+        self._folder = as_path("folder", folder)
         self._make = _require("torch.utils.tensorboard", "tensorboard").SummaryWriter
         self._writer: Any = None
 

@@ -7,14 +7,11 @@ a few passes over memory. A vector is any sequence of tensors of matching shapes
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
-
-from oneproj.autograd import require_autograd
-from oneproj.errors import InvalidProblemError
 
 Vector: TypeAlias = Sequence[Tensor]
 """A point or direction: one tensor per parameter, shapes as in the model."""
@@ -29,66 +26,6 @@ PLAIN = (torch.float32, torch.float64)
 """Precisions whose sums are made as IEEE has it, operation by operation."""
 TINY = 1e-12
 """Below it, squares that float32 cannot hold may matter in a norm."""
-
-
-def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
-    """Collect the tensors that move: floating, requiring grad, each once.
-
-    Frozen tensors (``requires_grad=False``) are left out: they are constants of the
-    problem. One flat tensor may be given in place of an iterable.
-
-    Raises:
-        InvalidProblemError: Nothing is left, or an entry cannot be optimised.
-
-    Example:
-        >>> layer = torch.nn.Linear(3, 2)
-        >>> [tuple(p.shape) for p in trainable(layer.parameters())]
-        [(2, 3), (2,)]
-    """
-    if isinstance(parameters, torch.nn.Module):
-        message = "Pass model.parameters(), not the model itself."
-        raise InvalidProblemError(message)
-    given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    for tensor in given:
-        if not isinstance(tensor, Tensor):
-            message = (
-                f"Parameters must be tensors, but got {type(tensor).__name__}. "
-                "Pass model.parameters(), a list of tensors, or one tensor."
-            )
-            raise InvalidProblemError(message)
-    unique = list({id(t): t for t in given if t.requires_grad}.values())
-    if not unique:
-        what = "no tensor at all" if not given else f"{len(given)} frozen tensor(s)"
-        message = (
-            f"There is nothing to optimise: got {what}. Every parameter that should "
-            "move needs requires_grad=True before the problem is built."
-        )
-        raise InvalidProblemError(message)
-    require_autograd(unique)
-    for tensor in unique:
-        _check_optimisable(tensor)
-    return unique
-
-
-def _check_optimisable(tensor: Tensor) -> None:
-    if not tensor.is_floating_point():
-        message = (
-            f"A parameter has dtype {tensor.dtype}, but only real floating-point "
-            "tensors can be optimised. Split a complex one into its two parts."
-        )
-        raise InvalidProblemError(message)
-    if not tensor.is_leaf:
-        message = (
-            "A parameter is the result of a computation, not a leaf tensor, so "
-            "changing it in place would not change the model. Pass the leaf itself."
-        )
-        raise InvalidProblemError(message)
-    if not bool(torch.isfinite(tensor).all()):
-        message = (
-            f"A parameter of shape {tuple(tensor.shape)} holds NaN or inf at the "
-            "start. Initialise it before the problem is built."
-        )
-        raise InvalidProblemError(message)
 
 
 def snapshot(point: Vector) -> list[Tensor]:

@@ -7,16 +7,15 @@ serves however c was estimated.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from oneproj.arguments import check_number
 from oneproj.errors import InvalidProblemError
 
 Combine = Literal["max", "sum"]
@@ -163,12 +162,8 @@ class Softplus(AbstractPenalty):
     def __post_init__(self) -> None:
         """Refuse a strength or smoothing that cannot penalise."""
         _check(self.strength, self.combine)
-        if not _is_positive(self.smoothing):
-            message = (
-                f"The smoothing must be positive and finite, got {self.smoothing!r}. "
-                "Use oneproj.Hinge for the penalty without smoothing."
-            )
-            raise InvalidProblemError(message)
+        why = "Use oneproj.Hinge for the penalty without smoothing."
+        check_number("The smoothing", self.smoothing, why)
 
     def _value(self, u: Tensor) -> Tensor:
         # lam [u]_+ + gamma log(1 + exp(-|t|)): no term can overflow into inf * 0.
@@ -180,17 +175,9 @@ class Softplus(AbstractPenalty):
         return self.strength * torch.sigmoid((self.strength / self.smoothing) * u)
 
 
-def _is_positive(number: object) -> bool:
-    return isinstance(number, Real) and 0 < float(number) < math.inf
-
-
 def _check(strength: float, combine: str) -> None:
-    if not _is_positive(strength):
-        message = (
-            f"The penalty strength must be positive and finite, got {strength!r}. It "
-            "has to exceed the constraint's multiplier."
-        )
-        raise InvalidProblemError(message)
+    why = "It has to exceed the constraint's multiplier, and is the same for all."
+    check_number("The penalty strength", strength, why)
     if combine not in ("max", "sum"):
         message = (
             f'combine must be "max" (penalise the worst constraint) or "sum" '

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Real
 
 import torch
 from torch import Tensor
 
+from oneproj.arguments import check_number
 from oneproj.autograd import fresh_casts, require_autograd
 from oneproj.errors import InvalidProblemError
 from oneproj.expressions import AbstractExpression
-from oneproj.parameters import Vector, is_finite, trainable
 from oneproj.probes import check_connected
 from oneproj.terms import AbstractTerm
+from oneproj.trainable import as_center, trainable
 
-RESERVED_NAMES = ("objective", "seconds", "update")
-"""Columns of a solution's history; a constraint of that name would hide them."""
+RESERVED_NAMES = ("objective", "outer", "seconds", "update")
+"""Columns of a run's history and its logs, which have one per constraint as well."""
 
 
 class Problem:
@@ -68,6 +68,9 @@ class Problem:
         ... )
         >>> problem.residuals()
         {'size': 1.0}
+        >>> problem
+        Problem: 2 parameters in 1 tensor, objective function of the parameters,
+        constraints 'size': function of the parameters <= 1, radius 10
     """
 
     def __init__(
@@ -87,9 +90,22 @@ class Problem:
         named = named_constraints(constraints)
         self.constraints = {name: c.judged_by(model) for name, c in named.items()}
         self.radius = _as_radius(radius)
-        self.center = _as_center(center, self.parameters)
+        self.center = as_center(center, self.parameters)
         for term in (self.objective, *self.constraints.values()):
             check_connected(term, self.parameters)
+
+    def __repr__(self) -> str:
+        """What it is about, in words."""
+        n, tensors = sum(p.numel() for p in self.parameters), len(self.parameters)
+        named = "; ".join(f"{name!r}: {c!r}" for name, c in self.constraints.items())
+        parts = [
+            f"Problem: {n} parameters in {tensors} tensor{'s' if tensors > 1 else ''}",
+            f"objective {self.objective!r}",
+            f"constraints {named}" if named else "no constraints",
+        ]
+        if self.radius < math.inf:
+            parts.append(f"radius {self.radius:g}")
+        return ", ".join(parts)
 
     def residuals(self) -> dict[str, float]:
         """Every constraint on all of its data; feasible means <= 0."""
@@ -124,11 +140,17 @@ def named_constraints(
             )
             raise InvalidProblemError(message)
         name, constraint = pair
-        if not isinstance(name, str) or not name:
-            message = f"A constraint's name must be a non-empty string, got {name!r}."
+        if not (isinstance(name, str) and name and name.isprintable()):
+            message = (
+                f"A constraint's name must be a string of one line, got {name!r}. It "
+                "heads columns and is written in messages."
+            )
             raise InvalidProblemError(message)
         if name in RESERVED_NAMES:
-            message = f"A constraint cannot be called {name!r}: the history has that."
+            message = (
+                f"A constraint cannot be called {name!r}: the history, or a log, has a "
+                "column of that name."
+            )
             raise InvalidProblemError(message)
         if name in named:
             message = (
@@ -181,36 +203,9 @@ def _as_model(model: object) -> torch.nn.Module | None:
 
 
 def _as_radius(radius: float) -> float:
-    if isinstance(radius, Real) and radius > 0:  # false for NaN as well
-        return float(radius)
-    message = (
-        f"The radius of the safeguard ball must be > 0, got {radius!r}. It bounds "
-        "every iterate; leave it out for no bound."
-    )
-    raise InvalidProblemError(message)
-
-
-def _as_center(
-    center: Tensor | Sequence[Tensor] | None, parameters: Vector
-) -> list[Tensor] | None:
-    if center is None:
-        return None
-    given = [center] if isinstance(center, Tensor) else list(center)
-    shapes = [tuple(t.shape) for t in given]
-    wanted = [tuple(p.shape) for p in parameters]
-    if shapes != wanted:
-        message = (
-            f"The ball's center must be shaped like the parameters {wanted}, but got "
-            f"{shapes}. Pass one tensor per trainable parameter, or None."
-        )
-        raise InvalidProblemError(message)
-    if not is_finite(given):
-        message = (
-            "The ball's center holds NaN or inf, so no distance to it is defined. Pass "
-            "finite tensors, or None for the origin."
-        )
-        raise InvalidProblemError(message)
-    return [t.detach().to(p).clone() for t, p in zip(given, parameters, strict=True)]
+    why = "It bounds every iterate; leave it out for no bound."
+    check_number("The radius of the safeguard ball", radius, why, infinite=True)
+    return float(radius)
 
 
 def check_problem(problem: object) -> None:

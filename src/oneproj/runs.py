@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from oneproj.arguments import as_path
 from oneproj.checkpoints import State, read_checkpoint
 from oneproj.constraints import Constraint
 from oneproj.errors import CheckpointError
@@ -123,7 +124,8 @@ def resume_run(
             )
             raise CheckpointError(message)
         resume = checkpoint if checkpoint.exists() else None
-    source = None if resume is None or resume is False else Path(resume)
+    begins = resume is None or resume is False
+    source = None if begins else as_path("resume", resume, also=", True or None")
     if checkpoint is not None and checkpoint.exists() and checkpoint != source:
         message = (
             f"There is a checkpoint at {str(checkpoint)!r} already, and this run would "

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+import oneproj
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -62,6 +65,21 @@ def test_environment_holds_no_unpinned_package() -> None:
 def test_citation_names_this_version() -> None:
     citation = read("CITATION.cff")
     assert f"\nversion: {PROJECT['version']}\n" in citation
+
+
+def test_the_package_knows_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        installed = metadata.version("oneproj")
+    except metadata.PackageNotFoundError:
+        pytest.skip("oneproj is not installed here")
+    assert oneproj.__version__ == installed
+
+    def absent(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", absent)
+    found = runpy.run_path(str(ROOT / "src" / "oneproj" / "__init__.py"))
+    assert found["__version__"] == "unknown: oneproj is not installed"
 
 
 def test_changelog_opens_with_unreleased_changes() -> None:

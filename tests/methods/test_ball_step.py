@@ -60,8 +60,8 @@ def test_other_base_steps_are_torchs_own() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lr": math.nan}, "lr is out of range: got nan"),
-        ({"lr": -0.1}, "lr is out of range: got -0.1"),
+        ({"lr": math.nan}, "lr must be one finite number >= 0, got nan"),
+        ({"lr": -0.1}, "lr must be one finite number >= 0, got -0.1"),
         ({"base": "newton"}, "no base step 'newton'"),
         ({"decay": "exponential"}, "decay must be"),
     ],

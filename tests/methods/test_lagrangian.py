@@ -103,7 +103,7 @@ def test_the_weights_do_not_depend_on_what_is_seen() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dual_lr": math.inf}, "dual_lr is out of range: got inf"),
+        ({"dual_lr": math.inf}, "dual_lr must be one .* got inf"),
         ({"select": "best"}, "select must be one of"),
     ],
 )

@@ -66,5 +66,5 @@ def test_the_penalty_is_exact_once_it_exceeds_each_multiplier() -> None:
 
 
 def test_a_strength_that_cannot_penalise_is_refused() -> None:
-    with pytest.raises(oneproj.InvalidProblemError, match="strength must be positive"):
+    with pytest.raises(oneproj.InvalidProblemError, match="strength must be one"):
         oneproj.solve(instance()[0], method="penalty-sgd", strength=0.0)

@@ -132,5 +132,5 @@ def test_it_takes_the_base_step_and_the_decay_of_algorithm_1() -> None:
 
 
 def test_a_rate_without_meaning_is_refused() -> None:
-    with pytest.raises(oneproj.InvalidProblemError, match="lr is out of range: got -1"):
+    with pytest.raises(oneproj.InvalidProblemError, match="lr must be one"):
         path(lr=-1.0)

@@ -211,7 +211,9 @@ def test_more_parameters_than_a_dense_model_can_have_are_refused() -> None:
 
 @pytest.mark.parametrize("tolerance", [0.0, -1.0, math.nan, math.inf])
 def test_a_tolerance_without_meaning_is_refused(tolerance: float) -> None:
-    with pytest.raises(oneproj.InvalidProblemError, match="tolerance must be finite"):
+    with pytest.raises(
+        oneproj.InvalidProblemError, match="tolerance must be one finite"
+    ):
         oneproj.solve(instance()[0], method="slsqp", tolerance=tolerance)
 
 

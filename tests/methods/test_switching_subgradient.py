@@ -125,5 +125,5 @@ def test_the_average_of_the_theory_approaches_the_optimum_at_its_rate() -> None:
 
 @pytest.mark.parametrize("tolerance", [-1e-3, math.nan, math.inf])
 def test_a_tolerance_without_meaning_is_refused(tolerance: float) -> None:
-    with pytest.raises(oneproj.InvalidProblemError, match="tolerance must be a finite"):
+    with pytest.raises(oneproj.InvalidProblemError, match="tolerance must be one fin"):
         run((0.0, 0.0), tolerance=tolerance)

@@ -168,7 +168,9 @@ def test_a_renamed_set_is_still_a_set() -> None:
 
 @pytest.mark.parametrize("radius", [0.0, -1.0, math.nan, math.inf])
 def test_a_ball_needs_a_positive_finite_radius(radius: float) -> None:
-    with pytest.raises(InvalidProblemError, match=f"finite radius > 0, got {radius}"):
+    with pytest.raises(
+        InvalidProblemError, match=f"one finite number > 0, got {radius}"
+    ):
         Ball(radius)
 
 

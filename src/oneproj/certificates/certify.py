@@ -17,6 +17,7 @@ from oneproj.certificates.slope import infeasible_slope
 from oneproj.errors import InvalidProblemError, NonFiniteError, ProjectionFailed
 from oneproj.problem import Problem, check_problem
 from oneproj.projection.base import AbstractProjector
+from oneproj.projection.project import ProjectorLike, choose_projector
 from oneproj.results import Certificate, Measure
 from oneproj.theory import ConvexConstants, NonconvexConstants, Schedule
 
@@ -28,7 +29,7 @@ def certify(
     *,
     constants: Constants | None = None,
     schedule: Schedule | None = None,
-    projector: AbstractProjector | None = None,
+    projector: ProjectorLike | None = None,
     smooth: bool = True,
     projected: bool = True,
     generator: torch.Generator | None = None,
@@ -56,7 +57,8 @@ def certify(
         problem: Evaluated in full; counted in each measure's ``details``.
         constants: What is claimed about it; those of the schedule when left out.
         schedule: The schedule whose guarantee is to be compared.
-        projector: For the gradient mapping, which takes one more projection.
+        projector: A name or an ``AbstractProjector``, for the gradient mapping, which
+            takes one more projection.
         smooth: Whether the objective has an ell-Lipschitz gradient.
         projected: True for the output x_hat, False for the selected iterate x_J.
         generator: For the samples of the slope check.
@@ -83,13 +85,17 @@ def certify(
         True
     """
     check_problem(problem)
+    _check(constants, schedule, generator)
     constants = _claims(problem, constants, schedule)
+    chosen = None
+    if projector is not None:
+        chosen = choose_projector(projector, problem.constraints)
     with fresh_casts():
         kkt = kkt_residual(problem)
         measures = [feasibility(problem), *ball_measure(problem)]
         measures += [kkt, complementarity(kkt)]
         if isinstance(constants, ConvexConstants):
-            ell, given = constants.weak_convexity, projector if smooth else None
+            ell, given = constants.weak_convexity, chosen if smooth else None
             reference = schedule if projected else None
             measures += _convex(problem, ell, given, reference)
         if isinstance(constants, NonconvexConstants):
@@ -104,6 +110,29 @@ def certify(
             quantity = f"the {measure.name}"
             raise NonFiniteError(quantity)
     return Certificate(tuple(measures), kkt.details["multipliers"])
+
+
+def _check(constants: object, schedule: object, generator: object) -> None:
+    """Refuse what would be ignored, or fail later on."""
+    if not isinstance(constants, Constants | None):
+        message = (
+            "constants must be a ConvexConstants or NonconvexConstants of "
+            f"oneproj.theory, or None, got {constants!r}. They say which theorem's "
+            "measures to compute."
+        )
+        raise InvalidProblemError(message)
+    if not isinstance(schedule, Schedule | None):
+        message = (
+            f"schedule must be made by oneproj.theory, or None, got {schedule!r}. Its "
+            "theorem's bound is put beside the values."
+        )
+        raise InvalidProblemError(message)
+    if not isinstance(generator, torch.Generator | None):
+        message = (
+            f"generator must be a torch.Generator or None, got {generator!r}. It draws "
+            "the samples of the slope check: torch.Generator().manual_seed(0)."
+        )
+        raise InvalidProblemError(message)
 
 
 def _claims(

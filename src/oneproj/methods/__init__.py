@@ -32,7 +32,7 @@ def choose_method(name: str) -> type[AbstractMethod]:
         >>> choose_method("one-projection").name
         'one-projection'
     """
-    if name in METHODS:
+    if isinstance(name, str) and name in METHODS:
         return METHODS[name]
     message = f"There is no method {name!r}. Known: {', '.join(METHODS)}."
     raise InvalidProblemError(message)

@@ -11,16 +11,14 @@ refinements, for stochastic gradients).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any
 
-from oneproj.errors import InvalidProblemError
+from oneproj.arguments import check_number
 from oneproj.methods.base_steps import BaseLike, DecayLike, choose_base, schedule_lr
 from oneproj.methods.edge import step_in_ball_
 from oneproj.methods.setting import Setting
-from oneproj.methods.start import move_start_into_ball
+from oneproj.methods.start import STEP, move_start_into_ball
 
 
 class BallStep:
@@ -87,6 +85,4 @@ def check_rate(name: str, rate: float) -> None:
     Example:
         >>> check_rate("lr", 0.1)
     """
-    if not (isinstance(rate, Real) and 0 <= rate < math.inf):
-        message = f"{name} is out of range: got {rate!r}. It must be finite and >= 0."
-        raise InvalidProblemError(message)
+    check_number(name, rate, STEP, zero=True)

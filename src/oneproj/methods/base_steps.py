@@ -95,7 +95,7 @@ def choose_base(base: BaseLike) -> Callable[[Groups], Optimizer]:
     """
     if callable(base):
         return base
-    if base in BASES:
+    if isinstance(base, str) and base in BASES:
         return BASES[base]
     known = ", ".join(repr(name) for name in BASES)
     message = (
@@ -120,6 +120,13 @@ def schedule_lr(decay: DecayLike, optimizer: Optimizer, steps: int) -> LRSchedul
     """
     if callable(decay):
         return _checked(decay, optimizer)
+    if not any(group["lr"] for group in optimizer.param_groups):
+        message = (
+            "lr=0 trains nothing: every step of the run would be 0, and the start be "
+            "projected. Leave lr out for the default, or call oneproj.project to "
+            "project only."
+        )
+        raise InvalidProblemError(message)
     if decay == "constant":
         return LambdaLR(optimizer, lambda _: 1.0)
     if decay == "linear":

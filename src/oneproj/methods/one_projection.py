@@ -62,7 +62,6 @@ from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.methods.edge import step_in_ball_
 from oneproj.methods.start import (
     Select,
-    check_center,
     check_precision,
     check_same,
     check_settings,
@@ -74,6 +73,7 @@ from oneproj.methods.start import (
     warn_if_start,
 )
 from oneproj.parameters import assign
+from oneproj.trainable import as_center
 
 Groups = list[dict[str, Any]]
 
@@ -149,7 +149,7 @@ class OneProjection(Optimizer):
         self._beta, self._m, self._K, self._q, self._radius = beta, m, K, q, radius
         super().__init__(params, {"lr": lr if m is None else 1.0 / m})
         self._z = keep_moving(self.param_groups)  # frozen parameters are constants
-        self._center = check_center(center, self._z)
+        self._center = as_center(center, self._z)
         check_precision(K, self._z)
         move_start_into_ball(self._z, radius, self._center)
         self._base = make_base(base, self.param_groups)  # shared groups, so one lr

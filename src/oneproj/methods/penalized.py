@@ -11,6 +11,7 @@ from typing import Any, Literal
 from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import LRScheduler
 
+from oneproj.arguments import check_number, is_number
 from oneproj.errors import InvalidProblemError, OneprojWarning
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.base_steps import (
@@ -23,7 +24,7 @@ from oneproj.methods.base_steps import (
 from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.scheduled import with_schedule
 from oneproj.methods.setting import Setting
-from oneproj.methods.start import Select, is_count
+from oneproj.methods.start import Select, check_inner_steps
 from oneproj.methods.strength import AutoStrength
 from oneproj.methods.travel import Travel
 from oneproj.oracles import Anchor, Sight
@@ -128,7 +129,9 @@ class Penalized(AbstractMethod):
 
     def finish(self) -> Projection:
         """Select an outer iterate, then make the one projection."""
-        self.optimizer.eval()
+        # A single update leaves the start, which was said before it was made.
+        if self._setting.steps > 1 or self._setting.schedule is not None:
+            self.optimizer.eval()
         if self._travel is not None:
             # From here over solve and its last part to the caller.
             self._travel.warn_if_under_way(self._setting.problem.parameters, levels=4)
@@ -179,8 +182,11 @@ class Penalized(AbstractMethod):
 
 def _check(options: PenalizedOptions) -> None:
     strength, clip = options.strength, options.clip
-    if isinstance(strength, str) and strength != "auto":
-        message = f'strength must be a positive number or "auto", got {strength!r}.'
+    if strength != "auto" and not is_number(strength):
+        message = (
+            f'strength must be one positive number or "auto", got {strength!r}. The '
+            'number is that of all constraints; "auto" finds one for each.'
+        )
         raise InvalidProblemError(message)
     if strength == "auto" and options.smoothing is not None:
         message = (
@@ -188,9 +194,9 @@ def _check(options: PenalizedOptions) -> None:
             "strengths are those of hinges. Give strength=..., or leave smoothing out."
         )
         raise InvalidProblemError(message)
-    if clip is not None and not clip > 0:
-        message = f"clip must be positive, or None for no limit, got {clip}."
-        raise InvalidProblemError(message)
+    if clip is not None:
+        why = "It is the largest norm of an objective gradient; None for no limit."
+        check_number("clip", clip, why, infinite=True)
 
 
 def _penalty(
@@ -266,9 +272,7 @@ def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
         middle = min(INNER_STEPS, max(2, steps // 2))
         near = range(min(steps, max(2, middle // 2)), middle + middle // 2 + 1)
         return min(near, key=lambda K: (steps % K, abs(K - middle)))
-    if not is_count(inner_steps):
-        message = f"inner_steps must be a whole number >= 1, got {inner_steps}."
-        raise InvalidProblemError(message)
+    check_inner_steps(inner_steps)
     if inner_steps == 1:
         message = (
             "inner_steps=1 would return the start: the next centre is the mean of the "

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneproj.arguments import is_count
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.safeguard import safeguard
-from oneproj.methods.start import is_count
 from oneproj.oracles import ORACLES, AbstractOracle
 from oneproj.parameters import assign, snapshot
 from oneproj.penalties import AbstractPenalty
@@ -156,8 +156,12 @@ def prepare(
     Raises:
         InvalidProblemError: An argument does not fit; the message names it.
     """
-    if not (isinstance(seed, Integral) and seed >= 0):
-        message = f"seed must be a whole number >= 0, got {seed!r}."
+    whole = isinstance(seed, Integral) and not isinstance(seed, bool)
+    if not (whole and seed >= 0):
+        message = (
+            f"seed must be a whole number >= 0, got {seed!r}. A run repeats to the bit "
+            "with its seed, so it has one: 0 when left out."
+        )
         raise InvalidProblemError(message)
     _at_least_one("batch_size", batch_size)
     # Independent streams for sampling and selection, both fixed by the seed.
@@ -199,11 +203,15 @@ def _at_least_one(name: str, value: int) -> int:
 def _choose_oracle(
     oracle: str, problem: Problem, schedule: Schedule | None, batch_size: int
 ) -> str:
-    if oracle in ORACLES:
+    if isinstance(oracle, str) and oracle in ORACLES:
         return oracle
     if oracle != "auto":
         known = ", ".join(("auto", *ORACLES))
-        message = f"There is no oracle {oracle!r}. Known: {known}."
+        message = (
+            f"There is no oracle {oracle!r}. Known: {known}. It says how updates see "
+            "the constraints: on all data, on a sample, or on a sample corrected by "
+            'all data; "auto" goes by how much there is.'
+        )
         raise InvalidProblemError(message)
     sizes = [constraint.size or 0 for constraint in problem.constraints.values()]
     few = max(sizes, default=0) <= FEW_BATCHES * batch_size

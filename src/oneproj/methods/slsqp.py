@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from oneproj.arguments import check_number
 from oneproj.certificates.flat import flat, unflat
 from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
 from oneproj.methods.base import AbstractMethod
@@ -83,9 +84,8 @@ class SLSQP(AbstractMethod):
         self._setting = setting
         problem = self._problem = setting.problem
         check_size(sum(p.numel() for p in problem.parameters))
-        if not 0 < options.tolerance < math.inf:
-            message = f"tolerance must be finite and > 0, got {options.tolerance}."
-            raise InvalidProblemError(message)
+        stop = "It is that of SciPy's stopping test; 1e-9 when left out."
+        check_number("tolerance", options.tolerance, stop)
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
         least = _rounding(problem.parameters) ** MARGIN_POWER
         self._x = flat(problem.parameters)

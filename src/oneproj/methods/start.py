@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable, Sequence
-from numbers import Integral, Real
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.optim import LBFGS, Optimizer
 
+from oneproj.arguments import check_number, is_count
 from oneproj.autograd import require_autograd
 from oneproj.errors import InvalidProblemError, OneprojWarning
 from oneproj.parameters import Vector, project_ball_
+from oneproj.trainable import check_writable
 
 Select = Literal["last", "random"]
+STEP = "It is the length of a step against the gradient; 0.001 to 0.1 are usual."
+RADIUS = "It bounds every iterate; leave it out for no bound."
 ROUNDING = 16.0
 """In units of the radius's last place: outside by less is an earlier P_B's rounding."""
 
@@ -42,16 +44,6 @@ def move_start_into_ball(
         warnings.warn(message, OneprojWarning, stacklevel=3)
 
 
-def is_count(value: object) -> bool:
-    """Whether a value is a whole number >= 1; 25.0 is not.
-
-    Example:
-        >>> is_count(25), is_count(2.5), is_count(0)
-        (True, False, False)
-    """
-    return isinstance(value, Integral) and int(value) >= 1
-
-
 def draw_index(
     select: Select,
     outer_steps: int | None,
@@ -71,13 +63,24 @@ def draw_index(
             f"first_index must be 0 or 1, as the theorems have it, got {first_index}."
         )
         raise InvalidProblemError(message)
+    if not (outer_steps is None or is_count(outer_steps)):
+        message = (
+            "outer_steps must be a whole number >= 1, or None, got "
+            f"{outer_steps!r}. It is T, how many outer iterations the run will make."
+        )
+        raise InvalidProblemError(message)
+    if not isinstance(generator, torch.Generator | None):
+        message = (
+            f"generator must be a torch.Generator or None, got {generator!r}. It draws "
+            "J: pass torch.Generator().manual_seed(0), for example."
+        )
+        raise InvalidProblemError(message)
     if select == "last":
         return None
     if select != "random":
         message = f'select must be "last" or "random", got {select!r}.'
         raise InvalidProblemError(message)
-    whole = isinstance(outer_steps, Integral) and outer_steps >= 1
-    if outer_steps is None or not whole or generator is None:
+    if outer_steps is None or generator is None:
         message = (
             'select="random" draws J before the run, so it needs outer_steps >= 1 and '
             f"a torch.Generator; got outer_steps={outer_steps}, generator={generator}."
@@ -108,28 +111,30 @@ def check_settings(
             f"the theorems' step 2/(m(s+1))); got lr={lr}, strong_convexity={m}."
         )
         raise InvalidProblemError(message)
-    numbers: dict[str, object] = {
-        "prox_weight": beta,
-        "radius": radius,
-        "late_weight": late_weight,
-    }
-    numbers |= {"lr" if m is None else "strong_convexity": lr if m is None else m}
-    for name, number in numbers.items():
-        if not isinstance(number, Real | Tensor):
-            message = f"{name} must be a number, got {number!r}."
-            raise InvalidProblemError(message)
-    rules = (
-        ("lr", lr, lr is None or 0 <= lr < math.inf),
-        ("strong_convexity", m, m is None or 0 < m < math.inf),
-        ("prox_weight", beta, 0 <= beta < math.inf),
-        ("inner_steps", inner_steps, is_count(inner_steps)),
-        ("radius", radius, radius > 0),
-        ("late_weight", late_weight, 0 <= late_weight < math.inf),
-    )
-    for name, value, fine in rules:
-        if not fine:
-            message = f"{name} is out of range: got {value}."
-            raise InvalidProblemError(message)
+    if m is None:
+        check_number("lr", lr, STEP, zero=True)
+    else:
+        check_number("strong_convexity", m, "The step is 2 / (m (s + 1)).")
+    pull = "It is the pull towards the proximal centre; 0 is none."
+    check_number("prox_weight", beta, pull, zero=True)
+    check_number("radius", radius, RADIUS, infinite=True)
+    power = "The mean of line 14 weighs the s-th iterate by s to this power; 0 is none."
+    check_number("late_weight", late_weight, power, zero=True)
+    check_inner_steps(inner_steps)
+
+
+def check_inner_steps(inner_steps: object) -> None:
+    """Refuse what is no count of inner updates.
+
+    Example:
+        >>> check_inner_steps(25)
+    """
+    if not is_count(inner_steps):
+        message = (
+            f"inner_steps must be a whole number >= 1, got {inner_steps!r}. It is K, "
+            "the updates of one outer iteration; 10 to 25 are usual."
+        )
+        raise InvalidProblemError(message)
 
 
 def check_same(saved: object, own: object) -> None:
@@ -144,29 +149,6 @@ def check_same(saved: object, own: object) -> None:
             "resumes only with its own settings."
         )
         raise InvalidProblemError(message)
-
-
-def check_center(
-    center: Sequence[Tensor] | None, parameters: Vector
-) -> list[Tensor] | None:
-    """Copy the ball's center; it must be shaped like the trainable parameters.
-
-    Example:
-        >>> check_center(None, [torch.ones(2)]) is None
-        True
-    """
-    if center is None:
-        return None
-    given = [center] if isinstance(center, Tensor) else list(center)
-    shapes = [tuple(t.shape) for t in given]
-    if shapes == [tuple(p.shape) for p in parameters]:
-        pairs = zip(given, parameters, strict=True)
-        return [t.detach().to(p).clone() for t, p in pairs]
-    message = (
-        f"The ball's center has shapes {shapes}, the trainable parameters "
-        f"{[tuple(p.shape) for p in parameters]}; they must agree, one by one."
-    )
-    raise InvalidProblemError(message)
 
 
 def check_precision(inner_steps: int, parameters: Vector) -> None:
@@ -207,6 +189,8 @@ def keep_moving(groups: list[dict[str, Any]]) -> list[Tensor]:
             "There is nothing to optimise: every parameter has requires_grad=False."
         )
         raise InvalidProblemError(message)
+    for tensor in moving:
+        check_writable(tensor)
     require_autograd(moving)
     return moving
 

@@ -35,7 +35,7 @@ from typing import Any
 
 from torch import Tensor
 
-from oneproj.errors import InvalidProblemError
+from oneproj.arguments import check_number
 from oneproj.methods.answer import Answer, Rule
 from oneproj.methods.ball_step import BallStep
 from oneproj.methods.base import AbstractMethod
@@ -90,12 +90,8 @@ class SwitchingSubgradient(AbstractMethod):
 
     def __init__(self, setting: Setting, options: SwitchingSubgradientOptions) -> None:
         """Build the step, and the oracle that pushes on the worst constraint."""
-        if not 0 <= options.tolerance < math.inf:
-            message = (
-                f"tolerance must be a finite number >= 0, got {options.tolerance}: "
-                "below 0 no step on the objective need ever come."
-            )
-            raise InvalidProblemError(message)
+        why = "Below 0 no step on the objective need ever come."
+        check_number("tolerance", options.tolerance, why, zero=True)
         self._setting, self._tolerance = setting, options.tolerance
         parameters = setting.problem.parameters
         self._answer = Answer(parameters, options.select, setting.selection)

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from oneproj.autograd import fresh_casts
 from oneproj.errors import InfeasibleError, InvalidProblemError
-from oneproj.parameters import assign, snapshot, trainable
+from oneproj.parameters import assign, snapshot
 from oneproj.probes import check_connected
-from oneproj.problem import named_constraints
+from oneproj.problem import Problem, named_constraints
 from oneproj.progress import progress_line
 from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
 from oneproj.projection.base import AbstractProjector
@@ -21,6 +21,7 @@ from oneproj.projection.dual_bisection import DualBisection
 from oneproj.projection.view import watching
 from oneproj.results import Projection, Status
 from oneproj.terms import AbstractTerm
+from oneproj.trainable import trainable
 
 ProjectorLike: TypeAlias = (
     AbstractProjector
@@ -76,6 +77,12 @@ def project(
         (True, 4.0)
     """
     check_on_failure(on_failure)
+    if isinstance(parameters, Problem):
+        message = (
+            "project takes parameters and constraints, but got a Problem, which has "
+            "both. Write oneproj.project(problem.parameters, problem.constraints)."
+        )
+        raise InvalidProblemError(message)
     moving, named = trainable(parameters), named_constraints(constraints)
     chosen = choose_projector(projector, named)
     start = snapshot(moving)
@@ -109,11 +116,15 @@ def choose_projector(
         candidates = [projector]
     elif projector == "auto":
         candidates = [make() for make in PROJECTORS.values()]
-    elif projector in PROJECTORS:
+    elif isinstance(projector, str) and projector in PROJECTORS:
         candidates = [PROJECTORS[projector]()]
     else:
         known = ", ".join(("auto", *PROJECTORS))
-        message = f"There is no projector {projector!r}. Known: {known}."
+        message = (
+            f"There is no projector {projector!r}. Known: {known}; an "
+            "AbstractProjector of your own will do too. It finds the nearest feasible "
+            'point; "auto" takes the first of these that can.'
+        )
         raise InvalidProblemError(message)
     reasons = []
     for candidate in candidates:
@@ -203,6 +214,10 @@ def check_on_failure(on_failure: str) -> None:
     Example:
         >>> check_on_failure("raise")
     """
-    if on_failure not in ("raise", "return"):
-        message = f'on_failure must be "raise" or "return", got {on_failure!r}.'
+    if not (isinstance(on_failure, str) and on_failure in ("raise", "return")):
+        message = (
+            'on_failure must be "raise" (an InfeasibleError) or "return" (a result '
+            f"whose status says it), got {on_failure!r}. It decides what becomes of a "
+            "run that ends without a feasible point; none goes unnoticed."
+        )
         raise InvalidProblemError(message)

@@ -107,7 +107,9 @@ def test_a_member_stays_and_others_get_exact_zeros() -> None:
 
 @pytest.mark.parametrize("total", [0.0, -1.0, math.nan, math.inf])
 def test_a_simplex_needs_a_total(total: float) -> None:
-    with pytest.raises(InvalidProblemError, match=f"finite total > 0, got {total}"):
+    with pytest.raises(
+        InvalidProblemError, match=f"one finite number > 0, got {total}"
+    ):
         Simplex(total)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from oneproj.arguments import TensorLike, as_tensor
 from oneproj.errors import InvalidProblemError
 from oneproj.projection.sets.base import AbstractSet
 from oneproj.projection.sets.distance import check_radius
@@ -20,13 +21,15 @@ class Ball(AbstractSet):
 
     convex = True
 
-    def __init__(self, radius: float, center: Tensor | None = None) -> None:
+    def __init__(self, radius: float, center: TensorLike | None = None) -> None:
         """Set radius and center; a center of None is the origin."""
-        if center is not None and not bool(torch.isfinite(center).all()):
+        self.radius = check_radius("a ball", radius)
+        self.center: Tensor | None = None
+        if center is not None:
+            self.center = as_tensor("The center of a ball", center).clone()
+        if self.center is not None and not bool(torch.isfinite(self.center).all()):
             message = "A ball needs a finite center, got one with NaN or inf."
             raise InvalidProblemError(message)
-        self.radius = check_radius("A ball", radius)
-        self.center = None if center is None else center.detach().clone()
 
     def check_shape(self, tensor: Tensor) -> None:
         """The center must be shaped like the tensor."""

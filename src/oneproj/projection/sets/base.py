@@ -21,10 +21,17 @@ class AbstractSet(ABC):
         >>> w = torch.tensor([3.0, 4.0], requires_grad=True)
         >>> oneproj.sets.Ball(1.0).on(w).value()
         4.0
+        >>> oneproj.sets.Ball(1.0, center=[3.0, 3.0]), oneproj.sets.Box(lower=0.0)
+        (Ball(radius=1, center of shape (2,)), Box(lower=0, upper=inf))
     """
 
     convex: bool
     """Whether the set, and with it the signed distance to it, is convex."""
+
+    def __repr__(self) -> str:
+        """The name with what it was made of, in short."""
+        told = [_told(name, value) for name, value in vars(self).items()]
+        return f"{type(self).__name__}({', '.join(filter(None, told))})"
 
     def on(self, tensor: Tensor) -> SetConstraint:
         """Require that ``tensor``, a parameter, lies in this set."""
@@ -80,6 +87,8 @@ class SetConstraint(Constraint):
         >>> constraint = oneproj.sets.Ball(1.0).on(w)
         >>> constraint.tensor is w, constraint.members.radius
         (True, 1.0)
+        >>> constraint
+        tensor of shape (2,) in Ball(radius=1)
     """
 
     def __init__(self, members: AbstractSet, tensor: Tensor) -> None:
@@ -92,3 +101,16 @@ class SetConstraint(Constraint):
         super().__init__(residual, 0.0, sense=1)
         self.members = members
         self.tensor = tensor
+
+    def __repr__(self) -> str:
+        return f"tensor of shape {tuple(self.tensor.shape)} in {self.members!r}"
+
+
+def _told(name: str, value: object) -> str:
+    """An attribute of a set in a word or two; nothing where it says nothing."""
+    if value is None or name.startswith("_"):
+        return ""
+    if isinstance(value, Tensor) and value.dim():
+        return f"{name} of shape {tuple(value.shape)}"
+    number = value.item() if isinstance(value, Tensor) else value
+    return f"{name}={number:g}" if isinstance(number, float) else f"{name}={number!r}"

@@ -8,6 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from oneproj.arguments import TensorLike, as_tensor
 from oneproj.errors import InvalidProblemError
 from oneproj.projection.sets.distance import AbstractDistanceSet, directed
 
@@ -27,8 +28,8 @@ class Box(AbstractDistanceSet):
     a time too; it is exact, and needs more gradients the more faces the answer touches.
 
     Args:
-        lower: A number, a tensor shaped like the parameter, or None for no bound;
-            single entries may be -inf.
+        lower: A number, a tensor or list shaped like the parameter, or None for no
+            bound; single entries may be -inf.
         upper: Likewise; at least lower everywhere.
 
     Example:
@@ -39,7 +40,7 @@ class Box(AbstractDistanceSet):
     convex = True
 
     def __init__(
-        self, lower: float | Tensor | None = None, upper: float | Tensor | None = None
+        self, lower: TensorLike | None = None, upper: TensorLike | None = None
     ) -> None:
         """Check the bounds and keep them in float64."""
         self.lower = -INFINITY if lower is None else _as_bound("lower", lower)
@@ -112,9 +113,8 @@ class Box(AbstractDistanceSet):
         return torch.minimum(clamped, self.upper.to(x.device))
 
 
-def _as_bound(name: str, bound: float | Tensor) -> Tensor:
-    place = bound.device if isinstance(bound, Tensor) else "cpu"
-    found = torch.as_tensor(bound, dtype=torch.float64, device=place).detach().clone()
+def _as_bound(name: str, bound: TensorLike) -> Tensor:
+    found = as_tensor(f"The {name} bound of a box", bound).double().clone()
     if bool(found.isnan().any()):
         message = f"The {name} bound of a box holds NaN; use inf for no bound."
         raise InvalidProblemError(message)

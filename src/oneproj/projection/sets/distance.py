@@ -15,6 +15,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from oneproj.arguments import check_number, is_number
 from oneproj.errors import InvalidProblemError
 from oneproj.projection.sets.base import AbstractSet
 
@@ -106,10 +107,12 @@ def check_tolerance(tolerance: float | None) -> float | None:
         >>> check_tolerance(1e-9), check_tolerance(None)
         (1e-09, None)
     """
-    if tolerance is None or 0 < tolerance < 1:
-        return tolerance
+    if tolerance is None:
+        return None
+    if is_number(tolerance) and 0 < tolerance < 1:
+        return float(tolerance)
     message = (
-        f"The tolerance must be a number between 0 and 1, got {tolerance}. It is the "
+        f"The tolerance must be a number between 0 and 1, got {tolerance!r}. It is the "
         "relative thickness of a set without interior; None fits it to the dtype."
     )
     raise InvalidProblemError(message)
@@ -119,13 +122,12 @@ def check_radius(what: str, radius: float) -> float:
     """Refuse a radius that leaves nothing, or everything.
 
     Example:
-        >>> check_radius("A ball", 2)
+        >>> check_radius("a ball", 2)
         2.0
     """
-    if 0 < radius < math.inf:
-        return float(radius)
-    message = f"{what} needs a finite radius > 0, got {radius}."
-    raise InvalidProblemError(message)
+    why = "A radius of 0 leaves one point: freeze the parameter there instead."
+    check_number(f"The radius of {what}", radius, why)
+    return float(radius)
 
 
 def length(v: Tensor) -> Tensor:

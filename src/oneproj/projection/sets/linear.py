@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from oneproj.arguments import TensorLike, as_tensor
+from oneproj.constraints import as_number
 from oneproj.errors import InvalidProblemError
 from oneproj.projection.sets.base import AbstractSet
 from oneproj.projection.sets.distance import (
@@ -31,16 +33,18 @@ class Halfspace(AbstractSet):
 
     convex = True
 
-    def __init__(self, normal: Tensor, offset: float) -> None:
+    def __init__(self, normal: TensorLike, offset: float) -> None:
         """Set the outward normal (any length but 0) and the offset."""
-        length = float(torch.linalg.vector_norm(normal.detach().double()))
-        if not 0 < length < math.inf or not math.isfinite(offset):
+        direction = as_tensor("The normal of a halfspace", normal).double()
+        length = float(torch.linalg.vector_norm(direction))
+        number = as_number(offset)
+        if not 0 < length < math.inf or number is None:
             message = (
                 "A halfspace needs a finite, nonzero normal and a finite offset; got a "
-                f"normal of length {length} and offset {offset}."
+                f"normal of length {length} and offset {offset!r}."
             )
             raise InvalidProblemError(message)
-        self.normal = normal.detach().double() / length
+        self.normal = direction / length
         self.offset = float(offset) / length
 
     def check_shape(self, tensor: Tensor) -> None:
@@ -92,10 +96,11 @@ class Affine(AbstractThinSet):
     convex = True
 
     def __init__(
-        self, matrix: Tensor, offset: Tensor, *, tolerance: float | None = None
+        self, matrix: TensorLike, offset: TensorLike, *, tolerance: float | None = None
     ) -> None:
         """Make the equations orthonormal; refuse those that contradict each other."""
-        A, b = matrix.detach().double(), offset.detach().double()
+        A = as_tensor("The matrix of an affine set", matrix).double()
+        b = as_tensor("The offset of an affine set", offset).double()
         if A.dim() != 2 or b.shape != A.shape[:1] or not A.numel():  # noqa: PLR2004
             message = (
                 "An affine set needs a matrix with one row per equation and an offset "

@@ -8,12 +8,12 @@ singular value decomposition, in float64: about ``m n min(m, n)`` operations.
 from __future__ import annotations
 
 import math
-from numbers import Integral
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from oneproj.arguments import is_count
 from oneproj.errors import InvalidProblemError
 from oneproj.projection.sets.distance import (
     AbstractDistanceSet,
@@ -61,7 +61,7 @@ class NuclearBall(AbstractDistanceSet):
 
     def __init__(self, radius: float) -> None:
         """Set the radius."""
-        self.radius = check_radius("A nuclear-norm ball", radius)
+        self.radius = check_radius("a nuclear-norm ball", radius)
 
     def depth(self, x: Tensor) -> float:
         """The zero matrix is deepest."""
@@ -112,7 +112,7 @@ class SpectralBall(AbstractDistanceSet):
 
     def __init__(self, radius: float) -> None:
         """Set the radius."""
-        self.radius = check_radius("A spectral-norm ball", radius)
+        self.radius = check_radius("a spectral-norm ball", radius)
 
     def depth(self, x: Tensor) -> float:
         """The zero matrix is deepest."""
@@ -171,10 +171,10 @@ class Rank(AbstractThinSet):
 
     def __init__(self, rank: int, *, tolerance: float | None = None) -> None:
         """Set the rank and the tolerance."""
-        if not isinstance(rank, Integral) or rank < 1:
+        if not is_count(rank):
             message = (
-                f"The rank must be a whole number >= 1, got {rank}. A matrix of rank 0 "
-                "is zero: freeze the parameter instead."
+                f"The rank must be a whole number >= 1, got {rank!r}. A matrix of rank "
+                "0 is zero: freeze the parameter instead."
             )
             raise InvalidProblemError(message)
         self.rank: int = int(rank)

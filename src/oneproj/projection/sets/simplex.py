@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from oneproj.arguments import check_number
 from oneproj.errors import InvalidProblemError
 from oneproj.projection.sets.distance import (
     AbstractDistanceSet,
@@ -61,12 +62,8 @@ class Simplex(AbstractThinSet):
 
     def __init__(self, total: float = 1.0, *, tolerance: float | None = None) -> None:
         """Set the total and the tolerance."""
-        if not 0 < total < math.inf:
-            message = (
-                f"A simplex needs a finite total > 0, got {total}. Nonnegative entries "
-                "that sum to 0 are all 0: freeze the parameter instead."
-            )
-            raise InvalidProblemError(message)
+        why = "Entries that sum to 0 are all 0: freeze the parameter there instead."
+        check_number("The total of a simplex", total, why)
         self.total = float(total)
         self.tolerance = check_tolerance(tolerance)
 
@@ -133,7 +130,7 @@ class L1Ball(AbstractDistanceSet):
 
     def __init__(self, radius: float) -> None:
         """Set the radius."""
-        self.radius = check_radius("An L1 ball", radius)
+        self.radius = check_radius("an L1 ball", radius)
 
     def depth(self, x: Tensor) -> float:
         """The origin is deepest."""

@@ -1,0 +1,173 @@
+"""What callers hand over: numbers, counts, files and tensors; words where it is not.
+
+A function here takes what was given and the name that the caller knows it by.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oneproj.errors import InvalidProblemError
+
+TensorLike: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[Any] | float
+"""Numbers in any of the usual containers; ``as_tensor`` reads them."""
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is one real number; True and False are not.
+
+    Example:
+        >>> is_number(0.5), is_number(True), is_number("0.5"), is_number([0.5])
+        (True, False, False, False)
+    """
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_count(value: object) -> bool:
+    """Whether a value is a whole number >= 1; 25.0 and True are not.
+
+    Example:
+        >>> is_count(25), is_count(2.5), is_count(0), is_count(True)
+        (True, False, False, False)
+    """
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    return whole and int(value) >= 1  # type: ignore[call-overload]  # it is Integral
+
+
+def check_number(
+    name: str,
+    value: object,
+    why: str,
+    *,
+    zero: bool = False,
+    infinite: bool = False,
+) -> None:
+    """Refuse what is not one number > 0, or the other ends where they are allowed.
+
+    Args:
+        name: What the caller calls it.
+        value: What was given; a tensor of one entry is a number.
+        why: What it is for, and what to try.
+        zero: Whether it may be 0.
+        infinite: Whether it may be infinite.
+
+    Example:
+        >>> check_number("lr", -1, "It is the length of a step.", zero=True)
+        Traceback (most recent call last):
+        oneproj.errors.InvalidProblemError: lr must be one finite number >= 0, got -1.
+        It is the length of a step.
+    """
+    single = isinstance(value, Tensor) and value.numel() == 1
+    number = value.item() if isinstance(value, Tensor) and single else value
+    if isinstance(number, Real) and is_number(number):
+        x = float(number)
+        if (x > 0 or (zero and x == 0)) and (infinite or x < math.inf):  # so NaN is out
+            return
+    kind = "" if infinite else "finite "
+    sign = ">=" if zero else ">"
+    message = f"{name} must be one {kind}number {sign} 0, got {value!r}. {why}"
+    raise InvalidProblemError(message)
+
+
+def as_path(name: str, given: object, *, also: str = "") -> Path:
+    """A file or folder by its name; ``also`` says what else may be given.
+
+    Example:
+        >>> as_path("checkpoint", "run.pt").name
+        'run.pt'
+    """
+    if isinstance(given, str | PathLike):
+        return Path(given)
+    message = (
+        f"{name} must be a path{also}, got {given!r}. Name a file by a string or a "
+        "pathlib.Path."
+    )
+    raise InvalidProblemError(message)
+
+
+def as_tensor(name: str, given: object) -> Tensor:
+    """Real numbers in a tensor, an array or lists, as a dense tensor, detached.
+
+    Tensors and arrays keep their dtype, plain numbers become float64.
+
+    Raises:
+        InvalidProblemError: There is something else in it, or not all of it is there.
+
+    Example:
+        >>> as_tensor("center", [1, 2.5])
+        tensor([1.0000, 2.5000], dtype=torch.float64)
+    """
+    check_unmasked(name, given)
+    try:
+        with warnings.catch_warnings():
+            # That an array is read-only, or a list one of arrays, does not matter.
+            warnings.simplefilter("ignore", UserWarning)
+            if isinstance(given, np.ndarray):
+                found = torch.as_tensor(np.ascontiguousarray(given), device="cpu")
+            elif isinstance(given, Tensor):
+                found = given.detach()
+            else:
+                found = torch.as_tensor(given, dtype=torch.float64, device="cpu")
+    except (TypeError, ValueError, RuntimeError) as error:
+        message = (
+            f"{name} must be made of real numbers, in a tensor, an array or a list, "
+            f"got {given!r}."
+        )
+        raise InvalidProblemError(message) from error
+    check_dense(name, found)
+    if found.is_complex():
+        message = (
+            f"{name} holds complex numbers ({found.dtype}), and only real ones have an "
+            "order. Take the real part or the absolute value."
+        )
+        raise InvalidProblemError(message)
+    return found
+
+
+def check_dense(name: str, tensor: Tensor) -> None:
+    """Refuse tensors whose entries cannot be looked at one by one.
+
+    Example:
+        >>> check_dense("data", torch.ones(2))
+    """
+    if tensor.is_meta:
+        message = (
+            f"{name} is on the meta device: it has a shape and no numbers. Make it on "
+            'a real one; a model by model.to_empty(device="cpu") and its weights.'
+        )
+        raise InvalidProblemError(message)
+    if tensor.layout != torch.strided or tensor.is_nested:
+        kind = "nested" if tensor.is_nested else str(tensor.layout)
+        message = (
+            f"{name} is a tensor without a plain layout ({kind}), whose rows cannot be "
+            "taken one by one. Convert it, with to_dense() or to_padded_tensor(0.0)."
+        )
+        raise InvalidProblemError(message)
+
+
+def check_unmasked(name: str, given: object) -> None:
+    """Refuse an array with a mask, which a tensor would not have.
+
+    Example:
+        >>> check_unmasked("data", np.ma.masked_array([1.0, 2.0]))
+    """
+    if not isinstance(given, np.ma.MaskedArray):
+        return
+    hidden = int(np.ma.getmaskarray(given).sum())
+    if hidden:
+        message = (
+            f"{name} is a masked array, {hidden} of whose entries are masked. A tensor "
+            "has no mask: they would count like all others. Fill them, with .filled(), "
+            "or leave out the rows."
+        )
+        raise InvalidProblemError(message)

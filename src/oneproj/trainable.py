@@ -1,0 +1,153 @@
+"""Tensors that a run can move: the parameters, and a centre shaped like them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+
+from oneproj.arguments import as_tensor, check_dense
+from oneproj.autograd import require_autograd
+from oneproj.errors import InvalidProblemError
+from oneproj.parameters import Vector, is_finite
+
+
+def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
+    """Collect the tensors that move: floating, requiring grad, each once.
+
+    Frozen tensors (``requires_grad=False``) are left out: they are constants of the
+    problem. One flat tensor may be given in place of an iterable.
+
+    Raises:
+        InvalidProblemError: Nothing is left, or an entry cannot be optimised.
+
+    Example:
+        >>> layer = torch.nn.Linear(3, 2)
+        >>> [tuple(p.shape) for p in trainable(layer.parameters())]
+        [(2, 3), (2,)]
+    """
+    given = _as_tensors(parameters)
+    unique = list({id(t): t for t in given if t.requires_grad}.values())
+    if not unique:
+        what = "no tensor at all" if not given else f"{len(given)} frozen tensor(s)"
+        message = (
+            f"There is nothing to optimise: got {what}. Every parameter that should "
+            "move needs requires_grad=True before the problem is built."
+        )
+        raise InvalidProblemError(message)
+    for tensor in unique:
+        check_writable(tensor)
+    require_autograd(unique)
+    for tensor in unique:
+        _check_optimisable(tensor)
+    return unique
+
+
+def _as_tensors(parameters: object) -> list[Tensor]:
+    if isinstance(parameters, torch.nn.Module):
+        message = "Pass model.parameters(), not the model itself."
+        raise InvalidProblemError(message)
+    if isinstance(parameters, Tensor):
+        return [parameters]
+    if isinstance(parameters, Mapping):
+        message = (
+            f"Parameters must be tensors, but got a {type(parameters).__name__} of "
+            "them. Pass list(given.values()), if these are the model's own tensors (a "
+            "state_dict holds detached ones), or model.parameters()."
+        )
+        raise InvalidProblemError(message)
+    given = list(parameters) if isinstance(parameters, Iterable) else [parameters]
+    tensors = []
+    for tensor in given:
+        if not isinstance(tensor, Tensor):
+            message = (
+                f"Parameters must be tensors, but got {type(tensor).__name__}. "
+                "Pass model.parameters(), a list of tensors, or one tensor."
+            )
+            raise InvalidProblemError(message)
+        tensors.append(tensor)
+    return tensors
+
+
+def check_writable(tensor: Tensor) -> None:
+    """Refuse a parameter without numbers, or with one number in several places.
+
+    Example:
+        >>> check_writable(torch.ones(2))
+    """
+    if is_lazy(tensor):
+        message = (
+            "A parameter has no shape yet: it is that of a lazy module (LazyLinear, "
+            "for example), which learns it from its first batch. Call the model once, "
+            "on a batch, before its parameters are used."
+        )
+        raise InvalidProblemError(message)
+    check_dense(f"A parameter of shape {tuple(tensor.shape)}", tensor)
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    if any(size > 1 and not stride for size, stride in pairs):
+        message = (
+            f"A parameter of shape {tuple(tensor.shape)} is expanded: several of its "
+            "entries are one place in memory, and cannot be moved on their own. Pass "
+            "its clone(), or the tensor that it was expanded from."
+        )
+        raise InvalidProblemError(message)
+
+
+def _check_optimisable(tensor: Tensor) -> None:
+    if not tensor.is_floating_point():
+        message = (
+            f"A parameter has dtype {tensor.dtype}, but only real floating-point "
+            "tensors can be optimised. Split a complex one into its two parts."
+        )
+        raise InvalidProblemError(message)
+    if not tensor.is_leaf:
+        message = (
+            "A parameter is the result of a computation, not a leaf tensor, so "
+            "changing it in place would not change the model. Pass the leaf itself."
+        )
+        raise InvalidProblemError(message)
+    if not bool(torch.isfinite(tensor).all()):
+        message = (
+            f"A parameter of shape {tuple(tensor.shape)} holds NaN or inf at the "
+            "start. Initialise it before the problem is built."
+        )
+        raise InvalidProblemError(message)
+
+
+def as_center(center: object, parameters: Vector) -> list[Tensor] | None:
+    """Copy the ball's center, which must be shaped like the parameters; None stays.
+
+    Example:
+        >>> as_center([[1.0, 2.0]], [torch.zeros(2)])
+        [tensor([1., 2.])]
+    """
+    if center is None:
+        return None
+    wanted = [tuple(p.shape) for p in parameters]
+    single = isinstance(center, Tensor | np.ndarray)
+    parts: object = [center] if single else center
+    if not isinstance(parts, Iterable) or isinstance(parts, str | Mapping):
+        message = (
+            f"The ball's center must be shaped like the parameters {wanted}, but got "
+            f"{center!r}. Pass one tensor per trainable parameter, or None for the "
+            "origin."
+        )
+        raise InvalidProblemError(message)
+    given = [as_tensor("The ball's center", part) for part in parts]
+    shapes = [tuple(t.shape) for t in given]
+    if shapes != wanted:
+        message = (
+            f"The ball's center must be shaped like the parameters {wanted}, but got "
+            f"{shapes}. Pass one tensor per trainable parameter, or None."
+        )
+        raise InvalidProblemError(message)
+    if not is_finite(given):
+        message = (
+            "The ball's center holds NaN or inf, so no distance to it is defined. Pass "
+            "finite tensors, or None for the origin."
+        )
+        raise InvalidProblemError(message)
+    return [t.to(p).clone() for t, p in zip(given, parameters, strict=True)]
