@@ -168,7 +168,6 @@ def solve(
         except InfeasibleError:  # of a method that projects as it goes
             setting.undo()
             raise
-        watch.lap("train", before=history.seconds_before)
         solution = _complete(run, setting, ended, watch, on_failure)
     if solution.status is Status.INTERRUPTED and not wishes.granted:
         update = max(history.columns["update"], default=0)
@@ -184,6 +183,7 @@ def _complete(
     on_failure: OnFailure,
 ) -> Solution:
     """Project what the updates left, judge it, and put the solution together."""
+    watch.lap("train", before=run.history.seconds_before)
     problem = setting.problem
     projection = _verified(run.method.finish(), problem)
     residuals, status = projection.residuals, projection.status

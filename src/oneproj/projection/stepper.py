@@ -36,6 +36,8 @@ share of that gain."""
 WRONG = 1.02
 """A model that is sure that no point is as near as this multiple, in squares, of the
 best feasible one is wrong."""
+LITTLE = 0.5
+"""The share of the worst residual that is left where a model promises little."""
 REACH = 1e1
 """No step is longer than this multiple of the distance so far, or of the parameters:
 where a linearisation asks for more, a plateau is more likely than a set so far away."""
@@ -144,12 +146,16 @@ class LocalModels:
         self.close_in()
 
     def shake(self) -> bool:
-        """Begin anew a little beside the best point; whether anything is seen there.
+        """Begin anew a little beside the best point, if its model promises little.
 
         A saddle between two ways down is where a search that is symmetric ends: models
-        there see neither. Beside it they see one.
+        there see neither. Beside it they see one. Whether it was done.
         """
-        view = self._view
+        self.resume()
+        c, J, view = self.place.c, self.place.J, self._view
+        p = self._within_reach(Model(J, J, 0.0 * J[0]).feasible_step(0.0, c)[0])
+        if float((c + J @ p).max()) <= LITTLE * float(c.max()):
+            return False
         moved = difference(view.best_point, view.origin)
         place = self._chart.jump(combine([1.0, 1.0], [moved, next(nudges(view))]))
         if place is None:
