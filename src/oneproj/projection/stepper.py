@@ -153,7 +153,7 @@ class LocalModels:
         """
         self.resume()
         c, J, view = self.place.c, self.place.J, self._view
-        p = self._within_reach(Model(J, J, 0.0 * J[0]).feasible_step(0.0, c)[0])
+        p = self._linear_step(c)
         if float((c + J @ p).max()) <= LITTLE * float(c.max()):
             return False
         moved = difference(view.best_point, view.origin)
@@ -172,10 +172,7 @@ class LocalModels:
         """
         self.place = place = self._chart.refreshed(self.place)
         self._plan = None
-        rows = np.vstack([place.J, np.zeros(len(place.d))])
-        model = Model(rows, rows)
-        p, _ = model.feasible_step(0.0, place.c + extra)
-        p = self._within_reach(p)
+        p = self._linear_step(place.c + extra)
         for k in range(SHORTENINGS):
             trial = self._chart.visit(place.d + SHORTER**k * p)
             if trial is not None and trial.look.worst < place.look.worst:
@@ -272,6 +269,11 @@ class LocalModels:
         """The merit after a step, if the constraints were linear."""
         left: float = max(0.0, *(aimed + place.J.dot(p)).tolist())
         return 0.5 * _square(place.d + p) + self._rho * left
+
+    def _linear_step(self, c: Array) -> Array:
+        """The shortest step that the linearised constraints allow, with values c."""
+        rows = np.vstack([self.place.J, np.zeros(len(self.place.d))])
+        return self._within_reach(Model(rows, rows).feasible_step(0.0, c)[0])
 
     def _within_reach(self, p: Array) -> Array:
         most, length = REACH * max(self._scale, self.length), math.sqrt(_square(p))
