@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oneproj.certificates.combination import shortest_combination
+from oneproj.certificates.combination import Combiner, shortest_combination
 
 FEW = settings(max_examples=25, derandomize=True, deadline=None, database=None)
 
@@ -61,6 +61,34 @@ def test_nearly_parallel_gradients_are_told_apart() -> None:
     found = shortest_combination([vector(f)], [vector(a), vector(b)])
     assert found.norm <= 1e-15
     assert found.weights == pytest.approx([1.0, 0.35, 0.65], abs=1e-8)
+
+
+def test_refinement_knows_the_prices() -> None:
+    # As above, with 1e-13 to pay for each unit of a: v.a = -1e-13 and v.b = 0 decide.
+    f, a, b = np.array([-1.0, 3e-7]), np.array([1.0, 1e-6]), np.array([1.0, -1e-6])
+    program = Combiner([vector(f)])
+    program.add(dict(enumerate(vector(a))), price=1e-13)
+    program.add(dict(enumerate(vector(b))))
+    found = program.solve()
+    v = np.concatenate([part.flatten().numpy() for part in found.vector])
+    assert [v @ a, v @ b] == pytest.approx([-1e-13, 0.0], abs=1e-16)
+
+
+@FEW
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 6), k=st.integers(1, 6))
+def test_a_growing_cone_is_solved_as_a_whole(seed: int, n: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    f, J, price = rng.normal(size=n), rng.normal(size=(k, n)), rng.uniform(size=k)
+    grown, whole = Combiner([vector(f)]), Combiner([vector(f)])
+    for row, p in zip(J, price.tolist(), strict=True):
+        grown.add(dict(enumerate(vector(row))), p)
+        grown.solve()
+        whole.add(dict(enumerate(vector(row))), p)
+    z = np.array(grown.solve().weights[1:])
+    slope = J @ (f + z @ J) + price
+    assert (slope >= -1e-9).all()
+    assert z * slope == pytest.approx(np.zeros(k), abs=1e-9)
+    assert grown.solve().norm == pytest.approx(whole.solve().norm, rel=1e-9, abs=1e-12)
 
 
 def test_zero_gradients_do_no_harm() -> None:

@@ -1,4 +1,4 @@
-"""KKT residual and multipliers against closed forms, nnls and clarabel's duals."""
+"""KKT residual and multipliers against closed forms and clarabel's duals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
-import scipy.optimize
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,21 +54,68 @@ def test_an_inactive_constraint_has_no_multiplier() -> None:
     assert measure.value == pytest.approx(math.hypot(3.0, 3.5))
     assert measure.details["relative"] == pytest.approx(1.0)
     assert measure.details["multipliers"] == {"disc": 0.0}
-    assert measure.details["constraint gradients"] == 0
+    assert measure.details["active"] == []
+    assert measure.details["constraint gradients"] == 1
     assert measure.details["constraint passes"] == 1
     assert measure.details["objective gradients"] == 1
 
 
-def test_the_tolerance_decides_what_is_active_and_complementarity_says_the_price() -> (
-    None
-):
-    inside = {"disc": (lambda w: w.square().sum(), 1.0 + 1e-4)}
-    problem = distance_problem([0.6, 0.8], inside)
-    assert kkt_residual(problem).value == pytest.approx(4.0)
-    measure = kkt_residual(problem, active_tolerance=1e-3)
-    assert measure.value == pytest.approx(0.0, abs=1e-12)
-    assert measure.details["complementarity"] == pytest.approx(2e-4)
-    assert complementarity(measure).value == measure.details["complementarity"]
+def held_at(slack: float, dtype: torch.dtype = torch.float64) -> oneproj.Problem:
+    """min -(3 w_1 + 4 w_2) from (0.6, 0.8), at a distance from what holds it."""
+    w = torch.tensor([0.6, 0.8], dtype=dtype, requires_grad=True)
+    slope = torch.tensor([3.0, 4.0], dtype=dtype)
+    along = oneproj.function(lambda: 2.0 * (slope * w).sum())
+    return oneproj.Problem(
+        w,
+        oneproj.function(lambda: -(slope * w).sum()),
+        {"along": along <= 10.0 + 10.0 * slack},
+    )
+
+
+@pytest.mark.parametrize("slack", [0.0, 1e-9, 1e-5, 2e-3, 9e-3, 0.0101, 0.5])
+def test_a_near_constraint_holds_by_its_share_and_pays_for_it(slack: float) -> None:
+    # |grad f| = 5, |x| = 1 and so the reach is 0.01; the constraint has slope 10.
+    measure = kkt_residual(held_at(slack))
+    share = max(1.0 - slack / 0.01, 0.0)
+    assert measure.details["relative"] == pytest.approx(1.0 - share, abs=1e-9)
+    assert measure.details["multipliers"]["along"] == pytest.approx(0.5 * share)
+    paid = measure.details["complementarity"]
+    assert paid == pytest.approx(0.5 * share * 10.0 * slack, rel=1e-4, abs=1e-12)
+    assert complementarity(measure).value == paid
+
+
+def test_no_cliff_anywhere() -> None:
+    slacks = np.concatenate([[0.0], np.geomspace(1e-14, 1.0, 300)])
+    values = [kkt_residual(held_at(s)).details["relative"] for s in slacks.tolist()]
+    rise, widths = np.diff(values), np.diff(slacks)
+    assert (rise >= -1e-12).all()
+    assert (rise <= widths / 0.01 + 1e-9).all()
+
+
+def test_the_answer_of_one_precision_is_that_of_the_other() -> None:
+    one, two = (
+        kkt_residual(held_at(2e-6, dtype)) for dtype in (torch.float32, torch.float64)
+    )
+    assert one.details["relative"] == pytest.approx(two.details["relative"], abs=3e-4)
+    multipliers = [each.details["multipliers"]["along"] for each in (one, two)]
+    assert multipliers == pytest.approx([0.5, 0.5], rel=1e-3)
+
+
+def test_the_reach_can_be_given() -> None:
+    near = held_at(0.1)
+    assert kkt_residual(near).details["relative"] == pytest.approx(1.0)
+    wide = kkt_residual(near, reach=0.4)
+    assert wide.details["relative"] == pytest.approx(0.25)
+    assert wide.details["reach"] == 0.4
+
+
+def test_near_zero_the_reach_does_not_vanish() -> None:
+    # min w over w >= 0, answered with 1e-10: as good as 0.
+    w = torch.tensor([1e-10], dtype=torch.float64, requires_grad=True)
+    floor = {"floor": oneproj.function(w.sum) >= 0.0}
+    measure = kkt_residual(oneproj.Problem(w, oneproj.function(w.sum), floor))
+    assert measure.value <= 1e-4
+    assert measure.details["multipliers"]["floor"] == pytest.approx(1.0, rel=1e-4)
 
 
 def test_a_violated_constraint_is_active_too() -> None:
@@ -92,6 +138,18 @@ def test_the_ball_is_named_and_kept_apart() -> None:
     assert inside.value == pytest.approx(4.0)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_the_ball_has_no_cliff_either(share: float) -> None:
+    problem = distance_problem([0.6, 0.8], {}, radius=1.0 + 0.01 * share)
+    measure = kkt_residual(problem)
+    assert measure.details["relative"] == pytest.approx(share, abs=1e-9)
+    assert measure.details["ball multiplier"] == pytest.approx(4.0 * (1.0 - share))
+    paid = measure.details["complementarity"]
+    assert paid == pytest.approx(
+        4.0 * (1.0 - share) * 0.01 * share, rel=1e-4, abs=1e-12
+    )
+
+
 def test_the_ball_around_a_center() -> None:
     center = torch.tensor([0.6, -0.2], dtype=torch.float64)
     problem = distance_problem([0.6, 0.8], {}, radius=1.0, center=center)
@@ -104,22 +162,57 @@ def test_the_ball_around_a_center() -> None:
 
 @FEW
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 8), split=st.booleans())
-def test_is_least_squares_over_the_active_gradients(
+def test_the_multipliers_minimise_what_they_promise(
     build: Callable[..., Any], seed: int, n: int, *, split: bool
 ) -> None:
+    # Slope and complementary slackness of (t/2)|r|^2 + mu . slack over mu >= 0.
     case = build(seed, n, constraints=4, split=split, reach=1.0)
-    measure = kkt_residual(case.problem, active_tolerance=0.2)
+    measure = kkt_residual(case.problem, reach=0.5)
     discs = [
         (2 * (case.x - a), np.sum((case.x - a) ** 2) - r**2) for a, r in case.discs
     ]
     halves = [(a, a @ case.x - offset) for a, offset in case.halfspaces]
-    active = [gradient for gradient, c in discs + halves if c >= -0.2]
+    order = [discs[0], halves[0], discs[1], halves[1]]
+    J = np.array([gradient for gradient, _ in order])
+    slack = np.maximum([-c for _, c in order], 0.0)
     f = case.A @ case.x + case.b
-    residual = np.linalg.norm(f)
-    if active:
-        residual = scipy.optimize.nnls(np.array(active).T, -f)[1]
-    assert measure.value == pytest.approx(residual, rel=1e-8, abs=1e-10)
-    assert len(measure.details["active"]) == len(active)
+    mu = np.array(list(measure.details["multipliers"].values()))
+    r, t = f + mu @ J, 0.5 / np.linalg.norm(f)
+    slope = J @ r + slack / t
+    scale = 1.0 + np.linalg.norm(f) * np.linalg.norm(J, axis=1)
+    assert measure.value == pytest.approx(np.linalg.norm(r), rel=1e-8, abs=1e-10)
+    assert (slope >= -1e-8 * scale).all()
+    assert (mu >= 0).all()
+    assert np.abs(mu * slope) == pytest.approx(np.zeros(4), abs=1e-7)
+
+
+@FEW
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 6))
+def test_bounds_the_gap_of_a_convex_problem(seed: int, n: int) -> None:
+    # f(x) - f(z) <= |r||x - z| + complementarity, for any two feasible points.
+    rng = np.random.default_rng(seed)
+    A, b = torch.tensor(rng.normal(size=(n, n))), torch.tensor(rng.normal(size=n))
+    w = torch.tensor(rng.normal(size=n), requires_grad=True)
+    f = oneproj.function(lambda: (A @ w - 3.0 * b).square().sum())
+    disc = oneproj.function(lambda: (w - 0.3).square().sum(), curvature="convex")
+    constraints = {"box": oneproj.sets.Box(0.0, 0.8).on(w), "disc": disc <= 0.5}
+    problem = oneproj.Problem(w, f, constraints, radius=5.0)
+    points, values = [], []
+    for _ in range(6):
+        with torch.no_grad():
+            w.copy_(torch.tensor(rng.normal(size=n)))
+        oneproj.project(w, constraints)
+        points.append(w.detach().clone())
+        values.append(f.value())
+    for x, value in zip(points, values, strict=True):
+        with torch.no_grad():
+            w.copy_(x)
+        for reach in (None, 0.1, 1.0):
+            measure = kkt_residual(problem, reach=reach)
+            paid = measure.details["complementarity"]
+            for z, other in zip(points, values, strict=True):
+                bound = measure.value * float((x - z).norm()) + paid
+                assert value - other <= bound + 1e-9
 
 
 @FEW
@@ -150,7 +243,7 @@ def test_multipliers_are_the_duals_of_clarabel(
             names[2]: oneproj.function(lambda: half @ w) <= 0.05,
         },
     )
-    measure = kkt_residual(problem, active_tolerance=1e-5)
+    measure = kkt_residual(problem)
     assert measure.value <= 1e-3
     duals = dict(
         zip(names, (np.asarray(each.dual_value).item() for each in c), strict=True)
@@ -161,10 +254,8 @@ def test_multipliers_are_the_duals_of_clarabel(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_dtype(build: Callable[..., Any], dtype: torch.dtype) -> None:
     case = build(3, 5, constraints=2, dtype=dtype, reach=1.0)
-    value = kkt_residual(case.problem, active_tolerance=0.5).value
-    exact = kkt_residual(
-        build(3, 5, constraints=2, reach=1.0).problem, active_tolerance=0.5
-    ).value
+    value = kkt_residual(case.problem, reach=0.5).value
+    exact = kkt_residual(build(3, 5, constraints=2, reach=1.0).problem, reach=0.5).value
     assert value == pytest.approx(exact, rel=1e-6)
 
 
@@ -173,10 +264,11 @@ def test_a_stationary_point_has_relative_residual_zero() -> None:
     assert (measure.value, measure.details["relative"]) == (0.0, 0.0)
 
 
-def test_bad_tolerance_and_bad_point() -> None:
+def test_bad_reach_and_bad_point() -> None:
     problem = distance_problem([0.6, 0.8], {})
-    with pytest.raises(InvalidProblemError, match="active_tolerance must be >= 0"):
-        kkt_residual(problem, active_tolerance=-1.0)
+    for bad in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(InvalidProblemError, match="reach must be a finite"):
+            kkt_residual(problem, reach=bad)
     with torch.no_grad():
         problem.parameters[0][0] = math.nan
     with pytest.raises(NonFiniteError, match="a parameter of the point"):

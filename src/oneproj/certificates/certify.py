@@ -39,7 +39,11 @@ def certify(
     Whoever found the point, this computes what can be said about it:
 
     - always: feasibility on all data, the KKT residual with its multipliers, and their
-      complementarity; the excess over the safeguard ball if the point is outside;
+      complementarity; the excess over the safeguard ball if the point is outside. In a
+      convex problem a feasible x is then proved to be no worse than any feasible z by
+      more than ``residual |x - z| + complementarity`` (``certificates.kkt``). The
+      multiplier of a closed-form set is the length of its normal: how fast the
+      objective would fall if the set grew, per unit of distance;
     - with ``ConvexConstants``: the Moreau residual S_ell, and the gradient mapping
       G_ell if the objective is ``smooth`` and a ``projector`` is given;
     - with ``NonconvexConstants``: the penalty residual R and its witness, for the

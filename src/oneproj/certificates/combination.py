@@ -1,17 +1,20 @@
 """The shortest combination of a few gradients: the test of every first-order condition.
 
-``min |sum_k z_k v_k|  subject to  z >= 0,  sum of z over the simplex = 1``.
+``min (1/2)|sum_k z_k v_k|^2 + sum_k p_k z_k  subject to  z >= 0,  sum of z over the
+simplex = 1``, with a price p_k >= 0 on each vector of the cone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from oneproj.parameters import Vector, combine, dot, norm
+from oneproj.parameters import Vector, dot, norm
 from oneproj.simplex_qp import (
     EPSILON,
     Array,
@@ -20,6 +23,11 @@ from oneproj.simplex_qp import (
 )
 
 REFINEMENTS = 3
+SHORT = 1e-2
+"""Below this share of the hull's first vector the weights are worth refining."""
+
+Column: TypeAlias = Mapping[int, Tensor]
+"""The tensors of a vector that are not zero, by their place in it."""
 
 
 @dataclass(frozen=True)
@@ -42,34 +50,91 @@ def shortest_combination(
     gradients themselves, and so are a few corrections of the weights.
 
     Example:
-        >>> import torch
         >>> down, up = [torch.tensor([0.0, -2.0])], [torch.tensor([0.0, 0.5])]
         >>> found = shortest_combination([down], [up])
         >>> found.weights, found.norm
         ([1.0, 4.0], 0.0)
     """
-    given = [*hull, *cone]
-    simplex = np.arange(len(given)) < len(hull)
-    lengths = np.array([norm(vector) for vector in given])
-    # The cone's vectors count by direction only, so give them one common length.
-    unit = np.ones(len(given))
-    ray = ~simplex & (lengths > 0)
-    unit[ray] = max(lengths[0], EPSILON) / lengths[ray]
-    gram = np.array([[dot(a, b) for b in given] for a in given])
-    gram *= np.outer(unit, unit)
-    z = solve_simplex_qp(gram, np.zeros(len(given)), simplex).z
-    found = _combine(z * unit, given)
-    for _ in range(REFINEMENTS):
-        slope = unit * [dot(vector, found.vector) for vector in given]
-        z = refine_on_support(gram, simplex, z, slope)
-        better = _combine(z * unit, given)
-        if better.norm >= found.norm:
-            break
-        found = better
-    return found
+    program = Combiner(hull)
+    for vector in cone:
+        program.add(dict(enumerate(vector)))
+    return program.solve()
 
 
-def _combine(z: Array, given: Sequence[Vector]) -> Combination:
-    weights = z.tolist()
-    vector = combine(weights, given)
-    return Combination(weights, vector, norm(vector))
+class Combiner:
+    """The program above for a cone that grows, one vector at a time.
+
+    Example:
+        >>> program = Combiner([[torch.tensor([-2.0, -1.0])]])
+        >>> program.add({0: torch.tensor([1.0, 0.0])})
+        >>> program.add({0: torch.tensor([0.0, 1.0])}, price=0.25)
+        >>> [round(weight, 9) for weight in program.solve().weights]
+        [1.0, 2.0, 0.75]
+    """
+
+    def __init__(self, hull: Sequence[Vector]) -> None:
+        """Start with the hull alone."""
+        self._size = len(hull[0])
+        self._columns: list[Column] = []
+        self._prices, self._gram = np.zeros(0), np.zeros((0, 0))
+        self._z: Array | None = None
+        for vector in hull:
+            self.add(dict(enumerate(vector)))
+        self._simplex = len(hull)
+
+    def add(self, column: Column, price: float = 0.0) -> None:
+        """Add a vector to the cone."""
+        self._columns.append(column)
+        row = [_product(column, other) for other in self._columns]
+        self._prices = np.append(self._prices, price)
+        self._gram = np.pad(self._gram, (0, 1))
+        self._gram[-1, :] = self._gram[:, -1] = row
+
+    def solve(self) -> Combination:
+        """The best weights for the vectors so far."""
+        gram, price, unit = self._scaled()
+        simplex = np.arange(len(unit)) < self._simplex
+        start = (
+            None if self._z is None else np.pad(self._z, (0, len(unit) - len(self._z)))
+        )
+        z = solve_simplex_qp(gram, price, simplex, start).z
+        found, value = self._combine(z * unit)
+        # The squares in the Gram matrix hide only what is short beside the hull.
+        for _ in range(REFINEMENTS if found.norm < SHORT * gram[0, 0] ** 0.5 else 0):
+            slope, v = price.copy(), dict(enumerate(found.vector))
+            for k in np.flatnonzero(z):
+                slope[k] += unit[k] * _product(self._columns[k], v)
+            refined = refine_on_support(gram, simplex, z, slope)
+            better, lower = self._combine(refined * unit)
+            if lower >= value:
+                break
+            z, found, value = refined, better, lower
+        self._z = z
+        return found
+
+    def _scaled(self) -> tuple[Array, Array, Array]:
+        """The program with one common length for the cone's vectors, and that unit."""
+        lengths = np.sqrt(np.diag(self._gram))
+        unit = np.ones(len(lengths))
+        ray = (np.arange(len(lengths)) >= self._simplex) & (lengths > 0)
+        unit[ray] = max(lengths[0], EPSILON) / lengths[ray]
+        return self._gram * np.outer(unit, unit), self._prices * unit, unit
+
+    def _combine(self, z: Array) -> tuple[Combination, float]:
+        """The combination of these weights, and the value of the program."""
+        first, *others = np.flatnonzero(z).tolist()
+        column = self._columns[first]
+        vector = [float(z[first]) * column[i].detach() for i in range(self._size)]
+        for k in others:
+            places, tensors = zip(*self._columns[k].items(), strict=True)
+            total = [vector[i] for i in places]
+            given = [tensor.detach() for tensor in tensors]
+            torch._foreach_add_(total, given, alpha=float(z[k]))
+        length = norm(vector)
+        value = 0.5 * length**2 + float(z @ self._prices)
+        return Combination(z.tolist(), vector, length), value
+
+
+def _product(a: Column, b: Column) -> float:
+    common = [i for i in a if i in b]
+    return dot([a[i] for i in common], [b[i] for i in common])

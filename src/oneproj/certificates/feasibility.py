@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from oneproj.certificates.points import outward, rounding_unit
+from oneproj.certificates.points import rounding_unit
+from oneproj.parameters import distance, norm
 from oneproj.problem import Problem
 from oneproj.results import Measure
 
@@ -55,7 +56,8 @@ def ball_excess(problem: Problem) -> float:
     """
     if math.isinf(problem.radius):
         return 0.0
-    length, _ = outward(problem.parameters, problem.center)
+    x, center = problem.parameters, problem.center
+    length = norm(x) if center is None else distance(x, center)
     excess = length - problem.radius
     noise = 4.0 * math.sqrt(rounding_unit(problem.parameters)) * problem.radius
     return excess if excess > noise else 0.0

@@ -3,99 +3,113 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from oneproj.certificates.combination import shortest_combination
-from oneproj.certificates.feasibility import ball_excess
-from oneproj.certificates.points import (
-    is_on_ball,
-    outward,
-    require_finite,
-    rounding_unit,
-)
+from oneproj.certificates.balance import balance
+from oneproj.certificates.points import require_finite
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import Vector, norm
+from oneproj.parameters import norm
 from oneproj.problem import Problem
 from oneproj.results import Measure
 
-ACTIVE_ROUNDINGS = 4.0
-"""A constraint is active within this many square roots of the dtype's rounding."""
+REACH = 1e-2
+"""The share of the point's length within which a constraint can hold it."""
+SHORTEST = 1e-3
+"""Of the radius or of 1, whichever is less: a point near 0 counts as this long."""
 
 
-@dataclass(frozen=True)
-class _Active:
-    names: list[str]
-    gradients: list[Vector]
+def kkt_residual(problem: Problem, *, reach: float | None = None) -> Measure:
+    """The KKT residual ``|r|``, ``r = grad f + sum_j mu_j grad c_j + sum_i n_i``, at x.
 
+    mu_j >= 0 belongs to a constraint that is a function, n_i to one that is a set: a
+    normal of it at a point p_i near x. Whoever found x, they are chosen to minimise
 
-def kkt_residual(problem: Problem, *, active_tolerance: float | None = None) -> Measure:
-    """The KKT residual ``min_{mu >= 0} |grad f + sum_j mu_j grad c_j|`` at x.
+        ``(t/2)|r|^2 + sum_j mu_j |c_j(x)| + sum_i <n_i, p_i - x>``
 
-    The sum runs over the active constraints, those with ``c_j(x) >= -tolerance``, and
-    mu is the nonnegative least-squares solution: the best multipliers there are at x,
-    whoever found x. It is zero exactly at a KKT point. For a nonsmooth objective it
-    judges one subgradient and may stay large at a solution; the Moreau residual is the
-    measure then.
+    with ``t = reach / |grad f|``. The sums are the **complementarity**. Nothing is
+    declared active: a constraint at a distance s from x that balances grad f alone gets
+    the share ``1 - s / reach`` of it, from all of it at the boundary to nothing at the
+    reach, and pays in complementarity. This is the dual of one projected gradient step:
+    ``x - t r`` is the point nearest to ``x - t grad f`` that satisfies the linearised
+    constraints and lies in the sets, so r is their gradient mapping. Slack that is
+    smaller than the margin of a projector, eps^0.75 of the point's length, is free.
 
-    A point on the safeguard ball may be held by the ball and not by the constraints.
-    The ball's normal then takes part, under its own name in ``details``, never among
-    the constraints' multipliers.
+    **What is guaranteed.** If f, c_j and the sets are convex and x is feasible, then
+    for every feasible z, whatever the multipliers,
+
+        ``f(x) - f(z) <= |r| |x - z| + complementarity``,
+
+    by adding up the gradient inequalities of f and c_j at x and ``<n_i, z - p_i> <=
+    0``. Without convexity, points along which the residual, the complementarity and the
+    violation go to 0 are approximate KKT points: where they converge, Mangasarian and
+    Fromovitz's condition makes the limit a KKT point (Andreani, Haeser and Martinez, On
+    sequential optimality conditions for smooth constrained optimization, Optimization
+    60, 2011; with this complementarity: Andreani, Martinez and Svaiter, SIAM J. Optim.
+    20, 2010). For a feasible x both are zero exactly if x is a KKT point.
+
+    **The multiplier of a set** is ``|n_i|``: if every point within h of the set were
+    allowed, the objective would fall by ``|n_i| h``, to first order. For a ball or a
+    halfspace it is the multiplier of the distance. A set without interior counts as the
+    exact set, not as the band around it.
+
+    For a nonsmooth objective, or a function with a kink, one subgradient is judged and
+    the residual may stay large at a solution; the Moreau residual is the measure then.
+    A point at the edge of the safeguard ball may be held by the ball and not by the
+    constraints. The ball's normal takes part, under its own name in ``details``, never
+    among the constraints' multipliers.
 
     Args:
         problem: Evaluated at the point its parameters hold.
-        active_tolerance: None takes ``4 sqrt(eps)`` of the parameters' dtype.
+        reach: A distance > 0; None takes a hundredth of ``|x|``.
 
     Returns:
-        A measure with the multipliers of all constraints, ``complementarity = sum_j
-        mu_j |c_j|`` and the residual relative to ``|grad f|`` in its details.
+        A measure with the multipliers of all constraints, the complementarity and the
+        residual relative to ``|grad f|`` in its details.
 
     Raises:
+        InvalidProblemError: The reach is not > 0.
         NonFiniteError: A value or gradient is NaN or infinite; it is named.
 
     Example:
         >>> import oneproj, torch
-        >>> w = torch.tensor([0.6, 0.8], dtype=torch.float64, requires_grad=True)
-        >>> target = torch.tensor([3.0, 4.0], dtype=torch.float64)
+        >>> w = torch.tensor([1.0, 1.0, 0.5], dtype=torch.float64, requires_grad=True)
+        >>> target = torch.tensor([4.0, 5.0, 0.5], dtype=torch.float64)
         >>> problem = oneproj.Problem(
         ...     w, oneproj.function(lambda: 0.5 * (w - target).square().sum()),
-        ...     {"size": oneproj.function(lambda: w.norm()) <= 1.0})
-        >>> measure = kkt_residual(problem)        # the nearest point of the ball
-        >>> measure.value < 1e-12, round(measure.details["multipliers"]["size"], 9)
-        (True, 4.0)
+        ...     {"box": oneproj.sets.Box(0.0, 1.0).on(w)})
+        >>> measure = kkt_residual(problem)  # an edge: grad f = (-3, -4, 0)
+        >>> measure.value < 1e-12, round(measure.details["multipliers"]["box"], 9)
+        (True, 5.0)
     """
     require_finite(problem.parameters)
-    tolerance = _tolerance(problem, active_tolerance)
-    residuals = problem.residuals()
+    length = norm(problem.parameters)
     _, gradient = problem.objective.value_and_gradient(problem.parameters)
-    active = _active(problem, residuals, tolerance)
-    ball = _ball_normal(problem)
-    found = shortest_combination([gradient], [*active.gradients, *ball])
-    multipliers = dict.fromkeys(problem.constraints, 0.0)
-    multipliers |= dict(zip(active.names, found.weights[1:], strict=False))
-    slope = norm(gradient)
+    distance = _reach(problem, length, reach)
+    found = balance(problem, gradient, length, distance)
+    slope = found.slope
     return Measure(
         "KKT residual",
-        found.norm,
+        found.residual,
         source="|grad f + sum_j mu_j grad c_j|",
         details={
-            "relative": found.norm / slope if slope > 0 else 0.0,
-            "multipliers": multipliers,
-            "complementarity": math.fsum(
-                mu * abs(residuals[name]) for name, mu in multipliers.items()
-            ),
-            "active": active.names,
-            "active tolerance": tolerance,
-            "the safeguard ball is active": bool(ball),
-            "ball multiplier": found.weights[-1] if ball else 0.0,
+            "relative": found.residual / slope if slope > 0 else 0.0,
+            "multipliers": found.multipliers,
+            "complementarity": found.complementarity,
+            "active": [name for name, mu in found.multipliers.items() if mu > 0],
+            "reach": distance,
+            "the safeguard ball is active": found.ball > 0,
+            "ball multiplier": found.ball,
             "objective gradients": 1,
-            "constraint passes": len(residuals),
-            "constraint gradients": len(active.names),
+            "constraint passes": len(found.multipliers),
+            "constraint gradients": found.gradients,
+            "set projections": found.projections,
         },
     )
 
 
 def complementarity(kkt: Measure) -> Measure:
     """The complementarity ``sum_j mu_j |c_j(x)|`` of a KKT measure, as its own row.
+
+    For a set it is ``<n, p - x>``, its multiplier times the slack along its normal.
 
     Example:
         >>> kkt = Measure("KKT residual", 0.0, details={"complementarity": 2.0})
@@ -106,29 +120,13 @@ def complementarity(kkt: Measure) -> Measure:
     return Measure("complementarity", value, source="sum_j mu_j |c_j|")
 
 
-def _tolerance(problem: Problem, given: float | None) -> float:
+def _reach(problem: Problem, length: float, given: float | None) -> float:
     if given is None:
-        return ACTIVE_ROUNDINGS * math.sqrt(rounding_unit(problem.parameters))
-    if given >= 0:  # false for NaN
+        return REACH * max(length, SHORTEST * min(1.0, problem.radius))
+    if 0 < given < math.inf:  # false for NaN
         return given
     message = (
-        f"active_tolerance must be >= 0, got {given}. A constraint counts as active "
-        "where its residual is at least minus the tolerance."
+        f"reach must be a finite distance > 0, got {given}. A constraint farther away "
+        "than this gets no multiplier; None takes a hundredth of the point's length."
     )
     raise InvalidProblemError(message)
-
-
-def _active(problem: Problem, residuals: dict[str, float], tolerance: float) -> _Active:
-    names = [name for name, c in residuals.items() if c >= -tolerance]
-    terms = [problem.constraints[name] for name in names]
-    gradients = [term.value_and_gradient(problem.parameters)[1] for term in terms]
-    return _Active(names, list(gradients))
-
-
-def _ball_normal(problem: Problem) -> list[Vector]:
-    """The outward normal where the point lies on the ball; outside there is none."""
-    point, eps = problem.parameters, rounding_unit(problem.parameters)
-    on = is_on_ball(point, problem.radius, problem.center, eps)
-    if not on or ball_excess(problem) > 0:
-        return []
-    return [outward(point, problem.center)[1]]

@@ -23,9 +23,9 @@ class Box(AbstractDistanceSet):
     rounded inwards to ones that it can, and a bound of 0 yields 0. Outside, the
     residual is the distance; inside, minus the distance to the nearest face.
 
-    A box has corners. The KKT certificate uses one normal per constraint and a corner
-    has many, so there it is an upper bound. The projector ``"cuts"`` sees one normal at
-    a time too; it is exact, and needs more gradients the more faces the answer touches.
+    A box has corners, and a corner has many normals. The KKT certificate finds the one
+    that counts. The projector ``"cuts"`` sees one normal at a time; it is exact, and
+    needs more gradients the more faces the answer touches.
 
     Args:
         lower: A number, a tensor or list shaped like the parameter, or None for no

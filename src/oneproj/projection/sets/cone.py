@@ -21,8 +21,7 @@ class SecondOrderCone(AbstractDistanceSet):
     foot on the ray nearest to x, ``((|z| + t) / 2) (1, z / |z|)``. The residual is the
     signed distance, ``(|z| - t) / sqrt(2)``, or ``|x|`` behind the apex.
 
-    The apex is a corner. The KKT certificate uses one normal per constraint and the
-    apex has many, so there it is an upper bound; elsewhere the boundary is smooth.
+    The apex is a corner with many normals; elsewhere the boundary is smooth.
 
     Example:
         >>> SecondOrderCone().project(torch.tensor([1.0, 3.0, 4.0])).tolist()

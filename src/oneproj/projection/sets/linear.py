@@ -77,8 +77,7 @@ class Affine(AbstractThinSet):
     An affine set has no interior, so its members are the points whose distance to it is
     at most ``tolerance |x|``. Projections aim at the exact set. Through the projector
     ``"cuts"`` an answer lies in the band, and its ``lower_bound`` says how much nearer
-    a point of the exact set could be. The KKT certificate uses one normal where the set
-    has one per equation, so it is an upper bound.
+    a point of the exact set could be. The KKT certificate speaks of the exact set.
 
     Args:
         matrix: A, one row per equation and one column per entry of the tensor.

@@ -48,8 +48,7 @@ class NuclearBall(AbstractDistanceSet):
     distance; inside, minus the distance to the boundary, which is
     ``(sum_i s_i - radius) / sqrt(min(m, n))``.
 
-    Its boundary has edges, where the matrices of low rank are. The KKT certificate uses
-    one normal per constraint and an edge has many, so there it is an upper bound.
+    Its boundary has edges, where the matrices of low rank are; they have many normals.
 
     Example:
         >>> X = torch.diag(torch.tensor([3.0, 2.0]))
@@ -98,9 +97,8 @@ class SpectralBall(AbstractDistanceSet):
     The nearest point cuts every singular value off at the radius. Outside, the residual
     is the distance, the length of what is cut off; inside it is ``s_1 - radius``.
 
-    Where several singular values equal the radius the boundary has an edge. The KKT
-    certificate uses one normal per constraint and an edge has many, so there it is an
-    upper bound.
+    Where several singular values equal the radius the boundary has an edge, with many
+    normals.
 
     Example:
         >>> X = torch.diag(torch.tensor([3.0, 0.5]))
@@ -155,7 +153,6 @@ class Rank(AbstractThinSet):
 
     Not being convex, it has no global guarantee where it is combined with other
     constraints: the projector ``"cuts"`` then finds a point that is nearest locally.
-    The KKT certificate uses one normal where the set has many: it is an upper bound.
 
     Args:
         rank: The largest rank allowed, >= 1 and below both sides of the matrix.

@@ -45,9 +45,9 @@ class Simplex(AbstractThinSet):
     within ``tolerance * total`` of the total; the residual is the signed distance to
     that slab, and projections aim at its middle, the exact simplex.
 
-    It has corners. The KKT certificate uses one normal per constraint and a corner has
-    many, so there it is an upper bound. Through the projector ``"cuts"`` an answer lies
-    in the slab, and its ``lower_bound`` says how much nearer another could be.
+    Through the projector ``"cuts"`` an answer lies in the slab, and its ``lower_bound``
+    says how much nearer another could be. The KKT certificate speaks of the exact
+    simplex.
 
     Args:
         total: What the entries of the tensor sum to, > 0.
@@ -116,10 +116,9 @@ class L1Ball(AbstractDistanceSet):
     with the signs put back. Outside, the residual is the distance; inside, minus the
     distance to the nearest face, ``(sum |x_i| - radius) / sqrt(n)``.
 
-    It has corners, where the sparse points are. The KKT certificate uses one normal per
-    constraint and a corner has many, so there it is an upper bound. The projector
-    ``"cuts"`` sees one normal at a time too; it is exact, and needs more gradients the
-    more zeros the answer has.
+    It has corners, where the sparse points are, and a corner has many normals. The KKT
+    certificate finds the one that counts. The projector ``"cuts"`` sees one normal at a
+    time; it is exact, and needs more gradients the more zeros the answer has.
 
     Example:
         >>> L1Ball(2.0).project(torch.tensor([3.0, -2.0, 0.5])).tolist()
