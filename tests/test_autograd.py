@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -12,7 +13,9 @@ import oneproj
 from oneproj.autograd import densify
 from oneproj.certificates.kkt import kkt_residual
 from oneproj.errors import InvalidProblemError
+from oneproj.methods import METHODS
 from oneproj.oracles import ORACLES
+from oneproj.results import Update
 
 INSIDE = r"inside torch.inference_mode\(\).*torch.no_grad\(\) does no harm"
 
@@ -125,3 +128,21 @@ def test_a_sparse_embedding_is_trained_as_a_dense_one(oracle: str) -> None:
         assert solution.feasible
         ends.append(table.weight.detach())
     torch.testing.assert_close(*ends)
+
+
+@pytest.mark.filterwarnings("ignore:The selected iterate is the start")
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("end", ["whole", "stopped", "raised"])
+def test_solve_leaves_the_gradients_that_it_found(method: str, end: str) -> None:
+    def last(update: Update) -> bool:
+        if end == "raised" and update.update >= 2:
+            raise ZeroDivisionError
+        return end == "stopped" and update.update >= 2
+
+    for before in (torch.full((2,), 7.0), None):
+        w, problem = tilted()
+        w.grad = before
+        with nullcontext() if end != "raised" else pytest.raises(ZeroDivisionError):
+            oneproj.solve(problem, method=method, steps=10, callbacks=last)
+        assert w.grad is before
+        assert before is None or before.tolist() == [7.0, 7.0]

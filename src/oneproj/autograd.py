@@ -7,7 +7,8 @@ never be differentiated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -83,3 +84,26 @@ def densify(parameters: Iterable[Tensor]) -> None:
         gradient = p.grad
         if gradient is not None and gradient.is_sparse:
             p.grad = gradient.to_dense()
+
+
+@contextmanager
+def borrowing_gradients(parameters: Iterable[Tensor]) -> Iterator[None]:
+    """Let others use ``.grad`` for a while; afterwards it is what it was.
+
+    No copy is made, so what is there must be replaced and not written into.
+
+    Example:
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> with borrowing_gradients([w]):
+        ...     w.sum().backward()
+        >>> w.grad is None
+        True
+    """
+    kept = [(p, p.grad) for p in parameters]
+    for p, _ in kept:
+        p.grad = None
+    try:
+        yield
+    finally:
+        for p, gradient in kept:
+            p.grad = gradient

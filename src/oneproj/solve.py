@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from oneproj.autograd import borrowing_gradients
 from oneproj.certificates.certify import certify
 from oneproj.certificates.feasibility import ball_excess
 from oneproj.checkpoints import checkpoint_file
@@ -54,6 +56,8 @@ def solve(
     **options: Any,  # noqa: ANN401 - each method declares and checks its own
 ) -> Solution:
     """Solve a problem; its parameters hold the answer afterwards, in place.
+
+    Their ``.grad`` is what it was before, however this call ends.
 
     Args:
         problem: What to minimise, under which constraints.
@@ -157,19 +161,27 @@ def solve(
     settings = {"method": method, "seed": seed, "options": _options(read, schedule)}
     settings |= setting.describe()
     watch, history = Stopwatch(), History(problem.constraints, setting.steps)
-    run = Run(setting, chosen(setting, read), history, settings)
-    done = resume_run(run, loop.checkpoint, resume=resume)
-    try:
-        ended, stopped = loop.run(run, done), time.monotonic()
-    except InfeasibleError:  # of a method that projects as it goes
-        setting.undo()
-        raise
-    watch.lap("train", before=history.seconds_before)
-    solution = _complete(run, setting, ended, watch, on_failure)
+    with borrowing_gradients(problem.parameters):
+        run = Run(setting, chosen(setting, read), history, settings)
+        done = resume_run(run, loop.checkpoint, resume=resume)
+        with _undoing(setting):
+            ended, stopped = loop.run(run, done), time.monotonic()
+        watch.lap("train", before=history.seconds_before)
+        solution = _complete(run, setting, ended, watch, on_failure)
     if solution.status is Status.INTERRUPTED and not wishes.granted:
         update = max(history.columns["update"], default=0)
         heed_interrupt(stopped, int(update), setting.steps)
     return solution
+
+
+@contextmanager
+def _undoing(setting: Setting) -> Iterator[None]:
+    """Take back a projection that failed in a method that projects as it goes."""
+    try:
+        yield
+    except InfeasibleError:
+        setting.undo()
+        raise
 
 
 def _complete(

@@ -28,12 +28,12 @@ details (abstention, "Optimization and timing details"). It leaves open, and we 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import numpy as np
 from torch.optim import Adam
 
+from oneproj.autograd import borrowing_gradients
 from oneproj.parameters import Vector, assign, combine, difference, dot, norm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.trail import Trail, check_settings
@@ -146,7 +146,7 @@ class AugmentedLagrangian(AbstractProjector):
         mu = dict.fromkeys(trail.view.constraints, 0.0)
         seen = trail.view.first
         for _ in range(self._rounds):
-            with _borrowed_gradients(x):
+            with borrowing_gradients(x):
                 adam = Adam(x, lr=self._lr)
                 for _ in range(self._inner_steps):
                     weights = _updated(mu, rho, seen, trail.shift)
@@ -225,14 +225,3 @@ def _restore(trail: Trail) -> None:
     step = combine([1.0, -length], [trail.best_point, gradient])
     assign(trail.view.parameters, step)
     trail.visit()
-
-
-@contextmanager
-def _borrowed_gradients(parameters: Vector) -> Iterator[None]:
-    """Let Adam read ``.grad`` for a while; afterwards it is what it was."""
-    kept = [p.grad for p in parameters]
-    try:
-        yield
-    finally:
-        for p, grad in zip(parameters, kept, strict=True):
-            p.grad = grad
