@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from oneproj.autograd import borrowing_gradients, fresh_casts
@@ -163,16 +164,24 @@ def solve(
     with fresh_casts(), borrowing_gradients(problem.parameters):
         run = Run(setting, chosen(setting, read), history, settings)
         done = resume_run(run, loop.checkpoint, resume=resume)
-        try:
+        with _undoing(setting):
             ended, stopped = loop.run(run, done), time.monotonic()
-        except InfeasibleError:  # of a method that projects as it goes
-            setting.undo()
-            raise
+        watch.lap("train", before=history.seconds_before)
         solution = _complete(run, setting, ended, watch, on_failure)
     if solution.status is Status.INTERRUPTED and not wishes.granted:
         update = max(history.columns["update"], default=0)
         heed_interrupt(stopped, int(update), setting.steps)
     return solution
+
+
+@contextmanager
+def _undoing(setting: Setting) -> Iterator[None]:
+    """Take back a projection that failed in a method that projects as it goes."""
+    try:
+        yield
+    except InfeasibleError:
+        setting.undo()
+        raise
 
 
 def _complete(
