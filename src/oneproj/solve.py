@@ -166,7 +166,6 @@ def solve(
         done = resume_run(run, loop.checkpoint, resume=resume)
         with _undoing(setting):
             ended, stopped = loop.run(run, done), time.monotonic()
-        watch.lap("train", before=history.seconds_before)
         solution = _complete(run, setting, ended, watch, on_failure)
     if solution.status is Status.INTERRUPTED and not wishes.granted:
         update = max(history.columns["update"], default=0)
