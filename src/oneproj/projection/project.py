@@ -184,7 +184,7 @@ def _advice(projection: Projection) -> str:
     advice = (
         "If the terms declared convex are, neither another start nor another projector "
         "helps: only looser bounds do. The search ended where that was proven, not at "
-        f"the least residual: looser by {enough} is enough, and much less may do."
+        f"the least residual: enough there is {enough}, elsewhere less may do."
     )
     if len(projection.residuals) == 1:
         return advice
