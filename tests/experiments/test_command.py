@@ -17,6 +17,7 @@ SMALL = ("abstention-gaussian", "--preset", "oneproj", "--seeds", "2")
 @pytest.fixture(autouse=True)
 def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(specs, "STEPS", 20)
+    monkeypatch.setattr(specs, "SHIPPED", None)
 
 
 def reproduce(out: Path, *arguments: str) -> tuple[int, str]:

@@ -175,6 +175,7 @@ def test_killed_and_started_again_makes_the_same_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(specs, "STEPS", UPDATES)
+    monkeypatch.setattr(specs, "SHIPPED", None)
 
     def complete(out: Path) -> None:
         reproduce(

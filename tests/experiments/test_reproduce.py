@@ -26,8 +26,12 @@ TIMES = ("seconds", "runtime", "machine")
 
 @pytest.fixture(autouse=True)
 def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of the library's own preset have 20 updates; workers are told."""
+    """Runs of the library's own preset have 20 updates, not those of a calibration.
+
+    Workers are told.
+    """
     monkeypatch.setattr(specs, "STEPS", 20)
+    monkeypatch.setattr(specs, "SHIPPED", None)
 
 
 def make(out: Path, seeds: int = 3, **options: Any) -> Reproduction:  # noqa: ANN401
@@ -52,6 +56,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Records of three seeds, made one after the other."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(specs, "STEPS", 20)
+        patch.setattr(specs, "SHIPPED", None)
         out = tmp_path_factory.mktemp("whole")
         assert make(out, jobs=1).made == 3
         yield out
@@ -114,6 +119,7 @@ def test_a_crash_keeps_what_is_finished(
     assert [record.seed for record in read_folder(tmp_path).records] == [0]
     monkeypatch.undo()
     monkeypatch.setattr(specs, "STEPS", 20)
+    monkeypatch.setattr(specs, "SHIPPED", None)
     assert make(tmp_path).made == 2
     check_same(tmp_path, whole)
 
