@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import oneproj
-from oneproj import checkpoints
+from oneproj import checkpoints, iterate
 from oneproj.checkpoints import read_checkpoint, write_checkpoint
 from oneproj.results import Status, Update
 
@@ -90,6 +90,24 @@ def test_a_disk_that_fills_up_is_warned_of_once_and_the_run_goes_on(
     again = problem()
     solve(again, checkpoint=file, resume=True)
     assert torch.equal(again.parameters[0], plain.parameters[0])
+
+
+def test_a_disk_that_fails_again_is_warned_of_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, writes = iterate.write_checkpoint, list[int]()
+
+    def flaky(path: Path, state: dict[str, Any]) -> None:
+        writes.append(1)
+        if len(writes) in {1, 3}:
+            raise FULL
+        write(path, state)
+
+    monkeypatch.setattr(iterate, "write_checkpoint", flaky)
+    with pytest.warns(oneproj.OneprojWarning) as told:
+        solve(problem(), steps=30, checkpoint=tmp_path / "run.pt")
+    assert ["after update 10" in str(told[0].message), len(told)] == [True, 2]
+    assert "after update 30" in str(told[1].message)
 
 
 def test_what_the_disk_said_is_not_hidden_by_torch(

@@ -87,3 +87,16 @@ def test_a_strict_comparison_is_refused() -> None:
             InvalidProblemError, match=r"strict comparison with 1\.0.*<="
         ):
             compare()
+
+
+def test_a_number_that_may_move_or_that_no_float_holds_is_refused() -> None:
+    w = torch.tensor(3.0, requires_grad=True)
+    size, slack = function(w.abs), torch.tensor(2.0, requires_grad=True)
+    with pytest.raises(InvalidProblemError, match=r"one that moves is a term"):
+        _ = size <= slack
+    with pytest.raises(InvalidProblemError, match="finite number, but got"):
+        _ = size * slack
+    for bound in (10**400, -(10**400)):
+        with pytest.raises(InvalidProblemError, match="must be a finite number"):
+            _ = size <= bound
+    assert (size <= function(lambda: slack)).value() == 1.0

@@ -99,15 +99,21 @@ class Constraint(AbstractTerm):
 def as_number(given: object) -> float | None:
     """A finite real number as a float; None if it is none.
 
+    A tensor that requires grad is none: it may move, and its value now would stay.
+
     Example:
-        >>> as_number(torch.tensor(0.5)), as_number(math.inf), as_number("1")
+        >>> as_number(torch.tensor(0.5)), as_number(10**400), as_number("1")
         (0.5, None, None)
     """
-    single = isinstance(given, Tensor) and not given.dim()
+    single = isinstance(given, Tensor) and not (given.dim() or given.requires_grad)
     number = given.item() if isinstance(given, Tensor) and single else given
     if not isinstance(number, Real) or isinstance(number, bool):
         return None
-    return float(number) if math.isfinite(number) else None
+    try:
+        found = float(number)
+    except OverflowError:  # a whole number that no float can hold
+        return None
+    return found if math.isfinite(found) else None
 
 
 def _as_bound(bound: object) -> float:
@@ -116,6 +122,7 @@ def _as_bound(bound: object) -> float:
         return number
     message = (
         f"A constraint's bound must be a finite number or another term, got {bound!r}. "
-        "To leave one side open, leave the constraint out."
+        "To leave one side open, leave the constraint out; one that moves is a term, "
+        "oneproj.function(lambda: bound)."
     )
     raise InvalidProblemError(message)

@@ -111,8 +111,8 @@ class Loop:
 def _saving(run: Run, path: Path | None, done: int) -> Callable[[int], None]:
     """Save a run, and say how to save it again after an update.
 
-    A disk that fails meanwhile costs checkpoints and not the run: it is warned of once,
-    and tried again.
+    A disk that fails meanwhile costs checkpoints and not the run: it is warned of, once
+    until one is written, and tried again.
 
     Raises:
         CheckpointError: It cannot be saved now.
@@ -126,7 +126,7 @@ def _saving(run: Run, path: Path | None, done: int) -> Callable[[int], None]:
         nonlocal kept, warned
         try:
             write_checkpoint(path, run.state_dict(k))
-            kept = k
+            kept, warned = k, False
         except OSError as error:
             message = (
                 f"The checkpoint {str(path)!r} could not be replaced after update {k}: "

@@ -1,7 +1,8 @@
-"""Terms: scalar quantities of the parameters, and the constraints made from them.
+"""Terms: scalar quantities of the parameters; constraints are terms as well.
 
 A term knows its value on all data, the gradient of that value, and its value on a
-minibatch. ``averages.Mean`` is an average over data; a function needs no data.
+minibatch. ``averages.Mean`` is an average over data, ``functions.Function`` needs none;
+``expressions`` adds, scales and compares them.
 """
 
 from __future__ import annotations

@@ -214,3 +214,30 @@ def test_a_ball_is_a_bottom() -> None:
     problem = oneproj.Problem(w, objective, {}, radius=1e12)
     solution = oneproj.solve(problem, method="slsqp")  # a warning would be an error
     assert solution.objective == pytest.approx(-1e12)
+
+
+@pytest.mark.parametrize("start", [0.0, 1e-25, 1e-12])
+def test_a_start_at_a_saddle_says_nothing_about_the_size(start: float) -> None:
+    w = zeros(2, start)
+    problem = oneproj.Problem(
+        w,
+        objective=oneproj.function(lambda: -w.square().sum()),
+        constraints={"box": oneproj.sets.Box(1.0, 2.0).on(w)},
+    )
+    solution = oneproj.solve(problem, method="slsqp")
+    assert solution.objective == pytest.approx(-8.0, rel=1e-6)
+
+
+def test_a_decomposition_that_fails_at_a_trial_point_is_retreated_from() -> None:
+    """``trace(SA) - log det A`` has its minimum ``2 + log det S`` at the inverse."""
+    S = torch.tensor([[40.0, 10.0], [10.0, 30.0]], dtype=torch.float64)
+    A = (0.5 * torch.eye(2, dtype=torch.float64)).requires_grad_()
+
+    def entropy() -> Tensor:
+        half = torch.linalg.cholesky((A + A.T) / 2).diagonal().log().sum()
+        return (S @ A).trace() - 2.0 * half
+
+    cap = oneproj.function(lambda: A.square().sum()) <= 10.0
+    problem = oneproj.Problem(A, oneproj.function(entropy), {"cap": cap})
+    found = oneproj.solve(problem, method="slsqp").objective
+    assert found == pytest.approx(2.0 + math.log(1100.0), rel=1e-6)

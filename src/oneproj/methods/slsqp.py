@@ -55,9 +55,12 @@ DEEPEST = 0.25
 """The share of a set's depth that a margin may take, as for projectors."""
 BOTTOMLESS = 1e10
 """An objective seems to have no minimum that fell by so many times its size, or its
-slope, at the start."""
+slope, at the first points."""
 ABYSS = 1e20
 """Where it fell by so many, SciPy is turned back: squares of it must stay finite."""
+LOOKS = 2
+"""At so many points its size is taken: a start at a saddle, where value and slope are
+zero or nearly so, says nothing about it."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +87,13 @@ class SLSQP(AbstractMethod):
         self._setting = setting
         problem = self._problem = setting.problem
         check_size(sum(p.numel() for p in problem.parameters))
-        stop = "It is that of SciPy's stopping test; 1e-9 when left out."
+        stop = "It is that of SciPy's stopping test; 1e-10 when left out."
         check_number("tolerance", options.tolerance, stop)
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
         least = _rounding(problem.parameters) ** MARGIN_POWER
         self._x = flat(problem.parameters)
         self._sight = Sight(math.nan, {})
-        self._fall: tuple[float, float] | None = None
+        self._first: list[tuple[float, float]] = []
         self._ending: Ending | None = None
         self._talk = dialogue(_stages(setting, max(options.tolerance, least)))
         self._question = next(self._talk)
@@ -114,6 +117,9 @@ class SLSQP(AbstractMethod):
                 answer = self._gradients() if differentiate else self._values()
             except NonFiniteError as error:  # a trial point may be anywhere
                 self._send(error)
+            except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+                # It says that the numbers are too extreme, as NaN does.
+                self._send(NonFiniteError("a term where SLSQP tried a point"))
             else:
                 differentiated |= differentiate
                 self._send(answer)
@@ -172,9 +178,9 @@ class SLSQP(AbstractMethod):
 
     def _below(self, sizes: float) -> float:
         """So many sizes below the start; nothing falls that far inside a ball."""
-        if self._fall is None or math.isfinite(self._problem.radius):
+        if len(self._first) < LOOKS or math.isfinite(self._problem.radius):
             return -math.inf
-        return self._fall[0] - sizes * self._fall[1]
+        return self._first[0][0] - sizes * max(size for _, size in self._first)
 
     def _gradients(self) -> Seen:
         """The gradients of both, and a record of what was seen on the way."""
@@ -188,7 +194,9 @@ class SLSQP(AbstractMethod):
             rows.append(flat(gradient))
         counts.constraint_passes += len(rows)
         counts.constraint_gradients += len(rows)
-        self._fall = self._fall or (f, max(abs(f), norm(v)))
+        size = max(abs(f), norm(v))
+        if size > 0 and len(self._first) < LOOKS:
+            self._first.append((f, size))
         self._sight = Sight(f, residuals)
         return Seen(flat(v), np.vstack([*rows, self._ball()[1]]))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 
+from oneproj.arguments import check_number, is_count, is_number
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, difference, distance, norm
 from oneproj.projection.base import AbstractProjector
@@ -49,6 +50,8 @@ class Cuts(AbstractProjector):
             without kinks.
         max_evaluations: Full constraint gradients after which to stop improving; None
             for 200, or more if the constraints are convex and the parameters are many.
+            Where no feasible point was seen by then, other ways to one may take several
+            times as many.
         memory: Nonconvex: moves from which the curvature is estimated.
         capacity: Parameter-size vectors to keep at most; None for 100, or more cuts if
             the model is small. The least, which large models want, is two more than
@@ -79,15 +82,17 @@ class Cuts(AbstractProjector):
         capacity: int | None = None,
     ) -> None:
         """Check and keep the settings."""
+        check_number("tolerance", tolerance, "It is a relative residual.", zero=True)
+        check_number("progress", progress, "It is a share of a gain.", zero=True)
         for name, value, least in (
-            ("tolerance", tolerance, 0.0),
-            ("progress", progress, 0.0),
             ("max_evaluations", _or(max_evaluations, ENOUGH), 1),
             ("memory", memory, 0),
             ("capacity", _or(capacity, ROOM), 1),
         ):
-            if not value >= least:  # true for NaN as well
-                message = f"{name} must be at least {least}, got {value}."
+            if not (is_count(value) or (is_number(value) and value == least == 0)):
+                message = (
+                    f"{name} must be a whole number, at least {least}, got {value!r}."
+                )
                 raise InvalidProblemError(message)
         self._tolerance, self._progress = tolerance, progress
         self._max_evaluations, self._memory = max_evaluations, memory
