@@ -163,6 +163,6 @@ def _is_gone(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return True
-    except OSError:  # there, and somebody else's
+    except (OSError, OverflowError):  # there, but somebody else's; or no number of one
         return False
     return False

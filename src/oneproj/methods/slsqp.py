@@ -43,16 +43,13 @@ from oneproj.methods.start import move_start_into_ball
 from oneproj.oracles import Sight
 from oneproj.parameters import Vector, assign, difference, norm, project_ball_
 from oneproj.projection.sets import SetConstraint
+from oneproj.projection.view import DEEPEST, MARGIN_POWER
 from oneproj.results import Projection
 from oneproj.simplex_qp import Array
 from oneproj.terms import AbstractTerm
 
 MOST_PARAMETERS = 5000
 """SciPy's work space is about 8.5 n^2 numbers: 1.7 GB at this size."""
-MARGIN_POWER = 0.75
-"""The least tolerance is eps^0.75 of the parameters' precision, as for projectors."""
-DEEPEST = 0.25
-"""The share of a set's depth that a margin may take, as for projectors."""
 BOTTOMLESS = 1e10
 """An objective seems to have no minimum that fell by so many times its size, or its
 slope, at the first points."""
@@ -151,9 +148,9 @@ class SLSQP(AbstractMethod):
         if f < self._below(BOTTOMLESS):
             message = (
                 f"The objective seems to be unbounded below: SLSQP came to {f:.3g} and "
-                "nothing held it. That is no minimum, whatever the constraints say. "
-                "Give the problem a radius=, or a constraint that bounds what it has "
-                "to bound."
+                "nothing held it, or only a bound that is very far away. Give the "
+                "problem a radius=, or a constraint that bounds what it has to bound, "
+                "if that is not what you meant."
             )
         elif self._ending is not None and not self._ending.settled:
             message = (
