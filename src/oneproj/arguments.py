@@ -79,6 +79,26 @@ def check_number(
     raise InvalidProblemError(message)
 
 
+def as_number(given: object) -> float | None:
+    """A finite real number as a float; None if it is none.
+
+    A tensor that requires grad is none: it may move, and its value now would stay.
+
+    Example:
+        >>> as_number(torch.tensor(0.5)), as_number(10**400), as_number("1")
+        (0.5, None, None)
+    """
+    single = isinstance(given, Tensor) and not (given.dim() or given.requires_grad)
+    number = given.item() if isinstance(given, Tensor) and single else given
+    if not isinstance(number, Real) or not is_number(number):
+        return None
+    try:
+        found = float(number)
+    except OverflowError:  # a whole number that no float can hold
+        return None
+    return found if math.isfinite(found) else None
+
+
 def as_path(name: str, given: object, *, also: str = "") -> Path:
     """A file or folder by its name; ``also`` says what else may be given.
 

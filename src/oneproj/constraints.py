@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from numbers import Real
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from oneproj.arguments import as_number
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector
 from oneproj.terms import AbstractTerm, Curvature, Survey
@@ -94,26 +93,6 @@ class Constraint(AbstractTerm):
     def _excess(self, value: Tensor) -> Tensor:
         # One operation where sense * (value - bound) takes two; the bits are the same.
         return value - self.bound if self.sense > 0 else self.bound - value
-
-
-def as_number(given: object) -> float | None:
-    """A finite real number as a float; None if it is none.
-
-    A tensor that requires grad is none: it may move, and its value now would stay.
-
-    Example:
-        >>> as_number(torch.tensor(0.5)), as_number(10**400), as_number("1")
-        (0.5, None, None)
-    """
-    single = isinstance(given, Tensor) and not (given.dim() or given.requires_grad)
-    number = given.item() if isinstance(given, Tensor) and single else given
-    if not isinstance(number, Real) or isinstance(number, bool):
-        return None
-    try:
-        found = float(number)
-    except OverflowError:  # a whole number that no float can hold
-        return None
-    return found if math.isfinite(found) else None
 
 
 def _as_bound(bound: object) -> float:

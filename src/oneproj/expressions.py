@@ -12,7 +12,8 @@ from typing import NamedTuple, NoReturn, Self
 import torch
 from torch import Tensor
 
-from oneproj.constraints import MIRRORED, Constraint, as_number
+from oneproj.arguments import as_number
+from oneproj.constraints import MIRRORED, Constraint
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector
 from oneproj.terms import AbstractTerm, Curvature, Survey

@@ -7,8 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from oneproj.arguments import TensorLike, as_tensor
-from oneproj.constraints import as_number
+from oneproj.arguments import TensorLike, as_number, as_tensor
 from oneproj.errors import InvalidProblemError
 from oneproj.projection.sets.base import AbstractSet
 from oneproj.projection.sets.distance import (
