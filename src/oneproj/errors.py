@@ -5,6 +5,14 @@ A message says what is wrong, what was given, why it matters and what to try.
 
 from __future__ import annotations
 
+import inspect
+import warnings
+from types import FrameType
+
+INNER_PACKAGES = ("oneproj", "torch")
+"""Whose frames may lie between a warning and the user's call: torch's are those of
+decorators."""
+
 
 class OneprojError(Exception):
     """Base of all errors raised on purpose by this library.
@@ -134,3 +142,23 @@ class OneprojWarning(UserWarning):
         >>> issubclass(OneprojWarning, UserWarning)
         True
     """
+
+
+def warn(message: str) -> None:
+    """Give a ``OneprojWarning`` at the line of the user's call, however deep this is.
+
+    Example:
+        >>> with warnings.catch_warnings(record=True, action="always") as caught:
+        ...     warn("The start was moved.")
+        >>> str(caught[0].message)
+        'The start was moved.'
+    """
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and _is_inner(frame):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, OneprojWarning, stacklevel=level)
+
+
+def _is_inner(frame: FrameType) -> bool:
+    package, _, _ = str(frame.f_globals.get("__name__")).partition(".")
+    return package in INNER_PACKAGES

@@ -6,7 +6,6 @@ import math
 import signal
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +16,7 @@ import torch
 
 from oneproj.arguments import check_number, is_count
 from oneproj.checkpoints import begin_checkpoint, write_checkpoint
-from oneproj.errors import (
-    InfeasibleError,
-    InvalidProblemError,
-    NonFiniteError,
-    OneprojWarning,
-)
+from oneproj.errors import InfeasibleError, InvalidProblemError, NonFiniteError, warn
 from oneproj.files import in_words
 from oneproj.progress import progress_bar
 from oneproj.projection.project import OnFailure
@@ -135,7 +129,7 @@ def _saving(run: Run, path: Path | None, done: int) -> Callable[[int], None]:
                 f"update {kept}."
             )
             if not warned:
-                warnings.warn(message, OneprojWarning, stacklevel=4)
+                warn(message)
             warned = True
 
     return save

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
 from oneproj.constraints import Constraint
-from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
+from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.modes import evaluating, watching_modes
 from oneproj.parameters import Vector
 from oneproj.terms import AbstractTerm
@@ -75,7 +74,7 @@ def _warn_if_random(term: Constraint, probe: Tensor | None, first: Tensor) -> No
         "dropout and augmentation are for the objective; average a constraint over "
         "fixed draws of them, or pass oneproj.Problem(..., model=model)."
     )
-    warnings.warn(message, OneprojWarning, stacklevel=5)
+    warn(message)
 
 
 def _warn_of_modes(training: Iterable[str]) -> None:
@@ -85,5 +84,4 @@ def _warn_of_modes(training: Iterable[str]) -> None:
         "need not be so after model.eval(). Pass oneproj.Problem(..., model=model), "
         "which evaluates where it counts, or call model.eval() first."
     )
-    # Up to the caller of Problem or project, past the decorator of check_connected.
-    warnings.warn(message, OneprojWarning, stacklevel=5)
+    warn(message)

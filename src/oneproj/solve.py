@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +12,7 @@ from oneproj.autograd import borrowing_gradients, fresh_casts
 from oneproj.certificates.certify import certify
 from oneproj.certificates.feasibility import ball_excess
 from oneproj.checkpoints import checkpoint_file
-from oneproj.errors import InfeasibleError, OneprojWarning
+from oneproj.errors import InfeasibleError, warn
 from oneproj.history import History, Stopwatch
 from oneproj.iterate import Callback, Loop
 from oneproj.methods import choose_method
@@ -231,7 +230,7 @@ def _verified(projection: Projection, problem: Problem) -> Projection:
             f"{problem.radius:.3g}: the nearest feasible point is not in it. Choose a "
             "ball that holds the feasible set, as the theorems assume."
         )
-        warnings.warn(message, OneprojWarning, stacklevel=4)
+        warn(message)
     status = Status.FEASIBLE
     if not feasible:
         status = Status.INFEASIBLE if projection.status.ok else projection.status

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Iterable
 from contextvars import ContextVar
 
-from oneproj.errors import InvalidProblemError, OneprojWarning
+from oneproj.errors import InvalidProblemError, warn
 from oneproj.iterate import Callback
 from oneproj.results import Update
 
@@ -80,4 +79,4 @@ def heed_interrupt(pressed: float, update: int, steps: int) -> None:
         "solution is INTERRUPTED. A loop around this call goes on. To stop that, press "
         f"Ctrl-C again within {AGAIN:.0f} seconds, or test solution.status in it."
     )
-    warnings.warn(message, OneprojWarning, stacklevel=3)
+    warn(message)

@@ -93,6 +93,8 @@ def forbidden(source: str) -> list[str]:
                 found.append((node.lineno, "print (return text, or use the CLI)"))
             if name in {"hasattr", "builtins.hasattr"}:
                 found.append((node.lineno, "hasattr (declare an interface instead)"))
+            if name == "warnings.warn":
+                found.append((node.lineno, "warnings.warn (errors.warn says where)"))
             if draws_globally(node, names):
                 found.append((node.lineno, "global random state (pass a generator)"))
     return [f"{line}: {what}" for line, what in sorted(found)]
@@ -147,7 +149,10 @@ def test_functions_are_short(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=source_id)
 def test_nothing_forbidden(path: Path) -> None:
-    assert forbidden(path.read_text("utf-8")) == []
+    found = forbidden(path.read_text("utf-8"))
+    if path.name == "errors.py":
+        found = [entry for entry in found if "errors.warn" not in entry]
+    assert found == []
 
 
 @pytest.mark.parametrize(
@@ -157,6 +162,7 @@ def test_nothing_forbidden(path: Path) -> None:
         "import builtins\nbuiltins.print('x')",
         "hasattr(a, 'b')",
         "assert x > 0",
+        "import warnings\nwarnings.warn('x')",
         "import random\nrandom.shuffle(a)",
         "from random import shuffle as s\ns(a)",
         "import numpy as np\nnp.random.seed(0)",

@@ -396,15 +396,16 @@ def test_a_failed_projection_raises_or_is_returned(method: str) -> None:
 @pytest.mark.filterwarnings("ignore:SLSQP stopped early")
 @pytest.mark.parametrize("method", METHODS)
 def test_an_answer_outside_the_ball_is_said_and_not_certified(method: str) -> None:
-    with pytest.warns(oneproj.OneprojWarning, match="outside the safeguard ball"):
+    with pytest.warns(oneproj.OneprojWarning, match="outside the safeguard") as said:
         solution = oneproj.solve(beyond_the_ball(), method=method, steps=50)
+    assert {warning.filename for warning in said} == {__file__}
     assert solution.feasible
     assert not solution.certificate.holds
     assert solution.certificate["safeguard ball"].value == pytest.approx(4.0, rel=1e-3)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_start_outside_the_ball_is_said(method: str) -> None:
+def test_a_start_outside_the_ball_is_said_where_solve_was_called(method: str) -> None:
     w = torch.tensor([3.0, 0.0], requires_grad=True)
     problem = oneproj.Problem(
         w,
@@ -412,8 +413,9 @@ def test_a_start_outside_the_ball_is_said(method: str) -> None:
         {"size": oneproj.sets.Ball(1.0).on(w)},
         radius=2.0,
     )
-    with pytest.warns(oneproj.OneprojWarning, match="start lies 1 outside"):
+    with pytest.warns(oneproj.OneprojWarning, match="start lies 1 outside") as said:
         assert oneproj.solve(problem, method=method, steps=50).feasible
+    assert [warning.filename for warning in said] == [__file__]
 
 
 @pytest.mark.parametrize("where", ["value", "gradient"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,7 +11,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import LRScheduler
 
 from oneproj.arguments import check_number, is_number
-from oneproj.errors import InvalidProblemError, OneprojWarning
+from oneproj.errors import InvalidProblemError, warn
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.base_steps import (
     BaseLike,
@@ -133,8 +132,7 @@ class Penalized(AbstractMethod):
         if self._setting.steps > 1 or self._setting.schedule is not None:
             self.optimizer.eval()
         if self._travel is not None:
-            # From here over solve and its last part to the caller.
-            self._travel.warn_if_under_way(self._setting.problem.parameters, levels=4)
+            self._travel.warn_if_under_way(self._setting.problem.parameters)
         return self._setting.project()
 
     def describe(self) -> dict[str, Any]:
@@ -267,7 +265,7 @@ def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
                 "steps=1 is too few: the next centre is a mean of the iterates before "
                 "each step, so the start itself is projected. Give 2 or more."
             )
-            warnings.warn(message, OneprojWarning, stacklevel=4)
+            warn(message)
         # Not 1 where there is a choice: the centre would never move.
         middle = min(INNER_STEPS, max(2, steps // 2))
         near = range(min(steps, max(2, middle // 2)), middle + middle // 2 + 1)
@@ -292,5 +290,5 @@ def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
             f"steps={steps} is not a multiple of inner_steps={inner_steps}: the last "
             f"{left} updates end inside an outer iteration and do not reach the answer."
         )
-        warnings.warn(message, OneprojWarning, stacklevel=4)
+        warn(message)
     return inner_steps

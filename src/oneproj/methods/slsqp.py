@@ -25,7 +25,6 @@ stops at a violation below its tolerance, which is no larger, so that its answer
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +33,7 @@ import torch
 
 from oneproj.arguments import check_number
 from oneproj.certificates.flat import flat, unflat
-from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
+from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.dialogue import dialogue
 from oneproj.methods.setting import Setting
@@ -161,7 +160,7 @@ class SLSQP(AbstractMethod):
             )
         else:
             return
-        warnings.warn(message, OneprojWarning, stacklevel=5)
+        warn(message)
 
     def _values(self) -> Seen:
         """The objective, and what is to be <= 0, where the parameters are."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ from torch.optim import LBFGS, Optimizer
 
 from oneproj.arguments import check_number, is_count
 from oneproj.autograd import require_autograd
-from oneproj.errors import InvalidProblemError, OneprojWarning
+from oneproj.errors import InvalidProblemError, warn
 from oneproj.parameters import Vector, project_ball_
 from oneproj.trainable import check_writable
 
@@ -41,7 +40,7 @@ def move_start_into_ball(
             f"{radius:.3g} and was projected onto it. Choose a larger radius, or a "
             "center near the start, if the start was meant."
         )
-        warnings.warn(message, OneprojWarning, stacklevel=3)
+        warn(message)
 
 
 def draw_index(
@@ -167,7 +166,7 @@ def check_precision(inner_steps: int, parameters: Vector) -> None:
             f"precision (eps = {eps:.1e}): later points would not count. Use fewer "
             "inner steps or parameters of a wider dtype."
         )
-        warnings.warn(message, OneprojWarning, stacklevel=3)
+        warn(message)
 
 
 def keep_moving(groups: list[dict[str, Any]]) -> list[Tensor]:
@@ -259,11 +258,11 @@ def warn_if_start(outer: int, inner: int, inner_steps: int, drawn: int | None) -
             "itself (line 14 of Algorithm 1). Choose inner_steps >= 2; 10 to 25 are "
             "usual."
         )
-        warnings.warn(message, OneprojWarning, stacklevel=3)
+        warn(message)
     elif inner and not outer:
         message = (
             f"The selected iterate is the start: nothing of {inner} update(s) counts. "
             f"An outer iteration takes inner_steps={inner_steps} of them, and none is "
             "complete. Make more updates, or choose fewer inner_steps."
         )
-        warnings.warn(message, OneprojWarning, stacklevel=3)
+        warn(message)

@@ -12,11 +12,10 @@ the run was on its way.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from oneproj.errors import OneprojWarning
+from oneproj.errors import warn
 from oneproj.oracles.anchor import on_devices
 from oneproj.parameters import Vector, difference, snapshot
 
@@ -72,8 +71,8 @@ class Travel:
         moved = max((part.abs().max().item() for part in parts), default=0.0)
         return moved > FAR * self._reach > 0
 
-    def warn_if_under_way(self, point: Vector, *, levels: int) -> None:
-        """Say so, and what helps, to the caller that many levels up."""
+    def warn_if_under_way(self, point: Vector) -> None:
+        """Say so, and what helps."""
         if self.is_under_way(point):
             message = (
                 f"The run may have ended on its way: some parameter moved by most of "
@@ -83,7 +82,7 @@ class Travel:
                 "larger lr or more steps; if the objective has no minimum, as a sum of "
                 "logits has none, bound it by radius= or a constraint."
             )
-            warnings.warn(message, OneprojWarning, stacklevel=levels + 1)
+            warn(message)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the run began, and what was added up."""
