@@ -7,7 +7,6 @@ after the checkpoint, and is made again, replaces what was there.
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,7 +14,8 @@ from os import PathLike
 from typing import Any
 
 from oneproj.arguments import as_path, is_count
-from oneproj.errors import InvalidProblemError, OneprojError
+from oneproj.errors import InvalidProblemError
+from oneproj.extras import require
 from oneproj.files import write_text
 from oneproj.results import Update
 
@@ -155,7 +155,7 @@ class RichLog(AbstractLog):
     def __init__(self, every: int = 50, console: Any = None) -> None:  # noqa: ANN401 - a rich Console
         """Find the console."""
         super().__init__(every)
-        rich = _require("rich.console", "cli")
+        rich = require("rich.console", "cli")
         self._console = rich.Console(stderr=True) if console is None else console
 
     def write(self, update: Update) -> None:
@@ -192,7 +192,7 @@ class TensorBoardLog(AbstractLog):
         """Import TensorBoard; the event file is made at the first update."""
         super().__init__(every)
         self._folder = as_path("folder", folder)
-        self._make = _require("torch.utils.tensorboard", "tensorboard").SummaryWriter
+        self._make = require("torch.utils.tensorboard", "tensorboard").SummaryWriter
         self._writer: Any = None
 
     def write(self, update: Update) -> None:
@@ -219,14 +219,3 @@ def _line(values: Sequence[object]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(values)
     return text.getvalue()
-
-
-def _require(module: str, extra: str) -> Any:  # noqa: ANN401 - a module
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        message = (
-            f"This log needs {module!r}, which is not installed. Try: pip install "
-            f"oneproj[{extra}]"
-        )
-        raise OneprojError(message) from error

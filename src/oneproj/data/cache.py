@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from oneproj.data.extras import require
 from oneproj.data.find import cache_folder
+from oneproj.extras import require
 from oneproj.files import drafting, force, write_text
 
 CHUNK = 1 << 20
@@ -114,7 +114,7 @@ def locked(name: str) -> Iterator[None]:
     """Wait until no other process prepares this data set; released even by a crash."""
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    with require("filelock").FileLock(folder / f".{name}.lock"):
+    with require("filelock", "experiments").FileLock(folder / f".{name}.lock"):
         yield
 
 

@@ -18,13 +18,13 @@ from torch import Tensor
 from oneproj.data import climsim_groups, climsim_tropics
 from oneproj.data.climsim_labels import Labelled, Regions
 from oneproj.data.climsim_source import TABLE
-from oneproj.data.extras import require
 from oneproj.data.find import locate
 from oneproj.data.preprocess import fit_on_train
 from oneproj.data.samples import Splits, TransferSplits
 from oneproj.data.splits import Parts
 from oneproj.data.tables import Array
 from oneproj.errors import InvalidDataError
+from oneproj.extras import require
 
 
 def climsim_abstention(seed: int = 0, *, dtype: torch.dtype = torch.float32) -> Splits:
@@ -81,7 +81,7 @@ def climsim_transfer(
         draw(parts.test, ~source, sizes.test),
     )
     union = Parts(torch.cat([source_rows, train_rows]), *held_out)
-    scaler = require("sklearn.preprocessing").StandardScaler()
+    scaler = require("sklearn.preprocessing", "experiments").StandardScaler()
     both, validation, test = fit_on_train(scaler, sample.rows.x, y, union, dtype)
     return TransferSplits(
         source=both.take(torch.arange(len(source_rows))),
@@ -133,8 +133,8 @@ def _balanced(
 
 
 def _squares_too() -> Any:  # noqa: ANN401 - scikit-learn has no types
-    preprocessing = require("sklearn.preprocessing")
-    return require("sklearn.pipeline").make_pipeline(
+    preprocessing = require("sklearn.preprocessing", "experiments")
+    return require("sklearn.pipeline", "experiments").make_pipeline(
         preprocessing.FunctionTransformer(_with_squares),
         preprocessing.StandardScaler(),
     )

@@ -25,9 +25,9 @@ from oneproj.data.climsim_rows import (
     VARIABLES,
     Rows,
 )
-from oneproj.data.extras import require
 from oneproj.data.tables import Array
 from oneproj.errors import InvalidDataError
+from oneproj.extras import require
 
 RAIN = "cam_out_PRECC"
 """The rain rate, in m/s."""
@@ -49,7 +49,7 @@ def read_variables(path: Path, names: Sequence[str]) -> dict[str, Array]:
         InvalidDataError: It is no netCDF file, or a variable is not there.
     """
     try:
-        with require("netCDF4").Dataset(path) as file:
+        with require("netCDF4", "experiments").Dataset(path) as file:
             _refuse_truncated(path, file)
             return {n: np.asarray(file[n][:], dtype=np.float64) for n in names}
     except (OSError, RuntimeError) as error:

@@ -20,11 +20,11 @@ from oneproj.data.credit_source import (
     prepare_credit,
     read_credit,
 )
-from oneproj.data.extras import require
 from oneproj.data.find import find
 from oneproj.data.preprocess import fit_on_train
 from oneproj.data.samples import Splits
 from oneproj.data.splits import stratified_split
+from oneproj.extras import require
 
 YOUNGEST, OLDEST = 1, 36
 
@@ -67,13 +67,13 @@ def credit_abstention(seed: int = 0, *, dtype: torch.dtype = torch.float32) -> S
 
 def _transformer() -> Any:  # noqa: ANN401 - scikit-learn has no types
     """Impute and Yeo-Johnson the columns, pass the indicator on; standardise all."""
-    preprocessing = require("sklearn.preprocessing")
-    pipeline = require("sklearn.pipeline")
+    preprocessing = require("sklearn.preprocessing", "experiments")
+    pipeline = require("sklearn.pipeline", "experiments")
     columns = pipeline.make_pipeline(
-        require("sklearn.impute").SimpleImputer(strategy="median"),
+        require("sklearn.impute", "experiments").SimpleImputer(strategy="median"),
         preprocessing.PowerTransformer("yeo-johnson", standardize=False),
     )
-    compose = require("sklearn.compose")
+    compose = require("sklearn.compose", "experiments")
     return pipeline.make_pipeline(
         compose.make_column_transformer(
             (columns, list(range(len(COLUMNS)))), remainder="passthrough"

@@ -24,11 +24,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from oneproj.data.cache import publish
-from oneproj.data.extras import require
 from oneproj.data.offline import refuse_offline
 from oneproj.data.part import Checksum, Part
 from oneproj.data.trouble import PassingTrouble, in_words
 from oneproj.errors import DataNotFoundError
+from oneproj.extras import require
 from oneproj.progress import progress_bar, progress_line
 
 LOG = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ def _transfer(
     url: str, part: Part, checksum: Checksum | None, *, progress: bool | None
 ) -> Checksum | None:
     """One attempt; returns the checksum to expect, if it is given or sent along."""
-    requests = require("requests")
+    requests = require("requests", "experiments")
     # Compressed on the way, a file would not have the length that is announced.
     own = {"Accept-Encoding": "identity", "User-Agent": "oneproj"}
     headers = {**own, **part.range()}
@@ -202,7 +202,7 @@ def _retry_after(response: Any) -> float | None:  # noqa: ANN401 - of requests
     text = response.headers.get("Retry-After")
     if text is None:
         return None
-    urllib3 = require("urllib3")
+    urllib3 = require("urllib3", "experiments")
     try:
         return float(urllib3.util.Retry().parse_retry_after(text))
     except urllib3.exceptions.InvalidHeader:

@@ -12,9 +12,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from oneproj.data.extras import require
 from oneproj.data.offline import OFFLINE, is_offline
 from oneproj.errors import DataNotFoundError, InvalidProblemError
+from oneproj.extras import require
 
 VARIABLE = "ONEPROJ_DATA"
 """The environment variable that names the user's own folder; it is only read."""
@@ -32,7 +32,9 @@ def cache_folder() -> Path:
     named = os.environ.get(CACHE_VARIABLE)
     if named:
         return Path(named).absolute()
-    return Path(require("platformdirs").user_cache_dir("oneproj")) / "data"
+    return (
+        Path(require("platformdirs", "experiments").user_cache_dir("oneproj")) / "data"
+    )
 
 
 def own_folder() -> Path | None:

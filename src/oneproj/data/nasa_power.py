@@ -12,7 +12,6 @@ from __future__ import annotations
 import torch
 
 from oneproj.data.cache import read_recipe
-from oneproj.data.extras import require
 from oneproj.data.find import find, locate
 from oneproj.data.power_tables import (
     ARTIFACT,
@@ -26,6 +25,7 @@ from oneproj.data.preprocess import fit_on_train
 from oneproj.data.samples import Splits
 from oneproj.data.splits import stratified_split
 from oneproj.data.tables import Array
+from oneproj.extras import require
 
 FEATURES_NOTE = (
     "No dates: the split is random among correlated rows, so test figures flatter, as "
@@ -50,9 +50,9 @@ def nasa_abstention(seed: int = 0, *, dtype: torch.dtype = torch.float32) -> Spl
     """
     table, note, stand_in = _table()
     y = torch.tensor(table[:, 0]).long()
-    preprocessing = require("sklearn.preprocessing")
+    preprocessing = require("sklearn.preprocessing", "experiments")
     products = preprocessing.PolynomialFeatures(2, include_bias=False)
-    transformer = require("sklearn.pipeline").make_pipeline(
+    transformer = require("sklearn.pipeline", "experiments").make_pipeline(
         preprocessing.StandardScaler(), products, preprocessing.StandardScaler()
     )
     parts = stratified_split(y, torch.Generator().manual_seed(seed))

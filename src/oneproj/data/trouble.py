@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 
-from oneproj.data.extras import require
+from oneproj.extras import require
 
 
 class PassingTrouble(Exception):  # noqa: N818 - no failure: it is tried again
@@ -24,7 +24,8 @@ def in_words(error: Exception, host: str) -> str:
         >>> in_words(ConnectionRefusedError(), "127.0.0.1")
         '127.0.0.1 refused the connection'
     """
-    requests, urllib3 = require("requests"), require("urllib3")
+    requests = require("requests", "experiments")
+    urllib3 = require("urllib3", "experiments")
     causes = list(_causes(error))
     last = _text(causes[-1])
 

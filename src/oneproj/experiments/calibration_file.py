@@ -17,7 +17,7 @@ from oneproj import files
 from oneproj.errors import CalibrationError
 from oneproj.experiments.calibration_search import Pair, Trial
 from oneproj.experiments.plain_json import from_plain, to_plain
-from oneproj.experiments.surroundings import require
+from oneproj.extras import require
 
 SHIPPED = Path(__file__).with_name("calibrated.json")
 """What this library's own preset uses."""
@@ -138,7 +138,9 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
             cannot be written; the message then ends with what it would have held.
         OneprojError: A package is missing; the message says which.
     """
-    lock = require("filelock").FileLock(path.with_name(f".{path.name}.lock"))
+    lock = require("filelock", "experiments").FileLock(
+        path.with_name(f".{path.name}.lock")
+    )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # What is read must be what is replaced: nobody may write in between.

@@ -5,7 +5,6 @@ Names no host and no user, so a record can be shown to anyone.
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import os
 import platform
@@ -16,31 +15,11 @@ from typing import Any
 
 import torch
 
-from oneproj.errors import OneprojError
+from oneproj.extras import require
 
 PACKAGES = ("oneproj", "torch", "numpy", "scipy")
 PROCESSORS = Path("/proc/cpuinfo")
 """Where Linux names the processor; ``platform.processor`` often does not."""
-
-
-def require(module: str) -> Any:  # noqa: ANN401 - a module without types
-    """Import a module that runs need, or say which extra brings it.
-
-    Raises:
-        OneprojError: It is not installed.
-
-    Example:
-        >>> require("joblib").__name__
-        'joblib'
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        message = (
-            f"Running experiments needs {module!r}, which is not installed. Try: "
-            "pip install oneproj[experiments]"
-        )
-        raise OneprojError(message) from error
 
 
 def versions() -> dict[str, str]:
@@ -80,7 +59,7 @@ def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with require("threadpoolctl").threadpool_limits(1):
+        with require("threadpoolctl", "experiments").threadpool_limits(1):
             yield
     finally:
         torch.set_num_threads(before)

@@ -18,7 +18,7 @@ from oneproj.experiments.live import Watcher, pulse
 from oneproj.experiments.plan import Job
 from oneproj.experiments.records import Record, write_record
 from oneproj.experiments.run import run
-from oneproj.experiments.surroundings import require
+from oneproj.extras import require
 from oneproj.files import check_place, in_words
 
 
@@ -84,7 +84,7 @@ def _outcomes(
     jobs: Sequence[Job], processes: int | None, signs: Path | None
 ) -> Iterator[Record | Failure]:
     """What becomes of each run, in the order in which they end."""
-    joblib = require("joblib")
+    joblib = require("joblib", "experiments")
     # One task per run: batches would hold back records that are finished.
     settings: dict[str, Any] = {"n_jobs": processes, "batch_size": 1}
     tasks = [joblib.delayed(_attempt)(job, signs) for job in jobs]

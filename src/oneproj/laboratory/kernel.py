@@ -13,7 +13,6 @@ bits, whether or not a run was interrupted.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal
@@ -21,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from oneproj.errors import OneprojError
+from oneproj.extras import require
 from oneproj.laboratory import lanes
 
 LANES = 8
@@ -98,16 +97,8 @@ def compile_inner_run(shape: Shape, penalty: Penalty) -> InnerRun:
 
 
 def _compiler(inline: str) -> Any:  # noqa: ANN401 - numba has no types
-    """Return numba's decorator, or say what to install."""
-    try:
-        numba = importlib.import_module("numba")
-    except ImportError as error:
-        message = (
-            "The theory laboratory runs its schedules in a compiled loop and needs "
-            "numba, which is not installed (a schedule has 10^10 steps: plain Python "
-            "would take hours). Try: pip install oneproj[laboratory]"
-        )
-        raise OneprojError(message) from error
+    """Numba's decorator: a schedule has 10^10 steps, in plain Python many hours."""
+    numba = require("numba", "laboratory")
     # "numpy" lets a division by zero be inf, so that no check stops the vectoriser.
     return numba.njit(error_model="numpy", nogil=True, inline=inline)
 

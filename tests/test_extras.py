@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from oneproj.data.extras import require
 from oneproj.errors import OneprojError
+from oneproj.extras import require
 
 
 def test_a_package_that_is_not_installed_names_the_extra(
@@ -16,4 +16,4 @@ def test_a_package_that_is_not_installed_names_the_extra(
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.delitem(sys.modules, "sklearn.preprocessing", raising=False)
     with pytest.raises(OneprojError, match=r"pip install oneproj\[experiments\]"):
-        require("sklearn.preprocessing")
+        require("sklearn.preprocessing", "experiments")
