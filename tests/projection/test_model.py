@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 def plain(J: Array, d: Array) -> Model:
     """The model without curvature."""
     rows = np.vstack([J, d])
-    return Model(rows, rows)
+    return Model.flat(rows)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -81,6 +81,6 @@ def test_the_quick_solution_is_that_of_a_strong_penalty(seed: int) -> None:
 def _with_penalty(model: Model, rho: float, c: Array) -> tuple[Array, Array]:
     """A third copy of a constraint makes the quick way give up."""
     rows = np.vstack([model.J, model.J[:1], -model.free])
-    twice = Model(rows, rows)
+    twice = Model.flat(rows)
     p, mu = twice.step(rho, np.append(c, c[0]))
     return p, np.append(mu[0] + mu[-1], mu[1:-1])

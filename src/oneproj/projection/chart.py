@@ -137,7 +137,7 @@ class Chart:
         rows = place.rows
         model = Model(rows, self._curvature.divide(rows, mu))
         # The estimate is, but for the rounding of many nearly equal moves.
-        return model if model.is_definite else Model(rows, rows)
+        return model if model.is_definite else Model.flat(rows)
 
     def refreshed(self, place: Place) -> Place:
         """The place itself; in a new frame if the present one has no room to look."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class Model:
 
     Example:
         >>> rows = np.array([[2.0, 0.0], [0.0, 1.0]])  # one gradient, and d
-        >>> model = Model(rows, rows)
+        >>> model = Model.flat(rows)
         >>> p, mu = model.feasible_step(0.0, np.array([4.0]))
         >>> p.tolist(), mu.tolist()
         ([-2.0, -1.0], [1.0])
@@ -57,6 +57,11 @@ class Model:
         self._pull: Array = -products[:-1, -1]
         self.is_definite = min(products.diagonal().tolist()) >= 0
         """Whether no row contradicts that B is positive definite."""
+
+    @classmethod
+    def flat(cls, rows: Array) -> Self:
+        """The model with B = 0: of the distance, under linear constraints."""
+        return cls(rows, rows)
 
     def step(self, rho: float, c: Array) -> tuple[Array, Array]:
         """The minimiser with the penalty rho on the worst residual; multipliers."""

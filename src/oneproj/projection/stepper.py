@@ -206,7 +206,7 @@ class LocalModels:
             self.resume()
         if self.feasible:
             d, J, rows = self.place.d, self.place.J, self.place.rows
-            _, plain = Model(rows, rows).feasible_step(self._rho, self.place.c)
+            _, plain = Model.flat(rows).feasible_step(self._rho, self.place.c)
             self.mu = min(self.mu, plain, key=lambda mu: _square(d + mu.dot(J)))
 
     def carry(self) -> Carried:
@@ -273,7 +273,7 @@ class LocalModels:
     def _linear_step(self, c: Array) -> Array:
         """The shortest step that the linearised constraints allow, with values c."""
         rows = np.vstack([self.place.J, np.zeros(len(self.place.d))])
-        return self._within_reach(Model(rows, rows).feasible_step(0.0, c)[0])
+        return self._within_reach(Model.flat(rows).feasible_step(0.0, c)[0])
 
     def _within_reach(self, p: Array) -> Array:
         most, length = REACH * max(self._scale, self.length), math.sqrt(_square(p))
