@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from oneproj.certificates.combination import Column, Combination, Combiner
+from oneproj.certificates.combination import Column, Combiner, ShortestVector
 from oneproj.certificates.feasibility import ball_excess
 from oneproj.certificates.normals import Neighbour
 from oneproj.certificates.points import doubled, outward, rounding_unit
@@ -133,7 +133,7 @@ class _Pull:
         self._owners.append(owner)
         self._slacks.append(slack)
 
-    def settle(self, sets: Mapping[str, Neighbour]) -> Combination:
+    def settle(self, sets: Mapping[str, Neighbour]) -> ShortestVector:
         """Solve, and ask the sets for normals until they have no new ones."""
         found = self._program.solve()
         for _ in range(ROUNDS if self.slope > 0 else 0):
@@ -143,7 +143,7 @@ class _Pull:
             found = self._program.solve()
         return found
 
-    def _ask(self, name: str, beside: Neighbour, found: Combination) -> bool:
+    def _ask(self, name: str, beside: Neighbour, found: ShortestVector) -> bool:
         """Add the normals of a set that shorten what is found; False if none does."""
         r = found.vector[beside.place]
         weights, normals = self._held_by(name, found)
@@ -166,7 +166,7 @@ class _Pull:
         return True
 
     def _held_by(
-        self, owner: str, found: Combination
+        self, owner: str, found: ShortestVector
     ) -> tuple[list[float], list[Vector]]:
         """The weights and normals of an owner that take part."""
         mine = [
@@ -178,14 +178,14 @@ class _Pull:
         ]
         return [weight for weight, _ in mine], [normal for _, normal in mine]
 
-    def size(self, owner: str, found: Combination) -> float:
+    def size(self, owner: str, found: ShortestVector) -> float:
         """The multiplier: the weight of a gradient, or the length of a set's normal."""
         weights, normals = self._held_by(owner, found)
         if len(weights) <= 1:  # a set's normals are of length 1
             return math.fsum(weights)
         return norm(combine(weights, normals))
 
-    def complementarity(self, found: Combination) -> float:
+    def complementarity(self, found: ShortestVector) -> float:
         """The sum of weight times slack."""
         pairs = zip(found.weights[1:], self._slacks, strict=True)
         return math.fsum(weight * abs(slack) for weight, slack in pairs)

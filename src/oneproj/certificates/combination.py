@@ -31,8 +31,8 @@ Column: TypeAlias = Mapping[int, Tensor]
 
 
 @dataclass(frozen=True)
-class Combination:
-    """The weights, the vector they give, and its norm."""
+class ShortestVector:
+    """The weights, the vector that they give, and its norm."""
 
     weights: list[float]
     vector: list[Tensor]
@@ -41,7 +41,7 @@ class Combination:
 
 def shortest_combination(
     hull: Sequence[Vector], cone: Sequence[Vector] = ()
-) -> Combination:
+) -> ShortestVector:
     """Find the shortest vector of ``conv(hull) + cone(cone)``.
 
     With the gradient of f as the hull and those of the active constraints as the cone
@@ -90,7 +90,7 @@ class Combiner:
         self._gram = np.pad(self._gram, (0, 1))
         self._gram[-1, :] = self._gram[:, -1] = row
 
-    def solve(self) -> Combination:
+    def solve(self) -> ShortestVector:
         """The best weights for the vectors so far."""
         gram, price, unit = self._scaled()
         simplex = np.arange(len(unit)) < self._simplex
@@ -120,7 +120,7 @@ class Combiner:
         unit[ray] = max(lengths[0], EPSILON) / lengths[ray]
         return self._gram * np.outer(unit, unit), self._prices * unit, unit
 
-    def _combine(self, z: Array) -> tuple[Combination, float]:
+    def _combine(self, z: Array) -> tuple[ShortestVector, float]:
         """The combination of these weights, and the value of the program."""
         first, *others = np.flatnonzero(z).tolist()
         column = self._columns[first]
@@ -132,7 +132,7 @@ class Combiner:
             torch._foreach_add_(total, given, alpha=float(z[k]))
         length = norm(vector)
         value = 0.5 * length**2 + float(z @ self._prices)
-        return Combination(z.tolist(), vector, length), value
+        return ShortestVector(z.tolist(), vector, length), value
 
 
 def _product(a: Column, b: Column) -> float:
