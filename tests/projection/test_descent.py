@@ -103,7 +103,7 @@ def test_projection_falls_back_on_it_and_improves_from_there(
 ) -> None:
     # Models whose steps lead nowhere stand for a landscape that defeats them.
     monkeypatch.setattr(stepper.LocalModels, "restore", lambda *_: None)
-    monkeypatch.setattr(stepper.LocalModels, "escape", lambda _: False)
+    monkeypatch.setattr(stepper.LocalModels, "leave_contradiction", lambda _: False)
     plain = stepper.LocalModels.advance
 
     def advance(models: stepper.LocalModels) -> float:

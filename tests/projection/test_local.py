@@ -163,7 +163,7 @@ def test_a_contradiction_is_escaped_one_constraint_at_a_time() -> None:
         "above": oneproj.function(lambda: 0.5 - w[1]) <= 0.0,
     }
     found = models(w, stated)
-    assert found.escape()
+    assert found.leave_contradiction()
     assert found.place.look.worst == pytest.approx(0.75)
     assert found.place.look.values["above"] == pytest.approx(0.0, abs=1e-10)
 

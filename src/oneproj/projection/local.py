@@ -73,12 +73,12 @@ def project_local(
     models = LocalModels(
         view, progress=progress, memory=memory, capacity=capacity, carried=carried
     )
-    models.leave()
+    models.leave_plateau()
     _search(models, view, tolerance, progress, max_evaluations)
     before, few = math.inf, min(LOOKS, max_evaluations)
     while max(view.margins.values()) < view.best.worst < LOWER * before:
         before = view.best.worst
-        if models.shake():
+        if models.leave_saddle():
             _search(models, view, tolerance, progress, view.evaluations + few)
     if view.best.worst > 0 and find_inside(view, looks=max_evaluations):
         _improve(models, view, tolerance, max_evaluations)
@@ -111,7 +111,7 @@ def _search(
         if models.feasible:
             if models.length <= FARTHER * before:
                 break
-        elif view.evaluations >= max_evaluations or not models.escape():
+        elif view.evaluations >= max_evaluations or not models.leave_contradiction():
             break
 
 

@@ -134,7 +134,7 @@ class LocalModels:
             self._line.share = 1.0
             self._chart.forget()
 
-    def leave(self) -> None:
+    def leave_plateau(self) -> None:
         """Leave a start where what is violated has no gradient, if that helps."""
         if self.place.J[self.place.c > 0].any():
             return  # as a rule: a nudge costs a few copies of the parameters
@@ -145,7 +145,7 @@ class LocalModels:
         self._recent, self._plan = [self.place], None
         self.close_in()
 
-    def shake(self) -> bool:
+    def leave_saddle(self) -> bool:
         """Begin anew a little beside the best point, if its model promises little.
 
         A saddle between two ways down is where a search that is symmetric ends: models
@@ -179,7 +179,7 @@ class LocalModels:
                 self.place = trial
                 return
 
-    def escape(self) -> bool:
+    def leave_contradiction(self) -> bool:
         """Leave a point where the constraints contradict each other, if possible.
 
         Tries to satisfy one of them at a time; whether that lowered the worst residual.
