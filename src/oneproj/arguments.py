@@ -99,6 +99,21 @@ def as_number(given: object) -> float | None:
     return found if math.isfinite(found) else None
 
 
+def check_generator(generator: object, why: str) -> None:
+    """Refuse what is neither a generator of torch nor None.
+
+    Example:
+        >>> check_generator(torch.Generator(), "It draws J.")
+    """
+    if isinstance(generator, torch.Generator | None):
+        return
+    message = (
+        f"generator must be a torch.Generator or None, got {generator!r}. {why} Pass "
+        "torch.Generator().manual_seed(0), for example."
+    )
+    raise InvalidProblemError(message)
+
+
 def as_path(name: str, given: object, *, also: str = "") -> Path:
     """A file or folder by its name; ``also`` says what else may be given.
 

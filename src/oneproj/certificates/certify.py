@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import torch
 
+from oneproj.arguments import check_generator
 from oneproj.autograd import fresh_casts
 from oneproj.certificates.feasibility import ball_measure, feasibility
 from oneproj.certificates.gradient_mapping import gradient_mapping
@@ -131,12 +132,7 @@ def _check(constants: object, schedule: object, generator: object) -> None:
             "theorem's bound is put beside the values."
         )
         raise InvalidProblemError(message)
-    if not isinstance(generator, torch.Generator | None):
-        message = (
-            f"generator must be a torch.Generator or None, got {generator!r}. It draws "
-            "the samples of the slope check: torch.Generator().manual_seed(0)."
-        )
-        raise InvalidProblemError(message)
+    check_generator(generator, "It draws the samples of the slope check.")
 
 
 def _claims(

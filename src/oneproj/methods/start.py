@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import LBFGS, Optimizer
 
-from oneproj.arguments import check_number, is_count
+from oneproj.arguments import check_generator, check_number, is_count
 from oneproj.autograd import require_autograd
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.parameters import Vector, project_ball_
@@ -68,12 +68,7 @@ def draw_index(
             f"{outer_steps!r}. It is T, how many outer iterations the run will make."
         )
         raise InvalidProblemError(message)
-    if not isinstance(generator, torch.Generator | None):
-        message = (
-            f"generator must be a torch.Generator or None, got {generator!r}. It draws "
-            "J: pass torch.Generator().manual_seed(0), for example."
-        )
-        raise InvalidProblemError(message)
+    check_generator(generator, "It draws J.")
     if select == "last":
         return None
     if select != "random":
