@@ -104,6 +104,13 @@ def test_what_applies_is_chosen() -> None:
     ]
 
 
+def test_what_the_constants_do_not_ask_for_is_refused() -> None:
+    with pytest.raises(InvalidProblemError, match="it is a NonconvexConstants"):
+        certify(nearest(), constants=NONCONVEX, projector=ClosedForm())
+    with pytest.raises(InvalidProblemError, match="it is a ConvexConstants"):
+        certify(nearest(), constants=CONVEX, generator=torch.Generator())
+
+
 def test_at_the_solution_everything_vanishes() -> None:
     certificate = certify(nearest(), constants=CONVEX, projector=ClosedForm())
     assert certificate["feasibility"].value <= 0.0
@@ -236,21 +243,18 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
     return torch.equal(a.detach().view(kind), b.view(kind))
 
 
-@pytest.mark.parametrize("constants", [CONVEX, NONCONVEX])
+@pytest.mark.parametrize("convex", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_no_trace_is_left(
-    dtype: torch.dtype, constants: ConvexConstants | NonconvexConstants
-) -> None:
+def test_no_trace_is_left(dtype: torch.dtype, *, convex: bool) -> None:
     problem = nearest((-0.0, 0.4999999), dtype)
     w = problem.parameters[0]
     w.grad = torch.full_like(w, 7.0)
     bits, state = snapshot([w])[0], torch.get_rng_state()
-    certify(
-        problem,
-        constants=constants,
-        projector=ClosedForm(),
-        generator=torch.Generator().manual_seed(1),
-    )
+    if convex:
+        certify(problem, constants=CONVEX, projector=ClosedForm())
+    else:
+        generator = torch.Generator().manual_seed(1)
+        certify(problem, constants=NONCONVEX, generator=generator)
     assert same_bits(w, bits)
     assert w.grad.tolist() == [7.0, 7.0]
     assert w.requires_grad

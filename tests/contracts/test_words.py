@@ -132,6 +132,16 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
     ("constants", lambda: oneproj.certify(problem(), constants=3), "which theorem's"),
     ("schedule", lambda: oneproj.certify(problem(), schedule=3), "made by oneproj.th"),
     ("to certify", lambda: oneproj.certify(problem(), projector="x"), "no projector"),
+    (
+        "projector without constants",
+        lambda: oneproj.certify(problem(), projector="cuts"),
+        "gradient mapping.*it is None. Leave the projector out",
+    ),
+    (
+        "generator without constants",
+        lambda: oneproj.certify(problem(), generator=torch.Generator()),
+        "slope check.*it is None. Leave the generator out",
+    ),
     # data
     ("sparse data", lambda: mean(X.to_sparse()), "without a plain layout.*to_dense"),
     ("meta data", lambda: mean(X.to("meta")), "A data tensor is on the meta device"),

@@ -69,8 +69,9 @@ def certify(
         generator: For the samples of the slope check.
 
     Raises:
-        InvalidProblemError: The constants belong to a ball of another radius, or no
-            gradient can be taken (``torch.inference_mode()``).
+        InvalidProblemError: The constants belong to a ball of another radius, or have
+            no use for the projector or the generator that was given, or no gradient
+            can be taken (``torch.inference_mode()``).
         NonFiniteError: A value or gradient is NaN or infinite; it is named.
 
     Example:
@@ -95,6 +96,7 @@ def certify(
     chosen = None
     if projector is not None:
         chosen = choose_projector(projector, problem.constraints)
+    _check_used(constants, chosen, generator)
     with fresh_casts():
         kkt = kkt_residual(problem)
         measures = [feasibility(problem), *ball_measure(problem)]
@@ -133,6 +135,29 @@ def _check(constants: object, schedule: object, generator: object) -> None:
         )
         raise InvalidProblemError(message)
     check_generator(generator, "It draws the samples of the slope check.")
+
+
+def _check_used(
+    constants: Constants | None,
+    projector: AbstractProjector | None,
+    generator: torch.Generator | None,
+) -> None:
+    """Refuse what only the constants of the other setting, or any, would use."""
+    given = "None" if constants is None else f"a {type(constants).__name__}"
+    if projector is not None and not isinstance(constants, ConvexConstants):
+        message = (
+            "A projector is for the gradient mapping, which is computed where "
+            f"constants is a ConvexConstants; it is {given}. Leave the projector out, "
+            "or give those constants."
+        )
+        raise InvalidProblemError(message)
+    if generator is not None and not isinstance(constants, NonconvexConstants):
+        message = (
+            "A generator is for the samples of the slope check, which is made where "
+            f"constants is a NonconvexConstants; it is {given}. Leave the generator "
+            "out, or give those constants."
+        )
+        raise InvalidProblemError(message)
 
 
 def _claims(
