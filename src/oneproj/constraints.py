@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import NoReturn, Self
 
 import torch
 from torch import Tensor
@@ -51,6 +51,16 @@ class Constraint(AbstractTerm):
             "constraints, each with its name."
         )
         raise InvalidProblemError(message)
+
+    def __le__(self, bound: object) -> NoReturn:
+        """Refuse: it is a comparison already."""
+        message = (
+            f"A constraint cannot be compared with {bound!r}: it says already what has "
+            f"to hold, {self!r}. Compare the term, or choose the size of the set."
+        )
+        raise InvalidProblemError(message)
+
+    __ge__ = __lt__ = __gt__ = __le__
 
     def named(self, name: str) -> Self:
         renamed = super().named(name)

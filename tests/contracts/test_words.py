@@ -111,6 +111,13 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
         "one finite number >= 0, got 'a'. Below 0",
     ),
     ("bound True", lambda: SIZE <= True, "a finite number or another term, got True"),
+    (
+        "bound of a set",
+        lambda: sets.Ball(1.0).on(W) <= 1,
+        r"compared with 1: it says already.*in Ball\(radius=1\)",
+    ),
+    ("two bounds", lambda: (SIZE <= 1.0) >= 0.0, "0.0: it says already.*parameters <="),
+    ("bound on the left", lambda: 3 > (SIZE <= 1.0), "with 3: it says already"),
     # names
     ("method", lambda: solve(method=["a"]), r"no method \['a'\]. Known: one-proj"),
     ("projector", lambda: solve(projector=["cuts"]), "no projector.*nearest feasible"),
