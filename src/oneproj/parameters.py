@@ -50,6 +50,26 @@ def gradients(point: Vector) -> list[Tensor]:
     return [torch.zeros_like(t) if t.grad is None else t.grad for t in point]
 
 
+def dimension(vector: Vector) -> int:
+    """How many numbers a vector has.
+
+    Example:
+        >>> dimension([torch.ones(2, 3), torch.ones(1)])
+        7
+    """
+    return sum(tensor.numel() for tensor in vector)
+
+
+def rounding_unit(vector: Vector) -> float:
+    """The largest relative rounding error among a vector's dtypes; 0 without tensors.
+
+    Example:
+        >>> rounding_unit([torch.zeros(1), torch.zeros(1, dtype=torch.float64)])
+        1.1920928955078125e-07
+    """
+    return max((torch.finfo(tensor.dtype).eps for tensor in vector), default=0.0)
+
+
 @torch.no_grad()
 def assign(point: Vector, source: Vector) -> None:
     """Write ``source`` into the tensors of ``point``, in place.

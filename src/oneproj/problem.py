@@ -15,6 +15,7 @@ from oneproj.arguments import check_number
 from oneproj.autograd import fresh_casts, require_autograd
 from oneproj.errors import InvalidProblemError
 from oneproj.expressions import AbstractExpression
+from oneproj.parameters import dimension
 from oneproj.probes import check_connected
 from oneproj.terms import AbstractTerm
 from oneproj.trainable import as_center, trainable
@@ -96,7 +97,7 @@ class Problem:
 
     def __repr__(self) -> str:
         """What it is about, in words."""
-        n, tensors = sum(p.numel() for p in self.parameters), len(self.parameters)
+        n, tensors = dimension(self.parameters), len(self.parameters)
         named = "; ".join(f"{name!r}: {c!r}" for name, c in self.constraints.items())
         parts = [
             f"Problem: {n} parameters in {tensors} tensor{'s' if tensors > 1 else ''}",

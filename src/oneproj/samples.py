@@ -17,6 +17,7 @@ import torch
 
 from oneproj.errors import CheckpointError
 from oneproj.modes import evaluating
+from oneproj.parameters import rounding_unit
 from oneproj.problem import Problem
 from oneproj.terms import AbstractTerm
 
@@ -57,7 +58,7 @@ def check_sample(problem: Problem, saved: Mapping[str, float]) -> None:
         >>> problem = oneproj.Problem(w, oneproj.function(w.sum), {})
         >>> check_sample(problem, {"objective": 1.0})
     """
-    eps = max(torch.finfo(p.dtype).eps for p in problem.parameters)
+    eps = rounding_unit(problem.parameters)
     for term in (problem.objective, *problem.constraints.values()):
         then, now = saved[term.name], _value(term)
         room = eps**ROUNDING_POWER * (term.scale() + abs(then))

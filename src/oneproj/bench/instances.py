@@ -15,7 +15,7 @@ from torch.nn.functional import softplus
 from oneproj.averages import Mean, mean
 from oneproj.bench.watch import Watch, Watched
 from oneproj.constraints import Constraint
-from oneproj.parameters import Vector, assign, snapshot
+from oneproj.parameters import Vector, assign, dimension, snapshot
 from oneproj.problem import Problem
 from oneproj.projection.base import AbstractProjector
 from oneproj.results import Projection
@@ -58,7 +58,7 @@ class Instance:
     @property
     def size(self) -> int:
         """The number of parameters."""
-        return sum(p.numel() for p in self.parameters)
+        return dimension(self.parameters)
 
     def reset(self) -> None:
         """Go back to the start."""

@@ -28,7 +28,7 @@ from torch.optim import SGD, Adam, Optimizer
 from oneproj.averages import mean
 from oneproj.bench.measure import Spread, alternate, paired_ratio, surroundings
 from oneproj.experiments.interrupts import abandoning
-from oneproj.parameters import assign, snapshot
+from oneproj.parameters import assign, dimension, snapshot
 from oneproj.problem import Problem
 from oneproj.progress import progress_bar
 from oneproj.results import Solution
@@ -203,7 +203,7 @@ def overhead_record(
         seconds[oracle] = [_took(s) for s in runs.solutions[oracle][-repeats:]]
     return {
         "settings": {**asdict(shape), "updates": updates, "repeats": repeats},
-        "parameters": sum(p.numel() for p in problem.parameters),
+        "parameters": dimension(problem.parameters),
         "surroundings": around,
         "rows": [_row(name, seconds, runs.solutions.get(name)) for name in tasks],
     }

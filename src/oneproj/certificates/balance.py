@@ -11,8 +11,8 @@ from torch import Tensor
 from oneproj.certificates.combination import Column, Combiner, ShortestVector
 from oneproj.certificates.feasibility import ball_excess
 from oneproj.certificates.normals import Neighbour
-from oneproj.certificates.points import doubled, outward, rounding_unit
-from oneproj.parameters import Vector, combine, distance, dot, norm
+from oneproj.certificates.points import doubled, outward
+from oneproj.parameters import Vector, combine, distance, dot, norm, rounding_unit
 from oneproj.problem import Problem
 from oneproj.projection.sets import SetConstraint
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from oneproj.certificates.points import rounding_unit
-from oneproj.parameters import distance, norm
+from oneproj.parameters import distance, norm, rounding_unit
 from oneproj.problem import Problem
 from oneproj.results import Measure
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from oneproj.certificates.points import borrowed, doubled, outward, rounding_unit
+from oneproj.certificates.points import borrowed, doubled, outward
 from oneproj.errors import InvalidProblemError, ProjectionFailed
-from oneproj.parameters import assign, combine, distance, norm
+from oneproj.parameters import assign, combine, distance, norm, rounding_unit
 from oneproj.problem import Problem
 from oneproj.projection.base import AbstractProjector
 from oneproj.results import Measure, Projection

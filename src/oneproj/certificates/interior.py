@@ -12,10 +12,9 @@ from torch import Tensor
 
 from oneproj.certificates.bundle import Evaluation
 from oneproj.certificates.linearize import linearize, shifted
-from oneproj.certificates.points import rounding_unit
 from oneproj.certificates.strongly_convex import Minimum, Task, minimise
 from oneproj.errors import InfeasibleError
-from oneproj.parameters import difference, dot, norm
+from oneproj.parameters import difference, dot, norm, rounding_unit
 from oneproj.problem import Problem
 
 WEIGHTS = (1e-1, 1e-3, 1e-5)

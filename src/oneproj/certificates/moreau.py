@@ -9,7 +9,7 @@ from torch import Tensor
 from oneproj.certificates.bundle import Evaluation
 from oneproj.certificates.interior import find_interior
 from oneproj.certificates.linearize import linearize, shifted
-from oneproj.certificates.points import borrowed, is_on_ball, like, rounding_unit
+from oneproj.certificates.points import borrowed, is_on_ball, like
 from oneproj.certificates.strongly_convex import (
     MAX_ITERATIONS,
     OBJECTIVE,
@@ -18,7 +18,7 @@ from oneproj.certificates.strongly_convex import (
     minimise,
 )
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import difference, distance
+from oneproj.parameters import difference, distance, rounding_unit
 from oneproj.problem import Problem
 from oneproj.results import Measure
 

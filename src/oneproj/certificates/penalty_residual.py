@@ -10,13 +10,7 @@ from torch import Tensor
 
 from oneproj.certificates.bundle import Cut, Evaluation
 from oneproj.certificates.linearize import linearize, shifted
-from oneproj.certificates.points import (
-    borrowed,
-    is_on_ball,
-    like,
-    outward,
-    rounding_unit,
-)
+from oneproj.certificates.points import borrowed, is_on_ball, like, outward
 from oneproj.certificates.strongly_convex import (
     BALL,
     MAX_ITERATIONS,
@@ -26,7 +20,14 @@ from oneproj.certificates.strongly_convex import (
     minimise,
 )
 from oneproj.errors import InvalidScheduleError
-from oneproj.parameters import assign, combine, difference, distance, norm
+from oneproj.parameters import (
+    assign,
+    combine,
+    difference,
+    distance,
+    norm,
+    rounding_unit,
+)
 from oneproj.problem import Problem
 from oneproj.results import Measure
 from oneproj.theory import NonconvexConstants

@@ -59,16 +59,6 @@ def doubled(vector: Vector) -> list[Tensor]:
     return [tensor.detach().to(torch.float64, copy=True) for tensor in vector]
 
 
-def rounding_unit(parameters: Vector) -> float:
-    """The largest relative rounding error among the parameters' dtypes.
-
-    Example:
-        >>> rounding_unit([torch.zeros(1), torch.zeros(1, dtype=torch.float64)])
-        1.1920928955078125e-07
-    """
-    return max(torch.finfo(tensor.dtype).eps for tensor in parameters)
-
-
 def outward(point: Vector, center: Vector | None) -> tuple[float, list[Tensor]]:
     """The distance from the ball's center, and the unit vector that points away.
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneproj.certificates.points import borrowed, like, rounding_unit
+from oneproj.certificates.points import borrowed, like
 from oneproj.certificates.slope_search import Scout, Sight
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import Vector, norm
+from oneproj.parameters import Vector, dimension, norm, rounding_unit
 from oneproj.problem import Problem
 from oneproj.results import Measure
 
@@ -132,7 +132,7 @@ def _samples(
     problem: Problem, x: Vector, generator: torch.Generator, count: int
 ) -> Iterable[list[Tensor]]:
     """Points of the ball, uniform by volume, by radius, and on the surface."""
-    d = sum(tensor.numel() for tensor in x)
+    d = dimension(x)
     half = (count + 1) // 2
     for power in (*[1.0 / d] * count, *[1.0] * half, *[0.0] * half):
         direction = [_gaussian(tensor, generator) for tensor in x]

@@ -12,8 +12,15 @@ from torch import Tensor
 
 from oneproj.certificates.combination import shortest_combination
 from oneproj.certificates.flat import flat, unflat
-from oneproj.certificates.points import doubled, outward, rounding_unit
-from oneproj.parameters import Vector, assign, combine, norm, project_ball_
+from oneproj.certificates.points import doubled, outward
+from oneproj.parameters import (
+    Vector,
+    assign,
+    combine,
+    norm,
+    project_ball_,
+    rounding_unit,
+)
 from oneproj.problem import Problem
 from oneproj.simplex_qp import Array
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from oneproj.certificates.bundle import Cut, Evaluation
 from oneproj.certificates.flat import flat, unflat
-from oneproj.parameters import Vector
+from oneproj.parameters import Vector, dimension
 from oneproj.simplex_qp import Array
 
 SQP_DIMENSION = 100
@@ -78,7 +78,7 @@ class _Program:
         center: Vector | None,
     ) -> None:
         self._evaluate, self._like, self._radius = evaluate, start.point, radius
-        self.size = sum(t.numel() for t in start.point)
+        self.size = dimension(start.point)
         self._center = np.zeros(self.size) if center is None else flat(center)
         self.start = flat(start.point)
         if len(start.pieces) > 1:

@@ -30,9 +30,18 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from oneproj.certificates.bundle import Bundle, Cut, Evaluation, Model
-from oneproj.certificates.points import doubled, outward, rounding_unit
+from oneproj.certificates.points import doubled, outward
 from oneproj.certificates.sqp import SQP_DIMENSION, suggest
-from oneproj.parameters import Vector, assign, combine, distance, norm, project_ball_
+from oneproj.parameters import (
+    Vector,
+    assign,
+    combine,
+    dimension,
+    distance,
+    norm,
+    project_ball_,
+    rounding_unit,
+)
 from oneproj.problem import Problem
 
 BALL, OBJECTIVE = "\0ball", "\0objective"
@@ -108,7 +117,7 @@ def minimise(
     search = _Search(task)
     search.look(anchor)
     search.look(task.origin)
-    if seed and sum(t.numel() for t in task.parameters) <= SQP_DIMENSION:
+    if seed and dimension(task.parameters) <= SQP_DIMENSION:
         ball = task.radius, task.center
         search.look(suggest(search.evaluate, search.best, ball, search.eps))
     result, waited = search.judge(), 0

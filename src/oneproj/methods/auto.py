@@ -19,6 +19,7 @@ from oneproj.methods.penalized import Penalized
 from oneproj.methods.setting import Setting
 from oneproj.methods.slsqp import SLSQP
 from oneproj.oracles import Sight
+from oneproj.parameters import dimension
 from oneproj.problem import Problem
 from oneproj.results import Projection
 
@@ -96,7 +97,7 @@ def recommend(setting: Setting) -> tuple[type[AbstractMethod], str]:
     values at one point (dropout, for example) have no exact gradient.
     """
     problem = setting.problem
-    n = sum(p.numel() for p in problem.parameters)
+    n = dimension(problem.parameters)
     terms = (problem.objective, *problem.constraints.values())
     examples = sum(term.size or 0 for term in terms)
     size = f"{n} parameters and {examples} examples"

@@ -27,7 +27,7 @@ from oneproj.methods.start import Select, check_inner_steps
 from oneproj.methods.strength import AutoStrength
 from oneproj.methods.travel import Travel
 from oneproj.oracles import Anchor, Sight
-from oneproj.parameters import gradients
+from oneproj.parameters import dimension, gradients
 from oneproj.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.problem import Problem
 from oneproj.results import Projection
@@ -224,7 +224,7 @@ def _with_options(setting: Setting, options: PenalizedOptions, K: int) -> OnePro
 def _travel(setting: Setting, options: PenalizedOptions, K: int) -> Travel | None:
     """For steps of Adam; many parameters are those of a network, which share a way."""
     parameters = setting.problem.parameters
-    few = sum(parameter.numel() for parameter in parameters) <= FEW_PARAMETERS
+    few = dimension(parameters) <= FEW_PARAMETERS
     if options.base != "adam" or not few:
         return None
     return Travel(parameters, steps=setting.steps, window=K)
@@ -248,7 +248,7 @@ def default_lr(problem: Problem) -> float:
         >>> round(default_lr(oneproj.Problem(w, oneproj.function(w.sum), {})), 6)
         0.01
     """
-    n = sum(parameter.numel() for parameter in problem.parameters)
+    n = dimension(problem.parameters)
     return LR * min(1.0, math.sqrt(FEW_PARAMETERS / n))
 
 

@@ -15,7 +15,7 @@ from oneproj.arguments import is_count
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.safeguard import safeguard
 from oneproj.oracles import ORACLES, AbstractOracle
-from oneproj.parameters import assign, snapshot
+from oneproj.parameters import assign, dimension, snapshot
 from oneproj.penalties import AbstractPenalty
 from oneproj.problem import Problem
 from oneproj.projection.base import AbstractProjector
@@ -224,7 +224,7 @@ def _choose_anchor_size(
     """As asked for, or as much data as a pass at every anchor may cost."""
     if anchor_size is not None:
         return _at_least_one("anchor_size", anchor_size)
-    width = sum(parameter.numel() for parameter in problem.parameters)
+    width = dimension(problem.parameters)
     between = int(SHARE * BETWEEN_ANCHORS * batch_size)
     size = max(AFFORDABLE // width, between)
     largest = max((c.size or 0 for c in problem.constraints.values()), default=0)

@@ -40,7 +40,14 @@ from oneproj.methods.setting import Setting
 from oneproj.methods.stages import Answer, Ending, Seen, Stages
 from oneproj.methods.start import move_start_into_ball
 from oneproj.oracles import Sight
-from oneproj.parameters import Vector, assign, difference, norm, project_ball_
+from oneproj.parameters import (
+    assign,
+    difference,
+    dimension,
+    norm,
+    project_ball_,
+    rounding_unit,
+)
 from oneproj.projection.sets import SetConstraint
 from oneproj.projection.view import DEEPEST, MARGIN_POWER
 from oneproj.results import Projection
@@ -82,11 +89,11 @@ class SLSQP(AbstractMethod):
         """Refuse what is too large, and start SciPy."""
         self._setting = setting
         problem = self._problem = setting.problem
-        check_size(sum(p.numel() for p in problem.parameters))
+        check_size(dimension(problem.parameters))
         stop = "It is that of SciPy's stopping test; 1e-10 when left out."
         check_number("tolerance", options.tolerance, stop)
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
-        least = _rounding(problem.parameters) ** MARGIN_POWER
+        least = rounding_unit(problem.parameters) ** MARGIN_POWER
         self._x = flat(problem.parameters)
         self._sight = Sight(math.nan, {})
         self._first: list[tuple[float, float]] = []
@@ -235,7 +242,7 @@ def _stages(setting: Setting, tolerance: float) -> Stages:
         np.array(margins),
         np.array(distances, dtype=bool),
         tolerance,
-        rounding=_rounding(problem.parameters),
+        rounding=rounding_unit(problem.parameters),
         steps=setting.steps,
     )
 
@@ -244,7 +251,3 @@ def _margin(constraint: AbstractTerm, tolerance: float) -> float:
     if isinstance(constraint, SetConstraint):
         return min(tolerance, DEEPEST * constraint.members.depth(constraint.tensor))
     return tolerance
-
-
-def _rounding(parameters: Vector) -> float:
-    return max(torch.finfo(p.dtype).eps for p in parameters)

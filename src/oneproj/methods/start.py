@@ -12,7 +12,7 @@ from torch.optim import LBFGS, Optimizer
 from oneproj.arguments import check_generator, check_number, is_count
 from oneproj.autograd import require_autograd
 from oneproj.errors import InvalidProblemError, warn
-from oneproj.parameters import Vector, project_ball_
+from oneproj.parameters import Vector, project_ball_, rounding_unit
 from oneproj.trainable import check_writable
 
 Select = Literal["last", "random"]
@@ -33,7 +33,7 @@ def move_start_into_ball(
         0.5
     """
     outside = project_ball_(parameters, radius, center)
-    eps = max((torch.finfo(p.dtype).eps for p in parameters), default=0.0)
+    eps = rounding_unit(parameters)
     if outside > ROUNDING * eps * radius:
         message = (
             f"The start lies {outside:.3g} outside the safeguard ball of radius "
@@ -154,7 +154,7 @@ def check_precision(inner_steps: int, parameters: Vector) -> None:
     Example:
         >>> check_precision(1000, [torch.ones(1)])
     """
-    eps = max((torch.finfo(p.dtype).eps for p in parameters), default=0.0)
+    eps = rounding_unit(parameters)
     if inner_steps * eps > 1.0:
         message = (
             f"The mean of inner_steps={inner_steps} points cannot be kept in this "

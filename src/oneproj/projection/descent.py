@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.optim import Adam
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import Vector, combine, difference, norm
+from oneproj.parameters import Vector, combine, difference, dimension, norm
 from oneproj.projection.view import Look, View
 
 RATE = 0.03
@@ -68,7 +68,7 @@ def descend(view: View, *, looks: int, start: Vector | None = None) -> bool:
         (True, True)
     """
     seen, moved = view.best, difference(view.best_point, view.origin)
-    size = _size(view)
+    size = dimension(view.parameters)
     scale = norm(moved) or norm(view.origin) or math.sqrt(size)
     if start is not None:
         scale = norm(start) or norm(view.origin) or math.sqrt(size)
@@ -117,7 +117,8 @@ def nudges(view: View) -> Iterator[list[Tensor]]:
         )
         for p in view.origin
     ]
-    scale = (norm(view.origin) or math.sqrt(_size(view))) / norm(direction)
+    length = norm(view.origin) or math.sqrt(dimension(view.origin))
+    scale = length / norm(direction)
     for share in NUDGES:
         yield combine([share * scale], [direction])
 
@@ -155,10 +156,6 @@ def _look(view: View, moved: Vector) -> Look | None:
         return None
 
 
-def _size(view: View) -> int:
-    return sum(parameter.numel() for parameter in view.parameters)
-
-
 def _push(view: View, seen: Look, moved: list[Tensor]) -> bool:
     """Leave the gradient of the sum of what is violated, or nearly, in ``.grad``.
 
@@ -173,7 +170,7 @@ def _push(view: View, seen: Look, moved: list[Tensor]) -> bool:
     total = combine([1.0] * len(pushing), pushing)
     length = norm(total)
     if length > 0:
-        total = combine([math.sqrt(_size(view)) / length], [total])
+        total = combine([math.sqrt(dimension(view.parameters)) / length], [total])
     for part, pull in zip(moved, total, strict=True):
         part.grad = pull
     return length > 0
