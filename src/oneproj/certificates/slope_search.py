@@ -11,8 +11,8 @@ import scipy.optimize
 from torch import Tensor
 
 from oneproj.certificates.combination import shortest_combination
-from oneproj.certificates.flat import flat, unflat
 from oneproj.certificates.points import doubled, outward
+from oneproj.flat import flat, unflat
 from oneproj.parameters import (
     Vector,
     assign,

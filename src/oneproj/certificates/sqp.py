@@ -17,7 +17,7 @@ import scipy.optimize
 from torch import Tensor
 
 from oneproj.certificates.bundle import Cut, Evaluation
-from oneproj.certificates.flat import flat, unflat
+from oneproj.flat import flat, unflat
 from oneproj.parameters import Vector, dimension
 from oneproj.simplex_qp import Array
 

@@ -32,8 +32,8 @@ import numpy as np
 import torch
 
 from oneproj.arguments import check_number
-from oneproj.certificates.flat import flat, unflat
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
+from oneproj.flat import flat, unflat
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.dialogue import dialogue
 from oneproj.methods.setting import Setting
