@@ -16,9 +16,10 @@ from typing import Any
 
 from oneproj.arguments import check_number
 from oneproj.methods.base_steps import BaseLike, DecayLike, choose_base, schedule_lr
+from oneproj.methods.checks import STEP
 from oneproj.methods.edge import step_in_ball_
 from oneproj.methods.setting import Setting
-from oneproj.methods.start import STEP, move_start_into_ball
+from oneproj.methods.start import move_start_into_ball
 
 
 class BallStep:

@@ -59,23 +59,19 @@ from torch import Tensor
 from torch.optim import SGD, Optimizer
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.methods.checks import check_same, check_settings, check_step, warn_if_start
 from oneproj.methods.edge import step_in_ball_
 from oneproj.methods.start import (
+    Groups,
     Select,
     check_precision,
-    check_same,
-    check_settings,
-    check_step,
     draw_index,
     keep_moving,
     make_base,
     move_start_into_ball,
-    warn_if_start,
 )
 from oneproj.parameters import assign
 from oneproj.trainable import as_center
-
-Groups = list[dict[str, Any]]
 
 
 @dataclass

@@ -20,10 +20,11 @@ from oneproj.methods.base_steps import (
     schedule_lr,
     unrecorded,
 )
+from oneproj.methods.checks import check_inner_steps
 from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.scheduled import with_schedule
 from oneproj.methods.setting import Setting
-from oneproj.methods.start import Select, check_inner_steps
+from oneproj.methods.start import Select
 from oneproj.methods.strength import AutoStrength
 from oneproj.methods.travel import Travel
 from oneproj.oracles import Anchor, Sight
