@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from oneproj.certificates.points import borrowed, like
-from oneproj.certificates.slope_search import Scout, Sight
+from oneproj.certificates.slope_search import Scout, Spot
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, dimension, norm, rounding_unit
 from oneproj.problem import Problem
@@ -85,12 +85,12 @@ def infeasible_slope(
     with borrowed(problem.parameters) as x:
         points = _samples(problem, x, generator, samples)
         seen = [scout.look(point) for point in (x, *points)]
-        seen.sort(key=lambda sight: sight.slope)
-        low = [sight for sight in seen[:REFINED] if sight.infeasible]
-        found = [scout.lowest_nearby(sight) for sight in low]
+        seen.sort(key=lambda spot: spot.slope)
+        low = [spot for spot in seen[:REFINED] if spot.infeasible]
+        found = [scout.lowest_nearby(spot) for spot in low]
         seen += [new for new, old in zip(found, low, strict=True) if new is not old]
         boundary = scout.boundary_slope(seen)
-    lowest = min(seen, key=lambda sight: sight.slope)
+    lowest = min(seen, key=lambda spot: spot.slope)
     if claimed is not None:  # less than rounding is no violation
         claimed -= ROUNDINGS * rounding_unit(problem.parameters) * lowest.steepness
     counted = {
@@ -109,10 +109,10 @@ def infeasible_slope(
 
 
 def _details(
-    problem: Problem, seen: list[Sight], lowest: Sight, claimed: float | None
+    problem: Problem, seen: list[Spot], lowest: Spot, claimed: float | None
 ) -> dict[str, Any]:
-    infeasible = [sight for sight in seen if sight.infeasible]
-    steepest = max((sight.steepness for sight in infeasible), default=0.0)
+    infeasible = [spot for spot in seen if spot.infeasible]
+    steepest = max((spot.steepness for spot in infeasible), default=0.0)
     violation = None
     if infeasible and lowest.slope <= ZERO_SLOPE * steepest:
         violation = "the slope is zero at an infeasible point"

@@ -35,7 +35,7 @@ NEAR_ROUNDINGS = 64.0
 
 
 @dataclass(frozen=True)
-class Sight:
+class Spot:
     """One point of the ball: the worst residual there and its slope."""
 
     point: list[Tensor]
@@ -62,7 +62,7 @@ class Scout:
         self.passes = 0
         self.gradients = 0
 
-    def look(self, point: Vector, *, always: bool = False) -> Sight:
+    def look(self, point: Vector, *, always: bool = False) -> Spot:
         """Look at a point, moved into the ball; gradients only where infeasible."""
         problem, z, y = self._problem, self._problem.parameters, doubled(point)
         project_ball_(y, problem.radius, problem.center)
@@ -74,7 +74,7 @@ class Scout:
         length, normal = outward(y, problem.center)
         surface = length >= problem.radius * (1.0 - NEAR_ROUNDINGS * self._eps)
         if worst <= 0 and not always:
-            return Sight(y, worst, math.inf, 0.0, surface)
+            return Spot(y, worst, math.inf, 0.0, surface)
         tie = NEAR_ROUNDINGS * self._eps * max(abs(worst), 1.0)
         terms = [
             problem.constraints[n] for n, c in residuals.items() if c >= worst - tie
@@ -82,9 +82,9 @@ class Scout:
         hull = [term.value_and_gradient(z)[1] for term in terms]
         self.gradients += len(hull)
         slope = shortest_combination(hull, [normal] if surface else []).norm
-        return Sight(y, worst, slope, max(map(norm, hull)), surface)
+        return Spot(y, worst, slope, max(map(norm, hull)), surface)
 
-    def lowest_nearby(self, start: Sight) -> Sight:
+    def lowest_nearby(self, start: Spot) -> Spot:
         """Follow the slope downhill from an infeasible point, without derivatives."""
         x, best = flat(start.point), start
         if len(x) > REFINED_DIMENSION:
@@ -92,12 +92,12 @@ class Scout:
 
         def slope(v: Array) -> float:
             nonlocal best
-            sight = self.look(unflat(v, start.point))
-            if not sight.infeasible:
+            spot = self.look(unflat(v, start.point))
+            if not spot.infeasible:
                 # Send the search back: the deeper inside, the worse.
-                return start.slope + start.steepness - sight.residual
-            best = sight if sight.slope < best.slope else best
-            return sight.slope
+                return start.slope + start.steepness - spot.residual
+            best = spot if spot.slope < best.slope else best
+            return spot.slope
 
         R = self._problem.radius
         scipy.optimize.minimize(
@@ -113,17 +113,17 @@ class Scout:
         )
         return best
 
-    def boundary_slope(self, seen: Sequence[Sight]) -> float | None:
+    def boundary_slope(self, seen: Sequence[Spot]) -> float | None:
         """The smallest ``|grad g|`` at points with g = 0, found by bisection."""
-        outside = [sight.point for sight in seen if sight.infeasible]
-        inside = [sight.point for sight in seen if not sight.infeasible]
+        outside = [spot.point for spot in seen if spot.infeasible]
+        inside = [spot.point for spot in seen if not spot.infeasible]
         pairs = list(zip(outside, inside, strict=False))[:BOUNDARY_PAIRS]
         return min((self._crossing(*pair).steepness for pair in pairs), default=None)
 
-    def _crossing(self, outside: list[Tensor], inside: list[Tensor]) -> Sight:
+    def _crossing(self, outside: list[Tensor], inside: list[Tensor]) -> Spot:
         low, high = 0.0, 1.0
         for _ in range(BISECTIONS):
             t = 0.5 * (low + high)
-            sight = self.look(combine([1.0 - t, t], [outside, inside]))
-            low, high = (t, high) if sight.infeasible else (low, t)
+            spot = self.look(combine([1.0 - t, t], [outside, inside]))
+            low, high = (t, high) if spot.infeasible else (low, t)
         return self.look(combine([1.0 - high, high], [outside, inside]), always=True)

@@ -37,7 +37,7 @@ from oneproj.flat import flat, unflat
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.dialogue import dialogue
 from oneproj.methods.setting import Setting
-from oneproj.methods.stages import Answer, Ending, Seen, Stages
+from oneproj.methods.stages import Ending, Reply, Seen, Stages
 from oneproj.methods.start import move_start_into_ball
 from oneproj.oracles import Sight
 from oneproj.parameters import (
@@ -142,7 +142,7 @@ class SLSQP(AbstractMethod):
         ended = self._ending.message if self._ending else "stopped before it converged"
         return {"oracle": "exact", "ended": ended}
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: Reply) -> None:
         try:
             self._question = self._talk.send(answer)
         except StopIteration as end:

@@ -62,8 +62,8 @@ class Seen(NamedTuple):
     c: Array
 
 
-Answer: TypeAlias = Seen | NonFiniteError
-Ask: TypeAlias = Callable[[Question], Answer]
+Reply: TypeAlias = Seen | NonFiniteError
+Ask: TypeAlias = Callable[[Question], Reply]
 
 
 class Ending(NamedTuple):
