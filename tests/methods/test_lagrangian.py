@@ -105,6 +105,7 @@ def test_the_weights_do_not_depend_on_what_is_seen() -> None:
     [
         ({"dual_lr": math.inf}, "dual_lr must be one .* got inf"),
         ({"select": "best"}, "select must be one of"),
+        ({"select": "random"}, "select must be one of 'last', 'average', got"),
     ],
 )
 def test_settings_without_meaning_are_refused(

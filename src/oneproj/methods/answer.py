@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import torch
@@ -11,6 +11,7 @@ from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, assign, snapshot
 
 Rule = Literal["last", "average", "random"]
+RULES: tuple[Rule, ...] = get_args(Rule)
 
 
 class Answer:
@@ -26,6 +27,10 @@ class Answer:
         parameters: Hold the iterate whenever one is offered.
         rule: Which to keep.
         generator: Draws, for ``"random"``.
+        rules: Those that the method has a use for.
+
+    Raises:
+        InvalidProblemError: The rule is none of them.
 
     Example:
         >>> w = torch.tensor([1.0])
@@ -36,11 +41,16 @@ class Answer:
     """
 
     def __init__(
-        self, parameters: Vector, rule: Rule, generator: torch.Generator
+        self,
+        parameters: Vector,
+        rule: Rule,
+        generator: torch.Generator,
+        *,
+        rules: Sequence[Rule] = RULES,
     ) -> None:
         """Nothing is kept before the first offer."""
-        if rule not in get_args(Rule):
-            known = ", ".join(repr(word) for word in get_args(Rule))
+        if rule not in rules:
+            known = ", ".join(map(repr, rules))
             message = f"select must be one of {known}, got {rule!r}."
             raise InvalidProblemError(message)
         self._parameters, self._rule, self._generator = parameters, rule, generator

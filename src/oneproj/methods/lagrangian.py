@@ -94,7 +94,9 @@ class Lagrangian(AbstractMethod):
         check_rate("dual_lr", options.dual_lr)
         self._setting, self._dual_lr = setting, options.dual_lr
         parameters = setting.problem.parameters
-        self._answer = Answer(parameters, options.select, setting.selection)
+        self._answer = Answer(
+            parameters, options.select, setting.selection, rules=("last", "average")
+        )
         self._averages = options.select == "average"
         self._step = BallStep(setting, options.lr, options.base, options.decay)
         self._multipliers = Multipliers(len(setting.problem.constraints))
