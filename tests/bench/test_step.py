@@ -18,7 +18,7 @@ from oneproj.bench import step
 from oneproj.bench.copies import held_copies
 from oneproj.bench.layouts import LAYOUTS, Layout, Point, shapes
 from oneproj.bench.measure import Spread, alternate, paired_ratio, surroundings
-from oneproj.bench.table import step_table
+from oneproj.bench.step_table import step_table
 from oneproj.cli import app
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.one_projection import OneProjection

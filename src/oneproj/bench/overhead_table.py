@@ -8,6 +8,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from oneproj.bench.cells import spread, verdict
+
 PERCENT = 100
 
 
@@ -42,16 +44,13 @@ def overhead_table(record: Mapping[str, Any]) -> Table:
 
 
 def _cells(row: Mapping[str, Any]) -> list[Text]:
-    ratio = row["ratio"]
-    spread = f"{ratio['median']:.2f} [{ratio['lower']:.2f}, {ratio['upper']:.2f}]"
     seconds = f"{row['seconds']['median']:.3g}"
-    cells = [Text(row["name"]), Text(seconds), Text(spread)]
+    cells = [Text(row["name"]), Text(seconds), spread(row["ratio"])]
     if row["bar"] is None:
         return cells
-    met = Text("met", "green") if row["met"] else Text("MISSED", "bold red")
     return [
         *cells,
-        Text(f"{row['bar']:.2f} ") + met,
+        verdict(f"{row['bar']:.2f}", met=row["met"]),
         Text(f"{PERCENT * row['project_share']:.0f}%"),
         Text(f"{row['residual']:.1e}"),
     ]

@@ -8,6 +8,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from oneproj.bench.cells import verdict
+
 MILLISECONDS = 1e3
 
 
@@ -56,11 +58,10 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 def _bar_cells(bar: Mapping[str, Any]) -> list[Text]:
     bound = f"{'>=' if bar['at_least'] else '<='} {bar['bound']:g}"
-    met = bar["met"]
     return [
         Text(f"{bar['size']:,}"),
         Text(bar["start"]),
         Text(bar["what"]),
         Text(f"{bar['value']:.3g}"),
-        Text(f"{bound} {'met' if met else 'MISSED'}", "green" if met else "bold red"),
+        verdict(bound, met=bar["met"]),
     ]

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from oneproj.bench.cells import verdict
 from oneproj.bench.train_bars import (
     Bar,
     Summary,
@@ -88,8 +89,5 @@ def _bar_cells(bar: Bar) -> list[Text]:
         Text(bar.what),
         Text(f"{bar.value:.5g}"),
         Text(f"{bar.seeds}"),
-        Text(
-            f"{bound} {'met' if bar.met else 'MISSED'}",
-            "green" if bar.met else "bold red",
-        ),
+        verdict(bound, met=bar.met),
     ]

@@ -56,7 +56,7 @@ def bench_step(
     terminal = console()
     with _exits(terminal, out):
         from oneproj.bench.step import SIZES, step_record
-        from oneproj.bench.table import step_table
+        from oneproj.bench.step_table import step_table
 
         record = step_record(sizes or SIZES, repeats=repeats, seed=seed)
         terminal.print(step_table(record))

@@ -8,6 +8,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from oneproj.bench.cells import spread, verdict
+
 MILLISECONDS = 1e3
 
 
@@ -39,8 +41,6 @@ def step_table(record: Mapping[str, Any]) -> Table:
 
 
 def _cells(row: Mapping[str, Any]) -> list[Text]:
-    ratio = row["ratio"]
-    spread = f"{ratio['median']:.2f} [{ratio['lower']:.2f}, {ratio['upper']:.2f}]"
     allowed = f"{row['copies']:.2f} of {row['copies_allowed']}"
     return [
         Text(f"{row['size']:,}"),
@@ -49,11 +49,7 @@ def _cells(row: Mapping[str, Any]) -> list[Text]:
         Text(f"{row['momentum']:g}"),
         Text(f"{MILLISECONDS * row['step']['median']:.3g}"),
         Text(f"{MILLISECONDS * row['reference']['median']:.3g}"),
-        Text(spread),
-        _verdict(f"{row['bar']:.2f}", met=row["met"]),
-        _verdict(allowed, met=row["copies_met"]),
+        spread(row["ratio"]),
+        verdict(f"{row['bar']:.2f}", met=row["met"]),
+        verdict(allowed, met=row["copies_met"]),
     ]
-
-
-def _verdict(text: str, *, met: bool) -> Text:
-    return Text(f"{text} met", "green") if met else Text(f"{text} MISSED", "bold red")
