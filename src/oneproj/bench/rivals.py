@@ -12,12 +12,12 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from oneproj.bench.instances import LINEAR_CAP, Instance
 from oneproj.bench.watch import TimeUpError
-from oneproj.parameters import distance
+from oneproj.flat import flat, unflat
+from oneproj.parameters import assign, distance
 from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.cuts import Cuts
@@ -66,6 +66,7 @@ def rivals(instance: Instance) -> dict[str, Run | str]:
     """By name: a run from the start that returns its gradients, or why there is none.
 
     Example:
+        >>> import torch
         >>> from oneproj.bench.instances import make_instance
         >>> made = make_instance(100, "random", torch.Generator().manual_seed(0))
         >>> rivals(made)["clarabel"]
@@ -108,7 +109,7 @@ def _scipy(method: str, instance: Instance) -> Run:
     """``scipy.optimize.minimize`` with exact gradients; it counts their points."""
     from scipy.optimize import NonlinearConstraint, minimize
 
-    start = _flat(instance.start).numpy()
+    start = flat(instance.start)
 
     def run() -> int:
         seen: dict[str, Any] = {"at": None, "looks": 0}
@@ -122,7 +123,7 @@ def _scipy(method: str, instance: Instance) -> Run:
                 ]
                 seen["at"], seen["looks"] = x.copy(), seen["looks"] + 1
                 seen["values"] = np.array([value for value, _ in found])
-                seen["rows"] = np.stack([_flat(g).numpy() for _, g in found])
+                seen["rows"] = np.stack([flat(g) for _, g in found])
             return seen["values"], seen["rows"]
 
         limits = NonlinearConstraint(
@@ -165,15 +166,6 @@ def _clarabel(instance: Instance, scores: list[Tensor]) -> Run:
     return run
 
 
-def _flat(point: list[Tensor]) -> Tensor:
-    return torch.cat([t.detach().flatten() for t in point])
-
-
-@torch.no_grad()
 def _write(instance: Instance, x: Array) -> None:
-    if not math.isfinite(float(np.abs(x).sum())):
-        return  # a failed solver; the point stays, and its residual tells
-    values, begin = torch.from_numpy(np.asarray(x)), 0
-    for p in instance.parameters:
-        p.copy_(values[begin : begin + p.numel()].view_as(p))
-        begin += p.numel()
+    if np.isfinite(x).all():  # not of a failed solver: the residual tells where it is
+        assign(instance.parameters, unflat(x, instance.parameters))
