@@ -21,8 +21,8 @@ SATURATION = 40.0
 # exp(x) = exp(x / 128)^128; on |x| <= 40 the degree 12 Taylor sum of the inner factor
 # is exact to rounding, and seven squarings amplify rounding to about 3e-14 relative.
 SHRINK = 1.0 / 128.0
-C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12 = (
-    1.0 / math.factorial(k) for k in range(2, 13)
+C3, C4, C5, C6, C7, C8, C9, C10, C11, C12 = (
+    1.0 / math.factorial(k) for k in range(3, 13)
 )
 
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from oneproj.files import write_text
 from oneproj.laboratory.figure import draw_measures
 from oneproj.laboratory.plans import Plan
 from oneproj.laboratory.records import Record, judge
@@ -44,10 +45,10 @@ def check_theorems(
     for record in records:
         _write_json(out / f"{record.key}.json", record.to_dict())
     _write_json(out / "theory.json", [record.to_dict() for record in records])
-    (out / "theory.md").write_text(markdown_table(records))
+    write_text(out / "theory.md", markdown_table(records))
     draw_measures(plans, trajectories, out / "theory")
     return records
 
 
 def _write_json(file: Path, content: object) -> None:
-    file.write_text(json.dumps(content, indent=2) + "\n")
+    write_text(file, json.dumps(content, indent=2) + "\n")
