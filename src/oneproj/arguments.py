@@ -99,6 +99,25 @@ def as_number(given: object) -> float | None:
     return found if math.isfinite(found) else None
 
 
+def check_count(name: str, value: object, why: str) -> None:
+    """Refuse what is not a whole number >= 1.
+
+    Args:
+        name: What the caller calls it.
+        value: What was given.
+        why: What it counts, and what to try.
+
+    Example:
+        >>> check_count("inner_steps", 2.5, "It is K.")
+        Traceback (most recent call last):
+        oneproj.errors.InvalidProblemError: inner_steps must be a whole number >= 1, got
+        2.5. It is K.
+    """
+    if not is_count(value):
+        message = f"{name} must be a whole number >= 1, got {value!r}. {why}"
+        raise InvalidProblemError(message)
+
+
 def check_generator(generator: object, why: str) -> None:
     """Refuse what is neither a generator of torch nor None.
 

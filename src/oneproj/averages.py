@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneproj.arguments import TensorLike, as_tensor, is_count
+from oneproj.arguments import TensorLike, as_tensor, check_count
 from oneproj.autograd import check_real
 from oneproj.batches import AbstractSource, DataLike, as_source, changes
 from oneproj.calls import Call
@@ -177,12 +177,8 @@ def mean(
         3.0
     """
     source = as_source(data)
-    if not is_count(chunk_size):
-        message = (
-            f"chunk_size must be a whole number >= 1, got {chunk_size!r}. It is how "
-            "many examples a full pass looks at together: fewer take less memory."
-        )
-        raise InvalidProblemError(message)
+    chunk = "A full pass looks at so many examples together: fewer take less memory."
+    check_count("chunk_size", chunk_size, chunk)
     each = None if weights is None else _as_weights(weights, source.size)
     return Mean(fn, source, each, chunk_size, curvature)
 

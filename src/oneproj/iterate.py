@@ -14,9 +14,9 @@ from types import FrameType
 
 import torch
 
-from oneproj.arguments import check_number, is_count
+from oneproj.arguments import check_count, check_number
 from oneproj.checkpoints import begin_checkpoint, write_checkpoint
-from oneproj.errors import InfeasibleError, InvalidProblemError, NonFiniteError, warn
+from oneproj.errors import InfeasibleError, NonFiniteError, warn
 from oneproj.files import in_words
 from oneproj.progress import progress_bar
 from oneproj.projection.project import OnFailure
@@ -51,12 +51,8 @@ class Loop:
         if self.seconds is not None:
             budget = "It is a budget of time for the updates; None for none."
             check_number("seconds", self.seconds, budget, infinite=True)
-        if not is_count(self.checkpoint_every):
-            message = (
-                "checkpoint_every must be a whole number of updates, at least 1, got "
-                f"{self.checkpoint_every!r}."
-            )
-            raise InvalidProblemError(message)
+        interval = "It is how many updates there are from one checkpoint to the next."
+        check_count("checkpoint_every", self.checkpoint_every, interval)
 
     def run(self, run: Run, done: int) -> Status:
         """Make the updates after the first ``done``; says why they ended.

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
-from oneproj.arguments import as_path, is_count
+from oneproj.arguments import as_path, check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.extras import require
 from oneproj.files import write_text
@@ -43,12 +43,8 @@ class AbstractLog(ABC):
 
     def __init__(self, every: int = 1) -> None:
         """Check the interval."""
-        if not is_count(every):
-            message = (
-                f"every must be a whole number >= 1, got {every!r}: it is how many "
-                "updates there are from one entry to the next."
-            )
-            raise InvalidProblemError(message)
+        interval = "It is how many updates there are from one entry to the next."
+        check_count("every", every, interval)
         self._every = every
 
     def __call__(self, update: Update) -> None:

@@ -170,7 +170,7 @@ def test_seeds_give_independent_streams() -> None:
 @pytest.mark.parametrize("name", ["steps", "batch_size", "anchor_size"])
 @pytest.mark.parametrize("bad", [0, -1, 2.5, "64", float("nan")])
 def test_counts_are_whole_numbers(name: str, bad: object) -> None:
-    message = f"{name} must be a whole number, at least 1"
+    message = f"{name} must be a whole number >= 1"
     with pytest.raises(oneproj.InvalidProblemError, match=message):
         ready(make(9000), **{name: bad})
 

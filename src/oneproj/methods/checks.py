@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oneproj.arguments import check_number, is_count
+from oneproj.arguments import check_count, check_number
 from oneproj.autograd import require_autograd
 from oneproj.errors import InvalidProblemError, warn
 
@@ -48,12 +48,8 @@ def check_inner_steps(inner_steps: object) -> None:
     Example:
         >>> check_inner_steps(25)
     """
-    if not is_count(inner_steps):
-        message = (
-            f"inner_steps must be a whole number >= 1, got {inner_steps!r}. It is K, "
-            "the updates of one outer iteration; 10 to 25 are usual."
-        )
-        raise InvalidProblemError(message)
+    why = "It is K, the updates of one outer iteration; 10 to 25 are usual."
+    check_count("inner_steps", inner_steps, why)
 
 
 def check_step(*, shown: str | None) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.arguments import is_count
+from oneproj.arguments import check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.safeguard import safeguard
 from oneproj.oracles import ORACLES, AbstractOracle
@@ -163,12 +163,15 @@ def prepare(
             "with its seed, so it has one: 0 when left out."
         )
         raise InvalidProblemError(message)
-    _at_least_one("batch_size", batch_size)
+    steps = _choose_steps(steps, schedule)
+    check_count("steps", steps, "It is how many updates the run makes.")
+    sampled = "It is how many examples of each term an update sees."
+    check_count("batch_size", batch_size, sampled)
     # Independent streams for sampling and selection, both fixed by the seed.
     sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     return Setting(
         problem=problem,
-        steps=_at_least_one("steps", _choose_steps(steps, schedule)),
+        steps=steps,
         projector=choose_projector(projector, problem.constraints),
         oracle=_choose_oracle(oracle, problem, schedule, batch_size),
         batch_size=batch_size,
@@ -190,13 +193,6 @@ def _choose_steps(steps: int | None, schedule: Schedule | None) -> int:
         f"Give steps={steps} or a schedule, not both: the schedule makes "
         f"{schedule.gradient_calls} updates."
     )
-    raise InvalidProblemError(message)
-
-
-def _at_least_one(name: str, value: int) -> int:
-    if is_count(value):
-        return value
-    message = f"{name} must be a whole number, at least 1, got {value!r}."
     raise InvalidProblemError(message)
 
 
@@ -223,7 +219,9 @@ def _choose_anchor_size(
 ) -> int | None:
     """As asked for, or as much data as a pass at every anchor may cost."""
     if anchor_size is not None:
-        return _at_least_one("anchor_size", anchor_size)
+        looked = "It is how many examples of a constraint an anchor sees."
+        check_count("anchor_size", anchor_size, looked)
+        return anchor_size
     width = dimension(problem.parameters)
     between = int(SHARE * BETWEEN_ANCHORS * batch_size)
     size = max(AFFORDABLE // width, between)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import LBFGS, Optimizer
 
-from oneproj.arguments import check_generator, is_count
+from oneproj.arguments import check_count, check_generator
 from oneproj.autograd import require_autograd
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.parameters import Vector, project_ball_, rounding_unit
@@ -126,12 +126,9 @@ def draw_index(
             f"first_index must be 0 or 1, as the theorems have it, got {first_index}."
         )
         raise InvalidProblemError(message)
-    if not (outer_steps is None or is_count(outer_steps)):
-        message = (
-            "outer_steps must be a whole number >= 1, or None, got "
-            f"{outer_steps!r}. It is T, how many outer iterations the run will make."
-        )
-        raise InvalidProblemError(message)
+    if outer_steps is not None:
+        many = "It is T, how many outer iterations the run will make; None if unknown."
+        check_count("outer_steps", outer_steps, many)
     check_generator(generator, "It draws J.")
     if select == "last":
         return None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from oneproj.arguments import is_count
+from oneproj.arguments import check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.projection.sets.distance import (
     AbstractDistanceSet,
@@ -168,12 +168,8 @@ class Rank(AbstractThinSet):
 
     def __init__(self, rank: int, *, tolerance: float | None = None) -> None:
         """Set the rank and the tolerance."""
-        if not is_count(rank):
-            message = (
-                f"The rank must be a whole number >= 1, got {rank!r}. A matrix of rank "
-                "0 is zero: freeze the parameter instead."
-            )
-            raise InvalidProblemError(message)
+        zero = "A matrix of rank 0 is zero: freeze the parameter instead."
+        check_count("The rank", rank, zero)
         self.rank: int = int(rank)
         self.tolerance = check_tolerance(tolerance)
 
