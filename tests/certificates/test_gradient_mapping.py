@@ -214,7 +214,7 @@ def test_an_answer_outside_the_ball_is_reported() -> None:
 
 def test_bad_input(build: Callable[..., Any]) -> None:
     problem = linear([1.0, 0.0], [0.5, 1.0])
-    with pytest.raises(InvalidProblemError, match="must be finite and > 0"):
+    with pytest.raises(InvalidProblemError, match="must be one finite number > 0"):
         gradient_mapping(problem, UnitDisc(), weak_convexity=0.0)
     two = build(0, 3, constraints=2).problem
     with pytest.raises(InvalidProblemError, match="one disc, please"):

@@ -267,7 +267,7 @@ def test_a_stationary_point_has_relative_residual_zero() -> None:
 def test_bad_reach_and_bad_point() -> None:
     problem = distance_problem([0.6, 0.8], {})
     for bad in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(InvalidProblemError, match="reach must be a finite"):
+        with pytest.raises(InvalidProblemError, match="reach must be one finite"):
             kkt_residual(problem, reach=bad)
     with torch.no_grad():
         problem.parameters[0][0] = math.nan

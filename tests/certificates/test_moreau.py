@@ -274,7 +274,7 @@ def test_a_feasible_set_without_interior_is_refused(x: float) -> None:
 
 @pytest.mark.parametrize("ell", [0.0, -1.0, math.nan, math.inf])
 def test_bad_weak_convexity(ell: float) -> None:
-    with pytest.raises(InvalidProblemError, match="weak_convexity must be finite"):
+    with pytest.raises(InvalidProblemError, match="weak_convexity must be one finite"):
         moreau_residual(on_interval(0.0, lambda w: w), weak_convexity=ell)
 
 

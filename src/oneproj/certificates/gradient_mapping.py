@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from oneproj.arguments import check_number
 from oneproj.certificates.points import borrowed, doubled, outward
 from oneproj.errors import InvalidProblemError, ProjectionFailed
 from oneproj.parameters import assign, combine, distance, norm, rounding_unit
@@ -49,11 +50,7 @@ def gradient_mapping(
         0.585786438
     """
     ell = weak_convexity
-    if not (math.isfinite(ell) and ell > 0):
-        message = (
-            f"weak_convexity must be finite and > 0, got {ell}: it divides the step."
-        )
-        raise InvalidProblemError(message)
+    check_number("weak_convexity", ell, "It divides the step.")
     reason = projector.accepts(problem.constraints)
     if reason is not None:
         message = f"The projector {projector.name!r} cannot be used here: {reason}."

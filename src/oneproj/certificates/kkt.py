@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
+from oneproj.arguments import check_number
 from oneproj.certificates.balance import balance
 from oneproj.certificates.points import require_finite
-from oneproj.errors import InvalidProblemError
 from oneproj.parameters import norm
 from oneproj.problem import Problem
 from oneproj.results import Measure
@@ -123,10 +121,9 @@ def complementarity(kkt: Measure) -> Measure:
 def _reach(problem: Problem, length: float, given: float | None) -> float:
     if given is None:
         return REACH * max(length, SHORTEST * min(1.0, problem.radius))
-    if 0 < given < math.inf:  # false for NaN
-        return given
-    message = (
-        f"reach must be a finite distance > 0, got {given}. A constraint farther away "
-        "than this gets no multiplier; None takes a hundredth of the point's length."
+    why = (
+        "A constraint farther away than this gets no multiplier; None takes a "
+        "hundredth of the point's length."
     )
-    raise InvalidProblemError(message)
+    check_number("reach", given, why)
+    return given

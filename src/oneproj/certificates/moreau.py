@@ -6,6 +6,7 @@ import math
 
 from torch import Tensor
 
+from oneproj.arguments import check_number
 from oneproj.certificates.bundle import Evaluation
 from oneproj.certificates.interior import find_interior
 from oneproj.certificates.linearize import linearize, shifted
@@ -17,7 +18,6 @@ from oneproj.certificates.strongly_convex import (
     Task,
     minimise,
 )
-from oneproj.errors import InvalidProblemError
 from oneproj.parameters import difference, distance, rounding_unit
 from oneproj.problem import Problem
 from oneproj.results import Measure
@@ -58,12 +58,8 @@ def moreau_residual(
         (0.5, [0.25])
     """
     ell = weak_convexity
-    if not (math.isfinite(ell) and ell > 0):
-        message = (
-            f"weak_convexity must be finite and > 0, got {ell}. It is the ell of the "
-            "measure; for a convex objective any positive number will do."
-        )
-        raise InvalidProblemError(message)
+    why = "It is ell; for a convex objective any positive number will do."
+    check_number("weak_convexity", ell, why)
     with borrowed(problem.parameters) as x:
         task = Task.inside_ball(
             problem, x, ell, lambda y: _evaluate(problem, y, ell, x)
