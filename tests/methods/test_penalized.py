@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from itertools import pairwise
 
 import pytest
@@ -10,12 +9,7 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.methods.penalized import (
-    INNER_STEPS,
-    Penalized,
-    PenalizedOptions,
-    choose_inner_steps,
-)
+from oneproj.methods.penalized import Penalized, PenalizedOptions
 from oneproj.methods.setting import prepare
 from oneproj.results import Update
 
@@ -174,18 +168,6 @@ def test_defaults_alone_come_near_the_optimum() -> None:
 # --- inner steps --------------------------------------------------------------
 
 
-def test_the_library_chooses_inner_steps_without_a_word() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        chosen = {steps: choose_inner_steps(None, steps) for steps in range(2, 601)}
-    for steps, K in chosen.items():
-        assert 1 < K <= steps, "with K = 1 the centre never moves"
-        assert steps % K <= min(4, steps // 5), "hardly an update is left over"
-        if steps >= 2 * INNER_STEPS:
-            assert INNER_STEPS // 2 <= K <= INNER_STEPS + INNER_STEPS // 2
-    assert chosen[500] == chosen[20] == INNER_STEPS
-
-
 def test_a_single_step_cannot_move_the_answer_and_says_so_once() -> None:
     problem, w = steep(slope=1.0, bound=9.0)
     with pytest.warns(oneproj.OneprojWarning, match="steps=1 is too few") as said:
@@ -212,11 +194,6 @@ def test_too_few_steps_for_one_outer_iteration_are_refused() -> None:
     message = "steps=20 is less than inner_steps=25: no outer iteration would"
     with pytest.raises(oneproj.InvalidProblemError, match=message):
         oneproj.solve(steep()[0], steps=20, inner_steps=25)
-
-
-def test_inner_steps_that_divide_are_taken_as_they_are() -> None:
-    assert choose_inner_steps(25, 50) == 25
-    assert choose_inner_steps(2, 8) == 2
 
 
 # --- refusals -----------------------------------------------------------------

@@ -16,7 +16,7 @@ from torch.optim import SGD
 
 from oneproj.bench.train_outcome import PROJECTOR, Contestant, Outcome, Task
 from oneproj.bench.train_trace import Trace
-from oneproj.methods.penalized import default_lr
+from oneproj.methods.defaults import default_lr
 from oneproj.methods.slsqp import MOST_PARAMETERS
 from oneproj.results import Solution
 from oneproj.solve import solve

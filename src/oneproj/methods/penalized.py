@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import LRScheduler
 
 from oneproj.arguments import check_number, is_number
-from oneproj.errors import InvalidProblemError, warn
+from oneproj.errors import InvalidProblemError
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.base_steps import (
     BaseLike,
@@ -20,7 +19,7 @@ from oneproj.methods.base_steps import (
     schedule_lr,
     unrecorded,
 )
-from oneproj.methods.checks import check_inner_steps
+from oneproj.methods.defaults import FEW_PARAMETERS, choose_inner_steps, default_lr
 from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.scheduled import with_schedule
 from oneproj.methods.setting import Setting
@@ -30,13 +29,8 @@ from oneproj.methods.travel import Travel
 from oneproj.oracles import Anchor, Sight
 from oneproj.parameters import dimension, gradients
 from oneproj.penalties import AbstractPenalty, Combine, Hinge, Softplus
-from oneproj.problem import Problem
 from oneproj.results import Projection
-
-INNER_STEPS = 10
-"""K, unless the user says otherwise."""
-LR, FEW_PARAMETERS = 0.1, 1000
-"""The step unless the user says otherwise, and up to how many parameters."""
+from oneproj.theory import Schedule
 
 
 @dataclass(frozen=True)
@@ -72,6 +66,18 @@ class _Engine(OneProjection):
     step = unrecorded(OneProjection.step)
 
 
+class _Parts(NamedTuple):
+    """What an update is made of."""
+
+    optimizer: OneProjection
+    inner_steps: int
+    penalty: AbstractPenalty | None
+    """None where the strengths are automatic."""
+    clip: float | None = None
+    scheduler: LRScheduler | None = None
+    travel: Travel | None = None
+
+
 class Penalized(AbstractMethod):
     """Algorithm 1 from start to projection; ``OneProjection`` is its engine."""
 
@@ -81,29 +87,17 @@ class Penalized(AbstractMethod):
 
     def __init__(self, setting: Setting, options: PenalizedOptions) -> None:
         """Build penalty, oracle and optimiser, from the schedule where there is one."""
-        self._setting = setting
-        self._strength: AutoStrength | None = None
-        self._clip: float | None = None
-        self._scheduler: LRScheduler | None = None
-        self._travel: Travel | None = None
-        penalty: AbstractPenalty | None = None
-        if setting.schedule is not None:
-            penalty = _penalty(setting.schedule.strength, setting.schedule.smoothing)
-            self.optimizer = with_schedule(setting, setting.schedule)
-            self._inner_steps = setting.schedule.inner_steps
+        if setting.schedule is None:
+            parts = _chosen(setting, options)
         else:
-            _check(options)
-            self._inner_steps = choose_inner_steps(options.inner_steps, setting.steps)
-            self.optimizer = _with_options(setting, options, self._inner_steps)
-            self._clip = options.clip
-            self._scheduler = schedule_lr(options.decay, self.optimizer, setting.steps)
-            self._travel = _travel(setting, options, self._inner_steps)
-            if options.strength == "auto":
-                self._strength = AutoStrength()
-            else:
-                penalty = _penalty(options.strength, options.smoothing, options.combine)
+            parts = _scheduled(setting, setting.schedule)
+        self._setting = setting
+        self.optimizer, self._inner_steps = parts.optimizer, parts.inner_steps
+        self._strength = AutoStrength() if parts.penalty is None else None
+        self._clip, self._scheduler = parts.clip, parts.scheduler
+        self._travel = parts.travel
         self._lr: float = self.optimizer.defaults["lr"]
-        self._oracle = setting.look(penalty, renew_every=None)
+        self._oracle = setting.look(parts.penalty, renew_every=None)
         self._outer = 0
 
     def update(self) -> Sight:
@@ -179,6 +173,31 @@ class Penalized(AbstractMethod):
         return self._oracle.anchor()
 
 
+def _scheduled(setting: Setting, schedule: Schedule) -> _Parts:
+    """What a theorem prescribes, and nothing else."""
+    optimizer = with_schedule(setting, schedule)
+    penalty = _penalty(schedule.strength, schedule.smoothing)
+    return _Parts(optimizer, schedule.inner_steps, penalty)
+
+
+def _chosen(setting: Setting, options: PenalizedOptions) -> _Parts:
+    """What the options ask for, and what practice adds."""
+    _check(options)
+    K = choose_inner_steps(options.inner_steps, setting.steps)
+    optimizer = _with_options(setting, options, K)
+    penalty: AbstractPenalty | None = None
+    if options.strength != "auto":
+        penalty = _penalty(options.strength, options.smoothing, options.combine)
+    return _Parts(
+        optimizer,
+        K,
+        penalty,
+        clip=options.clip,
+        scheduler=schedule_lr(options.decay, optimizer, setting.steps),
+        travel=_travel(setting, options, K),
+    )
+
+
 def _check(options: PenalizedOptions) -> None:
     strength, clip = options.strength, options.clip
     if strength != "auto" and not is_number(strength):
@@ -233,63 +252,3 @@ def _travel(setting: Setting, options: PenalizedOptions, K: int) -> Travel | Non
 
 def _lr(setting: Setting, options: PenalizedOptions) -> float:
     return default_lr(setting.problem) if options.lr is None else options.lr
-
-
-def default_lr(problem: Problem) -> float:
-    """``0.1 / sqrt(n / 1000)`` for n > 1000 parameters, 0.1 for fewer.
-
-    A step of Adam changes every parameter by about lr, so a score that adds up n of
-    them changes by n times that, while they are of the size 1 / sqrt(n) that
-    initialisations give them. The rule yields what is common: 0.01 for 10^5 parameters,
-    0.001 for 10^7.
-
-    Example:
-        >>> import oneproj, torch
-        >>> w = torch.zeros(100_000, requires_grad=True)
-        >>> round(default_lr(oneproj.Problem(w, oneproj.function(w.sum), {})), 6)
-        0.01
-    """
-    n = dimension(problem.parameters)
-    return LR * min(1.0, math.sqrt(FEW_PARAMETERS / n))
-
-
-def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
-    """K as asked for, or about 10 so that hardly an update is left over.
-
-    Example:
-        >>> choose_inner_steps(None, 500), choose_inner_steps(None, 484)
-        (10, 11)
-    """
-    if inner_steps is None:
-        if steps == 1:
-            message = (
-                "steps=1 is too few: the next centre is a mean of the iterates before "
-                "each step, so the start itself is projected. Give 2 or more."
-            )
-            warn(message)
-        # Not 1 where there is a choice: the centre would never move.
-        middle = min(INNER_STEPS, max(2, steps // 2))
-        near = range(min(steps, max(2, middle // 2)), middle + middle // 2 + 1)
-        return min(near, key=lambda K: (steps % K, abs(K - middle)))
-    check_inner_steps(inner_steps)
-    if inner_steps == 1:
-        message = (
-            "inner_steps=1 would return the start: the next centre is the mean of the "
-            "iterates before each step (line 14 of Algorithm 1), and with one of them "
-            "that is the centre itself. Give 2 or more, or leave it out."
-        )
-        raise InvalidProblemError(message)
-    if steps < inner_steps:
-        message = (
-            f"steps={steps} is less than inner_steps={inner_steps}: no outer iteration "
-            "would complete and the start would be returned. Give more steps, or fewer "
-            "inner_steps."
-        )
-        raise InvalidProblemError(message)
-    if left := steps % inner_steps:
-        message = (
-            f"steps={steps} is not a multiple of inner_steps={inner_steps}: the last "
-            f"{left} updates end inside an outer iteration and do not reach the answer."
-        )
-        warn(message)
-    return inner_steps
