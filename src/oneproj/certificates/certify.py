@@ -217,7 +217,7 @@ def _nonconvex(
     else:
         lam, beta = schedule.strength, schedule.prox_weight
     found = penalty_residual(problem, constants, strength=lam, prox_weight=beta)
-    m = beta - constants.penalized_weak_convexity(lam)
+    m = constants.strong_convexity(lam, beta)
     if projected:
         which, factor = "Theorem 3 and lem:nc-transfer at x_hat", 2.0 + beta / m
     else:

@@ -19,7 +19,6 @@ from oneproj.certificates.strongly_convex import (
     Task,
     minimise,
 )
-from oneproj.errors import InvalidScheduleError
 from oneproj.parameters import (
     assign,
     combine,
@@ -90,26 +89,18 @@ def penalty_residual(
         (1.0, True)
     """
     lam, beta = strength, prox_weight
-    rho = constants.penalized_weak_convexity(lam)
-    if not beta > rho:
-        message = (
-            "prox_weight > weak_convexity + strength * constraint_smoothness fails: "
-            f"{beta} <= {rho}.\nThe proximal point of the penalty residual is only "
-            "defined beyond (eq. nc-parameters). Try: a larger prox_weight."
-        )
-        raise InvalidScheduleError(message)
+    m = constants.strong_convexity(lam, beta)
     penalty = _Penalty(problem, constants, lam, beta)
     with borrowed(problem.parameters) as x:
-        task = Task.inside_ball(
-            problem, x, beta - rho, lambda y: _evaluate(penalty, y, x)
-        )
+        task = Task.inside_ball(problem, x, m, lambda y: _evaluate(penalty, y, x))
         found = minimise(task, x, max_iterations=max_iterations)
         details = _witness(penalty, x, found)
     r, error = beta * distance(x, found.best.point), beta * found.error
     if found.broken is not None:
         error = math.inf
         details["violation"] = (
-            f"f + lambda [g]_+ is not weakly convex with ell + lambda L_g = {rho}"
+            "f + lambda [g]_+ is not weakly convex with ell + lambda L_g = "
+            f"{constants.penalized_weak_convexity(lam)}"
         )
     details |= _margins(penalty, r + error)
     return Measure(

@@ -207,15 +207,8 @@ def penalty_residual_bound(
         1.0
     """
     _require_run(outer_steps, inner_error, "lem:nc-descent")
-    rho = constants.penalized_weak_convexity(strength)
-    if not prox_weight > rho:
-        message = (
-            "prox_weight > weak_convexity + strength * constraint_smoothness fails: "
-            f"{prox_weight} <= {rho}.\n"
-            "Otherwise the inner problem is not strongly convex (eq. nc-parameters)."
-        )
-        raise InvalidScheduleError(message)
-    beta, m, e = prox_weight, prox_weight - rho, inner_error
+    m = constants.strong_convexity(strength, prox_weight)
+    beta, e = prox_weight, inner_error
     # The factors R^2 of beta_u = beta R^2 and 1/R^2 of the squared measure cancel.
     gap = constants.gap_bound(strength)
     return 4.0 * beta * gap / outer_steps + 4.0 * beta * (1.0 + beta / m) * e

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oneproj.errors import InvalidScheduleError
 from oneproj.theory.assumptions import check_slopes, check_values
 
 
@@ -180,6 +181,23 @@ class NonconvexConstants:
     def penalized_weak_convexity(self, strength: float) -> float:
         """rho_lambda = ell + lambda L_g, the weak convexity of f + lambda [g]_+."""
         return self.weak_convexity + strength * self.constraint_smoothness
+
+    def strong_convexity(self, strength: float, prox_weight: float) -> float:
+        """The m = beta - ell - lambda L_g of the inner problem (eq. nc-parameters).
+
+        Raises:
+            InvalidScheduleError: It is not positive.
+        """
+        rho = self.penalized_weak_convexity(strength)
+        if prox_weight > rho:
+            return prox_weight - rho
+        message = (
+            "prox_weight > weak_convexity + strength * constraint_smoothness fails: "
+            f"{prox_weight} <= {rho}.\n"
+            "Otherwise the inner problem is not strongly convex (eq. nc-parameters). "
+            "Try: a larger prox_weight, such as twice the right-hand side."
+        )
+        raise InvalidScheduleError(message)
 
     def penalized_lipschitz(self, strength: float) -> float:
         """G_lambda = G_f + lambda G_g, a Lipschitz constant of f + lambda [g]_+."""

@@ -67,14 +67,7 @@ def check_nonconvex_range(
         "A weaker penalty lets infeasible points be stationary (eq. nc-parameters). "
         "Try: strength=None, or twice the right-hand side.",
     )
-    rho = constants.penalized_weak_convexity(lam)
-    _require(
-        beta > rho,
-        "prox_weight > weak_convexity + strength * constraint_smoothness",
-        f"{beta} <= {rho}",
-        "Otherwise the inner problem is not strongly convex (eq. nc-parameters). "
-        "Try: prox_weight=None, or twice the right-hand side.",
-    )
+    constants.strong_convexity(lam, beta)  # refuses beta <= ell + lambda L_g
     _require(
         eps < margin,
         "epsilon < h_feas = strength * infeasible_slope - gradient_bound",

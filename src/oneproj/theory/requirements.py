@@ -97,7 +97,7 @@ def nonconvex_requirements(
         prox_weight = max(2.0 * rho, 2.0 * eps / constants.tube_radius)
     beta = checked_positive("prox_weight", prox_weight)
     check_nonconvex_range(constants, eps, lam, beta)
-    m, R = beta - rho, constants.radius
+    m, R = constants.strong_convexity(lam, beta), constants.radius
     gap, eps_u, beta_u = constants.gap_bound(lam), eps * R, beta * R * R
     return Requirements(
         setting="nonconvex",
