@@ -36,7 +36,7 @@ from torch.optim import Adam
 from oneproj.autograd import borrowing_gradients
 from oneproj.parameters import Vector, assign, combine, difference, dot, norm
 from oneproj.projection.base import AbstractProjector
-from oneproj.projection.trail import Trail, check_settings
+from oneproj.projection.trail import Trail, check_least
 from oneproj.projection.view import Look
 from oneproj.results import Projection
 from oneproj.simplex_qp import solve_simplex_qp
@@ -94,7 +94,7 @@ class AugmentedLagrangian(AbstractProjector):
         strict: bool = True,
     ) -> None:
         """Check and keep the settings."""
-        check_settings(
+        check_least(
             {
                 "lr": (lr, TINY),
                 "inner_steps": (inner_steps, 1),

@@ -32,7 +32,7 @@ from torch import Tensor
 from oneproj.parameters import Vector, assign, combine, difference, distance, dot, norm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.example_dual import ExampleDual
-from oneproj.projection.trail import Trail, check_settings
+from oneproj.projection.trail import Trail, check_least
 from oneproj.results import Projection
 from oneproj.terms import AbstractTerm
 
@@ -84,7 +84,7 @@ class DualBisection(AbstractProjector):
         strict: bool = True,
     ) -> None:
         """Check and keep the settings."""
-        check_settings(
+        check_least(
             {
                 "bisection_steps": (bisection_steps, 0),
                 "dual_steps": (dual_steps, 1),

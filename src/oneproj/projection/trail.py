@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from oneproj.arguments import is_number
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, assign, distance, snapshot
 from oneproj.projection.remarks import remarked
@@ -104,13 +105,13 @@ class Trail:
         return far < self._best_distance
 
 
-def check_settings(settings: Mapping[str, tuple[float, float]]) -> None:
-    """Refuse a setting (value, least) below its least, or NaN.
+def check_least(settings: Mapping[str, tuple[float, float]]) -> None:
+    """Refuse a setting (value, least) that is no number, or below its least.
 
     Example:
-        >>> check_settings({"rounds": (6, 1)})
+        >>> check_least({"rounds": (6, 1)})
     """
     for name, (value, least) in settings.items():
-        if not value >= least:  # true for NaN as well
-            message = f"{name} must be at least {least}, got {value}."
+        if not (is_number(value) and value >= least):  # true for NaN as well
+            message = f"{name} must be a number of at least {least}, got {value!r}."
             raise InvalidProblemError(message)
