@@ -10,11 +10,8 @@ over the same minibatches; and no residual above zero, in any run.
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,6 +26,7 @@ from oneproj.bench.train_peers import peer_contestants
 from oneproj.bench.train_record import TrainRecord
 from oneproj.bench.train_trace import Trace, is_due
 from oneproj.errors import InvalidProblemError, OneprojError
+from oneproj.experiments.interrupts import abandoning
 from oneproj.progress import progress_bar
 from oneproj.solve import solve
 from oneproj.tasks import PAPER, Experiment, build
@@ -93,7 +91,7 @@ def train_record(
     pairs = [(problem, seed) for problem in problems for seed in range(seeds)]
     with (
         progress_bar("bench train", len(pairs), enabled=progress) as advance,
-        _heeding_interrupts() as interrupted,
+        abandoning(),
     ):
         for done, (problem, seed) in enumerate(pairs, start=1):
             missing = [
@@ -105,10 +103,9 @@ def train_record(
             if experiment is None:
                 continue
             for contestant in missing:
-                run = _attempt(contestant, experiment, seed, steps=steps, limit=limit)
-                if interrupted.is_set():  # solve ends early and returns: half a run
-                    raise KeyboardInterrupt
-                record.add(run)
+                record.add(
+                    _attempt(contestant, experiment, seed, steps=steps, limit=limit)
+                )
             advance(done)
     return record.content
 
@@ -176,27 +173,3 @@ def _attempt(
         | {"warnings": [str(warning.message) for warning in raised]}
         | {"trace": [asdict(point) for point in trace.points]}
     )
-
-
-@contextmanager
-def _heeding_interrupts() -> Iterator[threading.Event]:
-    """Remember Ctrl-C, which ``solve`` takes as a wish to finish early.
-
-    Only the main thread may set a handler; elsewhere there is no Ctrl-C to heed.
-    """
-    seen = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield seen
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def heed(number: int, frame: object) -> None:
-        del number, frame
-        seen.set()
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, heed)
-    try:
-        yield seen
-    finally:
-        signal.signal(signal.SIGINT, before)
