@@ -16,6 +16,7 @@ from torch.optim import SGD
 
 from oneproj.bench.train_outcome import PROJECTOR, Contestant, Outcome, Task
 from oneproj.bench.train_trace import Trace
+from oneproj.experiments.specs import paper_options
 from oneproj.methods.defaults import default_lr
 from oneproj.methods.slsqp import MOST_PARAMETERS
 from oneproj.results import Solution
@@ -190,26 +191,13 @@ def _paper_options(task: Task) -> dict[str, Any]:
     settings = task.experiment.settings
     own = settings.methods["one-projection"]
     T = max(1, own.updates * task.steps // (STEPS * settings.inner_steps))
-    return {
-        "steps": T * settings.inner_steps,
-        "lr": own.lr,
-        "decay": "constant",
-        "base": "sgd",
-        "prox_weight": settings.prox_weight,
-        "inner_steps": settings.inner_steps,
-        "late_weight": 0.0,
-        "strength": settings.strength,
-        "combine": "max",
-        "select": "last",
-        "oracle": "minibatch",
-        "batch_size": settings.batch_size,
-    }
+    options = paper_options(settings, "one-projection")
+    return options | {"steps": T * settings.inner_steps}
 
 
 def _rival_options(task: Task) -> dict[str, Any]:
-    settings = task.experiment.settings
-    lr = settings.methods["projected-sgd"].lr
-    return {"method": "projected-sgd", "lr": lr, "batch_size": settings.batch_size}
+    options = paper_options(task.experiment.settings, "projected-sgd")
+    return options | {"method": "projected-sgd"}
 
 
 def _cared_for_options(task: Task) -> dict[str, Any]:

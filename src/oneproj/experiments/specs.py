@@ -142,7 +142,7 @@ def make_spec(
     limits, calibrated = paper.methods[method].thresholds, None
     if preset == "paper":
         updates, inner_steps = paper.methods[method].updates, paper.inner_steps
-        options = _paper_options(paper, method)
+        options = paper_options(paper, method)
     else:
         updates, options = STEPS, {}
         found, calibrated = _calibration(experiment, method, thresholds)
@@ -186,7 +186,13 @@ def make_specs(
     ]
 
 
-def _paper_options(paper: Settings, method: Method) -> dict[str, Any]:
+def paper_options(paper: Settings, method: Method) -> dict[str, Any]:
+    """What ``oneproj.solve`` is given to do as the paper did, all but the updates.
+
+    Example:
+        >>> paper_options(PAPER["abstention-nasa"], "projected-sgd")
+        {'lr': 0.03, 'batch_size': 64, 'base': 'sgd', 'decay': 'constant'}
+    """
     shared = {
         "lr": paper.methods[method].lr,
         "batch_size": paper.batch_size,
