@@ -9,34 +9,7 @@ import numpy as np
 import pytest
 
 from oneproj.theory import (
-    ConvexConstants,
-    NonconvexConstants,
     Schedule,
-    convex_schedule,
-    nonconvex_schedule,
-)
-
-CONVEX = ConvexConstants(
-    weak_convexity=1.0,
-    gradient_bound=2.0,
-    constraint_gradient_bound=4.0,
-    boundary_slope=3.0,
-)
-NONCONVEX = NonconvexConstants(
-    weak_convexity=1.0,
-    gradient_bound=2.0,
-    constraint_gradient_bound=4.0,
-    constraint_smoothness=4.0,
-    boundary_slope=2.0,
-    infeasible_slope=1.0,
-)
-SETTINGS = pytest.mark.parametrize(
-    "make",
-    [
-        lambda eps, how="smallest": convex_schedule(CONVEX, eps, inner_steps=how),
-        lambda eps, how="smallest": nonconvex_schedule(NONCONVEX, eps, inner_steps=how),
-    ],
-    ids=["convex", "nonconvex"],
 )
 
 
@@ -45,7 +18,6 @@ def logarithms(schedule: Schedule) -> float:
     return math.log(schedule.inner_steps + 1) - 2 * math.log(schedule.inner_failure)
 
 
-@SETTINGS
 def test_gradient_calls_grow_like_epsilon_to_the_minus_four_up_to_logarithms(
     make: Callable[..., Schedule],
 ) -> None:
@@ -60,7 +32,6 @@ def test_gradient_calls_grow_like_epsilon_to_the_minus_four_up_to_logarithms(
     assert slope == pytest.approx(-4.0, abs=1e-4)
 
 
-@SETTINGS
 def test_the_local_slope_of_the_gradient_calls_approaches_minus_four(
     make: Callable[..., Schedule],
 ) -> None:
@@ -78,7 +49,6 @@ def test_the_local_slope_of_the_gradient_calls_approaches_minus_four(
     assert slopes[0] < 4.02
 
 
-@SETTINGS
 def test_doubling_costs_at_most_twice_the_smallest(
     make: Callable[..., Schedule],
 ) -> None:
