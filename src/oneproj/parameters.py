@@ -196,6 +196,16 @@ def distance(a: Vector, b: Vector) -> float:
     return norm(difference(a, b))
 
 
+def offset(point: Vector, center: Vector | None) -> Vector:
+    """The point seen from a ball's centre, None for the origin: then it is no copy.
+
+    Example:
+        >>> offset([torch.tensor([3.0])], [torch.tensor([1.0])])
+        [tensor([2.])]
+    """
+    return point if center is None else difference(point, center)
+
+
 @torch.no_grad()
 def combine(weights: Sequence[float], vectors: Sequence[Vector]) -> list[Tensor]:
     """The linear combination ``sum_k weights[k] * vectors[k]``.
@@ -226,11 +236,11 @@ def project_ball_(point: Vector, radius: float, center: Vector | None) -> float:
     if math.isinf(radius):
         return 0.0
     tensors = list(point)
-    offset = tensors if center is None else difference(tensors, center)
-    flat = _flat(offset)
-    if flat is None and _length_bound(offset) <= radius:
+    away = offset(tensors, center)
+    flat = _flat(away)
+    if flat is None and _length_bound(away) <= radius:
         return 0.0  # the rule: the ball is a safeguard
-    length = norm(offset if flat is None else [flat])
+    length = norm(away if flat is None else [flat])
     if not length > radius:
         return length if math.isnan(length) else 0.0
     shrink = radius / length

@@ -12,7 +12,7 @@ from oneproj.certificates.combination import Column, Combiner, ShortestVector
 from oneproj.certificates.feasibility import ball_excess
 from oneproj.certificates.normals import Neighbour
 from oneproj.certificates.points import doubled, outward
-from oneproj.parameters import Vector, combine, distance, dot, norm, rounding_unit
+from oneproj.parameters import Vector, combine, dot, norm, offset, rounding_unit
 from oneproj.problem import Problem
 from oneproj.projection.sets import SetConstraint
 
@@ -73,7 +73,7 @@ def balance(problem: Problem, gradient: Vector, length: float, reach: float) -> 
     for name in functions:
         value, normal = problem.constraints[name].value_and_gradient(parameters)
         pull.add(name, dict(enumerate(copied(normal))), -value)
-    room = _room(problem, length)
+    room = _room(problem)
     if room < reach + pull.free:
         normal = outward(parameters, problem.center)[1]
         pull.add(BALL, dict(enumerate(copied(normal))), room)
@@ -97,13 +97,11 @@ def _neighbours(problem: Problem) -> dict[str, Neighbour]:
     }
 
 
-def _room(problem: Problem, length: float) -> float:
+def _room(problem: Problem) -> float:
     """How far the ball's surface is; it holds no point outside."""
     if math.isinf(problem.radius):
         return math.inf
-    if problem.center is not None:
-        length = distance(problem.parameters, problem.center)
-    room = problem.radius - length
+    room = problem.radius - norm(offset(problem.parameters, problem.center))
     return math.inf if room < 0 < ball_excess(problem) else room
 
 

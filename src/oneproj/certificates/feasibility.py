@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from oneproj.parameters import distance, norm, rounding_unit
+from oneproj.parameters import norm, offset, rounding_unit
 from oneproj.problem import Problem
 from oneproj.results import Measure
 
@@ -55,9 +55,7 @@ def ball_excess(problem: Problem) -> float:
     """
     if math.isinf(problem.radius):
         return 0.0
-    x, center = problem.parameters, problem.center
-    length = norm(x) if center is None else distance(x, center)
-    excess = length - problem.radius
+    excess = norm(offset(problem.parameters, problem.center)) - problem.radius
     noise = 4.0 * math.sqrt(rounding_unit(problem.parameters)) * problem.radius
     return excess if excess > noise else 0.0
 

@@ -18,13 +18,7 @@ import math
 import torch
 from torch.optim import SGD, Optimizer
 
-from oneproj.parameters import (
-    Vector,
-    difference,
-    dot,
-    norm,
-    project_ball_,
-)
+from oneproj.parameters import Vector, dot, norm, offset, project_ball_
 
 WIDTH = 1e-3
 """Of the edge, as a share of the radius: steps along it end a little off."""
@@ -77,11 +71,9 @@ def follow_edge_(point: Vector, radius: float, center: Vector | None) -> None:
         [2.0, 0.0]
     """
     z = list(point)
-    offset = z if center is None else difference(z, center)
-    length = norm(offset)
-    reached = [
-        (p.grad, o) for p, o in zip(z, offset, strict=True) if p.grad is not None
-    ]
+    away = offset(z, center)
+    length = norm(away)
+    reached = [(p.grad, o) for p, o in zip(z, away, strict=True) if p.grad is not None]
     if length < (1.0 - WIDTH) * radius or any(g.is_sparse for g, _ in reached):
         return
     slopes, offsets = [g for g, _ in reached], [o for _, o in reached]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from oneproj.functions import function
-from oneproj.parameters import Vector, distance, norm
+from oneproj.parameters import Vector, norm, offset
 from oneproj.problem import Problem
 from oneproj.terms import AbstractTerm
 
@@ -35,8 +35,7 @@ def safeguard(problem: Problem) -> dict[str, AbstractTerm]:
     z, center, radius = problem.parameters, problem.center, problem.radius
     if math.isinf(radius) or NAME in problem.constraints:
         return {}
-    length = norm(z) if center is None else distance(z, center)
-    if length < EDGE * radius:
+    if norm(offset(z, center)) < EDGE * radius:
         return {}
     ball = function(lambda: _length(z, center), curvature="convex") <= radius
     return {NAME: ball.named(NAME)}
