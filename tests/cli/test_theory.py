@@ -1,4 +1,4 @@
-"""The command line: what it writes, and what its exit code says."""
+"""``oneproj theory``: what it writes, and what its exit code says."""
 
 from __future__ import annotations
 
