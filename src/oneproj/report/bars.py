@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oneproj.report.groups import Group
+from oneproj.report.groups import Group, task_of
 from oneproj.report.published import EXPERIMENTS, RESULTS
 from oneproj.report.quantities import RUNTIME
 from oneproj.report.style import COLOURS, INK, hatch, look
@@ -65,7 +65,7 @@ def draw_bars(axes: Axes, task: str, groups: Sequence[Group]) -> None:
         task: ``"transfer"`` or ``"abstention"``.
         groups: Of all runs.
     """
-    names = [name for name in EXPERIMENTS if name.startswith(f"{task}-")]
+    names = [name for name in EXPERIMENTS if task_of(name) == task]
     bars = [bars_of(name, groups) for name in names]
     width = WIDTH / max(len(each) for each in bars)
     for place, each in enumerate(bars):

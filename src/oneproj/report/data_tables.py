@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from oneproj.experiments.records import Record
-from oneproj.report.groups import Group, commands_of
+from oneproj.report.groups import Group, commands_of, task_of
 from oneproj.report.published import DATA, DataSet
 from oneproj.report.quantities import in_common
 from oneproj.report.tables import (
@@ -95,9 +95,9 @@ def _table(
     reads: Sequence[Read],
     groups: Sequence[Group],
 ) -> Table:
-    mine = [group for group in groups if group.experiment.startswith(f"{task}-")]
+    mine = [group for group in groups if group.task == task]
     names = list(dict.fromkeys(group.experiment for group in mine))
-    expected = [name for name in DATA if name.startswith(f"{task}-")]
+    expected = [name for name in DATA if task_of(name) == task]
     return Table(
         key=f"{task}-data",
         title=title,

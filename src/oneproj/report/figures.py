@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oneproj.report.bars import draw_bars
-from oneproj.report.groups import OWN, PAPER, PRESETS, Group, commands_of
+from oneproj.report.groups import OWN, PAPER, PRESETS, Group, commands_of, task_of
 from oneproj.report.history_figure import draw_panel, panels
 from oneproj.report.inline import inline_svg
 from oneproj.report.legend import Entry, artists, bar_entries, history_entries
@@ -121,7 +121,7 @@ def history_figures(groups: Sequence[Group], folder: Path) -> list[FigureEntry]:
 def _history_figure(
     name: str, preset: str, groups: Sequence[Group], folder: Path
 ) -> FigureEntry:
-    task = name.partition("-")[0]
+    task = task_of(name)
     key = f"history-{name}-{preset}"
     title = f"{task.capitalize()}, {data_title(name)}: {PRESETS[preset]} settings"
     if not groups:

@@ -36,6 +36,11 @@ class Group:
     records: tuple[Record, ...]
 
     @property
+    def task(self) -> str:
+        """Transfer or abstention."""
+        return task_of(self.experiment)
+
+    @property
     def method_title(self) -> str:
         """The method as the paper writes it."""
         return METHODS.get(self.method, self.method)
@@ -80,6 +85,16 @@ class Group:
     def stand_in(self) -> bool:
         """Whether any run used data that stands in for the paper's."""
         return any(record.data.stand_in for record in self.records)
+
+
+def task_of(experiment: str) -> str:
+    """What an experiment is about: its name begins with it.
+
+    Example:
+        >>> task_of("abstention-nasa")
+        'abstention'
+    """
+    return experiment.partition("-")[0]
 
 
 def group_records(records: Iterable[Record]) -> list[Group]:

@@ -142,7 +142,7 @@ def _own(groups: Sequence[Group]) -> Iterable[Brief]:
             and other.finished
         }
         if theirs:
-            transfer = group.experiment.startswith("transfer-")
+            transfer = group.task == "transfer"
             notes = [
                 "target risk" if transfer else "ambiguity, and class errors below",
                 _runs(group),
@@ -163,7 +163,7 @@ def _tradeoff(group: Group | None) -> tuple[str, str]:
     """The number that the task minimises, and what it is traded for."""
     if group is None:
         return NONE, ""
-    if group.experiment.startswith("transfer-"):
+    if group.task == "transfer":
         risk = TARGET_RISK.spread(group.finished)
         return (NONE if risk is None else f"{risk.mean:.3f}"), ""
     spreads = [q.spread(group.finished) for q in (AMBIGUITY, CLASS_0, CLASS_1)]

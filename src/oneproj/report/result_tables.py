@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oneproj.report.agreement import Agreement, agreement_line, compare, judged
-from oneproj.report.groups import PAPER, Group, commands_of
+from oneproj.report.groups import PAPER, Group, commands_of, task_of
 from oneproj.report.published import EXPERIMENTS, RESULTS, Row
 from oneproj.report.quantities import (
     ACCURACY,
@@ -105,9 +105,9 @@ def result_tables(groups: Sequence[Group], reasons: Reasons) -> list[Table]:
 
 
 def _table(plan: Plan, groups: Sequence[Group], reasons: Reasons) -> Table:
-    mine = [g for g in groups if g.experiment.startswith(f"{plan.task}-")]
+    mine = [g for g in groups if g.task == plan.task]
     there = {group.experiment for group in mine if group.preset == PAPER}
-    expected = [e for e in EXPERIMENTS if e.startswith(f"{plan.task}-")]
+    expected = [e for e in EXPERIMENTS if task_of(e) == plan.task]
     return Table(
         key=plan.key,
         title=plan.title,
@@ -159,8 +159,8 @@ def agreements(
     if paper is None or not judged(group):
         return []
     if columns is None:
-        task = group.experiment.partition("-")[0]
-        columns = [c for plan in PLANS if plan.task == task for c in plan.columns]
+        plans = [plan for plan in PLANS if plan.task == group.task]
+        columns = [column for plan in plans for column in plan.columns]
     found = []
     for column in columns:
         if isinstance(column, Quantity) and column.judged:

@@ -45,8 +45,7 @@ def summary(groups: Sequence[Group]) -> Table:
 
 
 def _cells(group: Group) -> list[Text]:
-    abstention = group.experiment.startswith("abstention-")
-    quantity = AMBIGUITY if abstention else TARGET_RISK
+    quantity = AMBIGUITY if group.task == "abstention" else TARGET_RISK
     value, runtime = quantity.spread(group.finished), RUNTIME.spread(group.timed)
     feasible = sum(record.feasible for record in group.records)
     star = " *" if group.stand_in else ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from oneproj.experiments.spread import Spread
-from oneproj.report.groups import Group
+from oneproj.report.groups import Group, task_of
 from oneproj.report.published import DATA, Printed
 
 Mark = Literal["", "within", "outside", "same", "differs"]
@@ -187,7 +187,7 @@ def experiment_title(experiment: str) -> str:
         >>> experiment_title("abstention-nasa")
         'NASA rainfall (abstention)'
     """
-    return f"{data_title(experiment)} ({experiment.partition('-')[0]})"
+    return f"{data_title(experiment)} ({task_of(experiment)})"
 
 
 def command_for(experiment: str, preset: str = "paper") -> str:
