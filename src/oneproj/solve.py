@@ -16,7 +16,7 @@ from oneproj.errors import InfeasibleError, warn
 from oneproj.history import History, Stopwatch
 from oneproj.iterate import Callback, Loop
 from oneproj.methods import choose_method
-from oneproj.methods.base import check_schedule, read_options
+from oneproj.methods.base import read_options
 from oneproj.methods.setting import Setting, prepare
 from oneproj.problem import Problem, check_problem
 from oneproj.projection.project import (
@@ -29,6 +29,7 @@ from oneproj.results import Projection, Solution, Status
 from oneproj.runs import Location, Run, resume_run
 from oneproj.stops import Wishes, heed_interrupt
 from oneproj.theory import Schedule
+from oneproj.theory.schedules import check_schedule
 
 CHECKPOINT_EVERY = 100
 """Updates between two checkpoints, unless the user says otherwise."""

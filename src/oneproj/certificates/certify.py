@@ -21,6 +21,7 @@ from oneproj.projection.base import AbstractProjector
 from oneproj.projection.project import ProjectorLike, choose_projector
 from oneproj.results import Certificate, Measure
 from oneproj.theory import ConvexConstants, NonconvexConstants, Schedule
+from oneproj.theory.schedules import check_schedule
 
 Constants = ConvexConstants | NonconvexConstants
 
@@ -128,12 +129,7 @@ def _check(constants: object, schedule: object, generator: object) -> None:
             "measures to compute."
         )
         raise InvalidProblemError(message)
-    if not isinstance(schedule, Schedule | None):
-        message = (
-            f"schedule must be made by oneproj.theory, or None, got {schedule!r}. Its "
-            "theorem's bound is put beside the values."
-        )
-        raise InvalidProblemError(message)
+    check_schedule(schedule)
     check_generator(generator, "It draws the samples of the slope check.")
 
 

@@ -78,22 +78,6 @@ class AbstractMethod(ABC):
         return {}
 
 
-def check_schedule(schedule: object) -> None:
-    """Refuse a schedule that is none.
-
-    Example:
-        >>> check_schedule(None)
-    """
-    if schedule is None or isinstance(schedule, Schedule):
-        return
-    message = (
-        f"schedule must be made by oneproj.theory, or None, but got {schedule!r}. Make "
-        "one from a problem's constants, with oneproj.theory.convex_schedule for "
-        "example, or give steps=."
-    )
-    raise InvalidProblemError(message)
-
-
 def read_options(
     method: type[AbstractMethod],
     options: Mapping[str, Any],

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Literal
 
-from oneproj.errors import InvalidScheduleError
+from oneproj.errors import InvalidProblemError, InvalidScheduleError
 from oneproj.theory.bounds import convex_inner_error, inner_bound
 from oneproj.theory.budgets import InnerSteps, find_inner_steps
 from oneproj.theory.constants import ConvexConstants, NonconvexConstants
@@ -284,3 +284,17 @@ def _complete(
     )
     K = find_inner_steps(draft._error, draft.inner_error_target, how)  # noqa: SLF001
     return draft.with_steps(inner_steps=K)
+
+
+def check_schedule(schedule: object) -> None:
+    """Refuse what is neither a schedule nor None.
+
+    Example:
+        >>> check_schedule(None)
+    """
+    if not isinstance(schedule, Schedule | None):
+        message = (
+            f"schedule must be made by oneproj.theory, or None, got {schedule!r}. Make "
+            "one from a problem's constants: oneproj.theory.convex_schedule(...)."
+        )
+        raise InvalidProblemError(message)
