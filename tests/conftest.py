@@ -1,9 +1,26 @@
-"""No test talks to a real host: the tests of downloads bring a server of their own."""
+"""What all tests share: no real host, and a schedule that ends soon."""
 
 from __future__ import annotations
 
 import os
 
-from oneproj.data.offline import OFFLINE
+import pytest
 
+from oneproj.data.offline import OFFLINE
+from oneproj.theory import ConvexConstants, Schedule, convex_schedule
+
+# The tests of downloads bring a server of their own.
 os.environ[OFFLINE] = "1"
+
+
+@pytest.fixture(scope="session")
+def short_schedule() -> Schedule:
+    """A schedule for the unit ball that ends soon; its constants claim very little."""
+    constants = ConvexConstants(
+        weak_convexity=1e-3,
+        gradient_bound=1e-2,
+        constraint_gradient_bound=1.0,
+        boundary_slope=1.0,
+        initial_gap=1e-3,
+    )
+    return convex_schedule(constants, epsilon=1.0)

@@ -21,6 +21,7 @@ from oneproj.methods import METHODS, auto
 from oneproj.methods.strength import AutoStrength
 from oneproj.oracles import ORACLES, Anchor
 from oneproj.results import Solution, Status, Update
+from oneproj.theory import Schedule
 
 # Runs are stopped within their first outer iteration here, which is warned of.
 pytestmark = pytest.mark.filterwarnings("ignore:The selected iterate is the start")
@@ -213,27 +214,20 @@ def test_any_scheduler_resumes(
     assert_same(outcome(problem(), **arguments), whole)
 
 
-def test_a_schedule_resumes_to_the_letter(tmp_path: Path) -> None:
-    constants = oneproj.theory.ConvexConstants(
-        weak_convexity=1e-3,
-        gradient_bound=1e-2,
-        constraint_gradient_bound=1.0,
-        boundary_slope=1.0,
-        initial_gap=1e-3,
-    )
-    schedule = oneproj.theory.convex_schedule(constants, epsilon=1.0)
-
+def test_a_schedule_resumes_to_the_letter(
+    tmp_path: Path, short_schedule: Schedule
+) -> None:
     def run(**arguments: object) -> tuple[Tensor, Solution]:
         w = torch.tensor([0.3, -0.2], requires_grad=True)
         term = oneproj.function(lambda: (w - 3.0).square().sum())
         ball = oneproj.sets.Ball(0.9).on(w)
         built = oneproj.Problem(w, term, {"size": ball}, radius=1.0)
-        solution = oneproj.solve(built, schedule=schedule, seed=5, **arguments)
+        solution = oneproj.solve(built, schedule=short_schedule, seed=5, **arguments)
         return w.detach().clone(), solution
 
     whole = run()
     file = str(tmp_path / "run.pt")
-    stopped = run(checkpoint=file, callbacks=stop_after(schedule.inner_steps + 2))
+    stopped = run(checkpoint=file, callbacks=stop_after(short_schedule.inner_steps + 2))
     assert "Moreau residual" not in stopped[1].certificate
     resumed = run(checkpoint=file, resume=file)
     assert_same(resumed, whole)

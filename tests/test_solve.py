@@ -19,7 +19,7 @@ from oneproj import stops
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.project import choose_projector
 from oneproj.results import Projection, Status
-from oneproj.theory import ConvexConstants, Schedule, convex_schedule
+from oneproj.theory import Schedule
 
 Build = Callable[..., tuple[oneproj.Problem, Tensor]]
 
@@ -53,18 +53,6 @@ def regression(rows: int = 200) -> tuple[oneproj.Problem, Tensor]:
         radius=5.0,
     )
     return problem, w
-
-
-def short_schedule() -> Schedule:
-    """A schedule for the unit ball that ends soon; its constants claim very little."""
-    constants = ConvexConstants(
-        weak_convexity=1e-3,
-        gradient_bound=1e-2,
-        constraint_gradient_bound=1.0,
-        boundary_slope=1.0,
-        initial_gap=1e-3,
-    )
-    return convex_schedule(constants, epsilon=1.0)
 
 
 def test_the_certificate_of_the_known_solution_has_its_multiplier() -> None:
@@ -131,18 +119,16 @@ def test_ctrl_c_inside_a_projected_update_still_ends_feasible(
     assert solution.projection.distance < 1.0, "from the iterate, not from 1e6"
 
 
-def test_a_schedule_is_executed_to_the_letter() -> None:
+def test_a_schedule_is_executed_to_the_letter(short_schedule: Schedule) -> None:
     problem, w = nearest_in_ball(radius=1.0)
-    schedule = short_schedule()
     x0 = w.detach().clone()
-    solution = oneproj.solve(problem, schedule=schedule, seed=5)
-    assert solution.counts.objective_gradients == schedule.gradient_calls
+    solution = oneproj.solve(problem, schedule=short_schedule, seed=5)
+    assert solution.counts.objective_gradients == short_schedule.gradient_calls
     assert solution.counts.projections == 1
     assert not torch.equal(w.detach(), x0)
 
 
-def test_a_schedule_refuses_what_would_change_it() -> None:
-    schedule = short_schedule()
+def test_a_schedule_refuses_what_would_change_it(short_schedule: Schedule) -> None:
     cases = (
         ({"steps": 10}, 1.0, "steps=10 or a schedule, not both"),
         ({"lr": 0.1}, 1.0, "no option may be given"),
@@ -154,7 +140,7 @@ def test_a_schedule_refuses_what_would_change_it() -> None:
     for arguments, radius, message in cases:
         problem, _ = nearest_in_ball(radius=radius)
         with pytest.raises(oneproj.InvalidProblemError, match=message):
-            oneproj.solve(problem, schedule=schedule, **arguments)
+            oneproj.solve(problem, schedule=short_schedule, **arguments)
 
 
 def test_steps_that_do_not_fill_outer_iterations_are_said() -> None:
@@ -204,27 +190,25 @@ def test_the_settings_say_which_oracle_was_chosen(rows: int, expected: str) -> N
     assert solution.settings["oracle"] == expected
 
 
-def test_a_schedule_needs_the_theorems_assumptions() -> None:
-    schedule = short_schedule()
+def test_a_schedule_needs_the_theorems_assumptions(short_schedule: Schedule) -> None:
     w = torch.tensor([0.9, 0.0], requires_grad=True)
     ball = oneproj.sets.Ball(0.5).on(w)
     problem = oneproj.Problem(w, oneproj.function(w.sum), {"size": ball}, radius=1.0)
     with pytest.raises(oneproj.InvalidProblemError, match="start from a feasible"):
-        oneproj.solve(problem, schedule=schedule)
+        oneproj.solve(problem, schedule=short_schedule)
     two = {"a": oneproj.function(w.sum) <= 1.0, "b": oneproj.function(w.norm) <= 1.0}
     problem = oneproj.Problem(w, oneproj.function(w.sum), two, radius=1.0)
     with pytest.raises(oneproj.InvalidProblemError, match="one differentiable"):
-        oneproj.solve(problem, schedule=schedule)
+        oneproj.solve(problem, schedule=short_schedule)
 
 
 @pytest.mark.filterwarnings("ignore:The selected iterate is the start")
-def test_a_stopped_run_carries_no_guarantee() -> None:
+def test_a_stopped_run_carries_no_guarantee(short_schedule: Schedule) -> None:
     problem, _ = nearest_in_ball(radius=1.0)
-    schedule = short_schedule()
-    whole = oneproj.solve(problem, schedule=schedule)
+    whole = oneproj.solve(problem, schedule=short_schedule)
     assert whole.certificate["Moreau residual"].bound == 1.0
     problem, _ = nearest_in_ball(radius=1.0)
-    solution = oneproj.solve(problem, schedule=schedule, callbacks=lambda _: True)
+    solution = oneproj.solve(problem, schedule=short_schedule, callbacks=lambda _: True)
     assert solution.status is Status.INTERRUPTED
     assert "Moreau residual" not in solution.certificate
     assert solution.history["update"] == [1], "the last update is on record"
@@ -297,7 +281,7 @@ def test_a_failed_projection_leaves_the_trained_point_and_says_so(
     assert f"{solution.projection.distance:.3e} away" in str(solution)
 
 
-def test_what_failed_carries_no_guarantee() -> None:
+def test_what_failed_carries_no_guarantee(short_schedule: Schedule) -> None:
     class GivesUp(AbstractProjector):
         name = "gives-up"
 
@@ -312,7 +296,7 @@ def test_what_failed_carries_no_guarantee() -> None:
 
     problem, _ = nearest_in_ball(radius=1.0)
     solution = oneproj.solve(
-        problem, schedule=short_schedule(), projector=GivesUp(), on_failure="return"
+        problem, schedule=short_schedule, projector=GivesUp(), on_failure="return"
     )
     assert solution.status is Status.INFEASIBLE
     assert "Moreau residual" not in solution.certificate

@@ -8,7 +8,7 @@ import torch
 import oneproj
 from oneproj.methods.auto import FEW_EXAMPLES, FEW_PARAMETERS, Auto
 from oneproj.methods.setting import prepare
-from oneproj.theory import ConvexConstants, Schedule, convex_schedule
+from oneproj.theory import Schedule
 
 
 def instance(parameters: int = 3, examples: int = 10) -> oneproj.Problem:
@@ -69,16 +69,10 @@ def test_random_terms_go_to_algorithm_1() -> None:
     assert "two values at one point" in described["why"]
 
 
-def test_a_schedule_goes_to_algorithm_1_without_options() -> None:
-    constants = ConvexConstants(
-        weak_convexity=1e-3,
-        gradient_bound=1e-2,
-        constraint_gradient_bound=1.0,
-        boundary_slope=1.0,
-        initial_gap=1e-3,
-    )
-    schedule = convex_schedule(constants, epsilon=1.0)
-    described = chosen(instance(), schedule).describe()
+def test_a_schedule_goes_to_algorithm_1_without_options(
+    short_schedule: Schedule,
+) -> None:
+    described = chosen(instance(), short_schedule).describe()
     assert described["method"] == "one-projection"
     assert described["options"] is None
 

@@ -21,7 +21,7 @@ from oneproj.methods.setting import (
 from oneproj.oracles import ORACLES, Anchored, Exact
 from oneproj.projection.base import AbstractProjector
 from oneproj.results import Projection, Status
-from oneproj.theory import ConvexConstants, convex_schedule
+from oneproj.theory import Schedule
 
 
 def make(*rows: int | None, width: int = 1) -> oneproj.Problem:
@@ -74,18 +74,10 @@ def test_small_is_relative_to_the_minibatch() -> None:
     assert ready(make(100), batch_size=25).oracle == "exact"
 
 
-def test_a_schedule_asks_for_the_exact_oracle() -> None:
-    constants = ConvexConstants(
-        weak_convexity=1e-3,
-        gradient_bound=1e-2,
-        constraint_gradient_bound=1.0,
-        boundary_slope=1.0,
-        initial_gap=1e-3,
-    )
-    schedule = convex_schedule(constants, epsilon=1.0)
-    setting = ready(make(9000), schedule=schedule)
+def test_a_schedule_asks_for_the_exact_oracle(short_schedule: Schedule) -> None:
+    setting = ready(make(9000), schedule=short_schedule)
     assert setting.oracle == "exact"
-    assert setting.steps == schedule.gradient_calls
+    assert setting.steps == short_schedule.gradient_calls
 
 
 @pytest.mark.parametrize("name", ORACLES)
