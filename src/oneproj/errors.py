@@ -5,6 +5,9 @@ A message says what is wrong, what was given, why it matters and what to try.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 
 class OneprojError(Exception):
     """Base of all errors raised on purpose by this library.
@@ -53,6 +56,11 @@ class NonFiniteError(OneprojError, ArithmeticError):
             "or a finite radius, (c) a loss that is defined for every output of "
             "the model (a log of a clamped probability, for example)."
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What it is made of, to be copied or sent from another process."""
+        made_by = partial(type(self), step=self.step)
+        return made_by, (self.quantity,), self.__dict__
 
 
 class ProjectionFailed(OneprojError, RuntimeError):  # noqa: N818 - the contract's name

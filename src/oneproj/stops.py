@@ -40,9 +40,21 @@ class Wishes:
 
     def __call__(self, update: Update) -> bool:
         """Call every one of them, also after one that wants to stop."""
-        answers = [call(update) for call in self._calls]
+        answers = [_truth(call(update)) for call in self._calls]
         self.granted = any(answers)
         return self.granted
+
+
+def _truth(answer: object) -> bool:
+    try:
+        return bool(answer)
+    except (RuntimeError, TypeError, ValueError) as error:
+        message = (
+            "A callback returns True to stop the run, and False or nothing to go on, "
+            f"but one returned a {type(answer).__name__} that is neither: {error}. "
+            "Return one truth, with .all() or .any() for example."
+        )
+        raise InvalidProblemError(message) from error
 
 
 def _as_calls(callbacks: Iterable[Callback] | Callback) -> tuple[Callback, ...]:
