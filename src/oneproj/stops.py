@@ -15,6 +15,7 @@ from contextvars import ContextVar
 
 from oneproj.errors import InvalidProblemError, OneprojWarning
 from oneproj.iterate import Callback
+from oneproj.logs import AbstractLog
 from oneproj.results import Update
 
 AGAIN = 3.0
@@ -43,6 +44,12 @@ class Wishes:
         answers = [_truth(call(update)) for call in self._calls]
         self.granted = any(answers)
         return self.granted
+
+    def close(self) -> None:
+        """Tell the logs that no update follows."""
+        for call in self._calls:
+            if isinstance(call, AbstractLog):
+                call.close()
 
 
 def _truth(answer: object) -> bool:
