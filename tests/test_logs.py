@@ -85,6 +85,69 @@ def test_every_nth_update_and_the_last(tmp_path: Path) -> None:
         CsvLog(file, every=0)
 
 
+def numbers(file: Path) -> list[int]:
+    return [int(row["update"]) for row in rows(file)]
+
+
+def test_a_new_run_replaces_the_rows_before_its_own_first_one(tmp_path: Path) -> None:
+    file = tmp_path / "run.csv"
+    oneproj.solve(problem(), steps=20, callbacks=CsvLog(file))
+    oneproj.solve(problem(), steps=20, callbacks=CsvLog(file, every=8))
+    assert numbers(file) == [8, 16, 20]
+
+
+def test_one_log_of_two_runs_holds_the_second(tmp_path: Path) -> None:
+    file = tmp_path / "run.csv"
+    log = CsvLog(file)
+    for _ in range(2):
+        oneproj.solve(problem(), steps=4, callbacks=log)
+        assert numbers(file) == [1, 2, 3, 4]
+    for k in (3, 4, 5, 1, 2):  # in a loop of one's own, without close()
+        log(Update(k, 9, 0.5, {"size, in all": 0.0}, 0.1))
+    assert numbers(file) == [1, 2]
+
+
+def stop(update: Update) -> bool:
+    return update.update == 13
+
+
+def crash(update: Update) -> None:
+    if update.update == 13:
+        raise ZeroDivisionError
+
+
+def test_a_run_that_ends_early_writes_its_last_update(tmp_path: Path) -> None:
+    file, saved = tmp_path / "run.csv", tmp_path / "run.pt"
+    call = {"steps": 20, "checkpoint": saved, "resume": True}
+    oneproj.solve(problem(), **call, callbacks=[CsvLog(file, every=8), stop])
+    assert numbers(file) == [8, 13]
+    oneproj.solve(problem(), **call, callbacks=CsvLog(file, every=8))
+    assert numbers(file) == [8, 13, 16, 20]
+    with pytest.raises(ZeroDivisionError):
+        oneproj.solve(problem(), steps=20, callbacks=[CsvLog(file, every=8), crash])
+    assert numbers(file) == [8, 13]
+    short = [CsvLog(file, every=10), lambda update: update.update == 5]
+    with pytest.warns(oneproj.OneprojWarning, match="selected iterate is the start"):
+        oneproj.solve(problem(), steps=20, callbacks=short)
+    assert numbers(file) == [5]
+
+
+def test_a_row_that_cannot_be_written_is_tried_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+
+    def fail(self: CsvLog, update: Update) -> None:
+        del self
+        tried.append(update.update)
+        raise OSError
+
+    monkeypatch.setattr(CsvLog, "write", fail)
+    with pytest.raises(OSError):  # noqa: PT011 - the one from above
+        oneproj.solve(problem(), steps=4, callbacks=CsvLog(tmp_path / "run.csv"))
+    assert tried == [1]
+
+
 def test_rich_names_the_worst_constraint() -> None:
     console = pytest.importorskip("rich.console")
     stream = io.StringIO()
@@ -115,6 +178,19 @@ def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
             for k in (5, 10, 15, 20)
         ]
         assert points == expected
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_hides_the_points_of_an_earlier_run(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    oneproj.solve(problem(), steps=20, callbacks=TensorBoardLog(tmp_path))
+    log = TensorBoardLog(tmp_path, every=5)
+    for _ in range(2):
+        oneproj.solve(problem(), steps=20, callbacks=[log, stop])
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert [event.step for event in events.Scalars("objective")] == [5, 10, 13]
 
 
 @pytest.mark.parametrize(

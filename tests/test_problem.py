@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from oneproj.averages import mean
 from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
 from oneproj.functions import function
 from oneproj.probes import check_connected
-from oneproj.problem import Problem, named_constraints
+from oneproj.problem import Problem, check_problem, named_constraints
 
 W = torch.tensor([2.0, 0.0], requires_grad=True)
 ELSEWHERE = torch.ones(2, requires_grad=True)
@@ -248,3 +250,68 @@ def test_a_problem_prints_what_it_is_about() -> None:
         "constraints 'a': mean over 5 examples >= 0.5; "
         "'b': tensor of shape (1, 4) in Ball(radius=2), radius 3"
     )
+
+
+# --- what happens to the tensors afterwards -------------------------------------------
+
+
+def of_a_model(bound: float) -> tuple[torch.nn.Linear, Problem]:
+    model = torch.nn.Linear(2, 1)
+    x = torch.eye(2)
+    losses = lambda batch: model(batch).squeeze(-1).square()  # noqa: E731 - as users do
+    terms = mean(losses, x), {"cap": mean(losses, x) <= bound}
+    return model, Problem(model.parameters(), *terms, radius=9.0)
+
+
+@pytest.mark.parametrize("bound", [100.0, 0.0001], ids=["slack", "active"])
+@pytest.mark.parametrize(
+    "entry",
+    [partial(oneproj.solve, steps=10), oneproj.certify],
+    ids=["solve", "certify"],
+)
+def test_a_term_that_lost_the_parameters_is_named(entry: Any, bound: float) -> None:  # noqa: ANN401 - two functions
+    model, problem = of_a_model(bound)
+    entry(problem)
+    state = {name: kept.clone() for name, kept in model.state_dict().items()}
+    model.load_state_dict(state)
+    entry(problem)
+    model.load_state_dict(state, assign=True)
+    with pytest.raises(InvalidProblemError, match=r"'objective' does not.* any more"):
+        entry(problem)
+
+
+def test_the_look_at_the_terms_draws_nothing_of_the_users() -> None:
+    noise = function(lambda: (W + torch.rand(2)).square().sum())
+    problem = Problem([W], noise, {})
+    before = torch.get_rng_state()
+    check_problem(problem)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_deep_copy_of_closures_is_refused() -> None:
+    _, problem = of_a_model(100.0)
+    with pytest.raises(InvalidProblemError, match=r"cannot be copied.*deepcopy\(model"):
+        copy.deepcopy(problem)
+    assert copy.copy(problem).parameters[0] is problem.parameters[0]
+
+
+class Scorer(torch.nn.Linear):
+    def losses(self, batch: Tensor) -> Tensor:
+        return self(batch).squeeze(-1).square()
+
+
+def test_a_deep_copy_of_methods_is_a_problem_of_its_own() -> None:
+    model = Scorer(2, 1)
+    risk = mean(model.losses, torch.eye(2))
+    size = function(model.weight.norm) <= 0.1
+    problem = Problem(model.parameters(), risk, {"size": size}, model=model)
+    before = [p.detach().clone() for p in problem.parameters]
+    twin = copy.deepcopy(problem)
+    solution = oneproj.solve(twin, steps=20)
+    assert solution.feasible
+    assert all(
+        torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True)
+    )
+    assert twin.parameters[0].norm() <= 0.1
+    assert twin.model is not model
+    assert twin.objective.value() == solution.objective != problem.objective.value()

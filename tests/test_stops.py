@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -152,3 +153,13 @@ def test_what_cannot_be_called_back_is_refused(callbacks: Any) -> None:  # noqa:
         oneproj.InvalidProblemError, match=r"callback is called.*list of"
     ):
         oneproj.solve(nearest_in_ball(), steps=4, callbacks=callbacks)
+
+
+@pytest.mark.parametrize("answer", [torch.zeros(2), np.zeros(2)])
+def test_an_answer_that_is_no_truth_is_named(answer: object) -> None:
+    with pytest.raises(
+        oneproj.InvalidProblemError, match=rf"returned a {type(answer).__name__} that"
+    ):
+        Wishes(lambda _: answer)(Update(1, 9, 0.0, {}, 0.0))
+    one = np.bool_(True)  # noqa: FBT003 - it is the answer
+    assert Wishes(lambda _: one)(Update(1, 9, 0.0, {}, 0.0))

@@ -161,7 +161,10 @@ def mean(
         fn: Maps a batch to one value per example, shape ``(batch,)``. It must not
             change the batch in place, which may be the data itself.
         data: A tensor or array, a tuple or dict of them, a ``Dataset`` or a
-            ``DataLoader``. Nothing is copied or converted: dtypes stay.
+            ``DataLoader``. Nothing is copied or converted: dtypes stay. A loader stands
+            for the examples that its sampler goes through, in whatever order, each
+            once, those that ``drop_last`` leaves out of an epoch included. A sampler
+            that prefers some, or gives this process a share, is refused.
         weights: One weight per example, 1 when left out.
         chunk_size: Examples per forward pass of a full evaluation.
         curvature: ``"convex"``, ``"concave"`` or ``"linear"`` in the parameters, where

@@ -1,8 +1,9 @@
 """A data set seen as batches: all of it in a fixed order, or a random minibatch.
 
-Tensors, arrays, and tuples and dicts of them are indexed directly; a ``Dataset`` or the
-data set behind a ``DataLoader`` is indexed item by item and collated. The data is never
-copied as a whole, and the order of a full pass never depends on a random state.
+Tensors, arrays, and tuples and dicts of them are indexed directly; a ``Dataset``, or
+what the sampler of a ``DataLoader`` goes through, is indexed item by item, or by many
+where it can be (``__getitems__``), and collated. The data is never copied as a whole,
+and the order of a full pass never depends on a random state.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 
 from oneproj.arguments import check_dense, check_unmasked
 from oneproj.errors import InvalidProblemError
+from oneproj.loaders import sampled
 
 Rows: TypeAlias = Tensor | np.ndarray[Any, Any]
 """Examples along the first dimension."""
@@ -110,21 +112,31 @@ class _DatasetSource(AbstractSource):
         self._collate = collate
 
     def take(self, indices: Tensor) -> Any:  # noqa: ANN401 - see the base class
-        return self._collate([self._dataset[i] for i in indices.tolist()])
+        return self._at(indices.tolist())
 
     def span(self, start: int, stop: int) -> Any:  # noqa: ANN401 - see the base class
-        return self._collate([self._dataset[i] for i in range(start, stop)])
+        return self._at(list(range(start, stop)))
+
+    def _at(self, indices: list[int]) -> Any:  # noqa: ANN401 - see the base class
+        together = getattr(
+            self._dataset, "__getitems__", None
+        )  # as torch's loader does
+        if callable(together):
+            return self._collate(together(indices))
+        return self._collate([self._dataset[i] for i in indices])
 
 
 def as_source(data: DataLike) -> AbstractSource:
     """Wrap the user's data; see ``DataLike`` for what is understood.
 
-    Of a ``DataLoader`` the data set and the collate function are used. Its sampler
-    and shuffling are not: a full pass needs a fixed order, and minibatches come from
-    the generators that the run's seed determines.
+    Of a ``DataLoader`` the collate function is used, and those examples of its data set
+    that its sampler goes through (``loaders.py``). Their order is not: a full pass
+    needs a fixed one, and minibatches come from the generators that the run's seed
+    determines.
 
     Raises:
-        InvalidProblemError: The data is empty, ragged, not finite or a stream.
+        InvalidProblemError: The data is empty, ragged, not finite or a stream, or a
+            sampler leaves open which examples count.
 
     Example:
         >>> source = as_source((torch.arange(6.0).reshape(3, 2), torch.arange(3)))
@@ -140,7 +152,7 @@ def as_source(data: DataLike) -> AbstractSource:
             lambda rows: dict(zip(names, rows, strict=True)),
         )
     if isinstance(data, DataLoader):
-        return _DatasetSource(data.dataset, data.collate_fn)
+        return _DatasetSource(sampled(data, _count(data.dataset)), data.collate_fn)
     if isinstance(data, Dataset):
         return _DatasetSource(data, default_collate)
     if isinstance(data, Sequence):

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from functools import partial
 from types import FrameType
+from typing import Any
 
 INNER_PACKAGES = ("oneproj", "torch")
 """Whose frames may lie between a warning and the user's call: torch's are those of
@@ -61,6 +63,11 @@ class NonFiniteError(OneprojError, ArithmeticError):
             "or a finite radius, (c) a loss that is defined for every output of "
             "the model (a log of a clamped probability, for example)."
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What it is made of, to be copied or sent from another process."""
+        made_by = partial(type(self), step=self.step)
+        return made_by, (self.quantity,), self.__dict__
 
 
 class ProjectionFailed(OneprojError, RuntimeError):  # noqa: N818 - the contract's name

@@ -1,7 +1,8 @@
 """Loggers: callbacks of ``solve`` that write what every update saw.
 
 A log holds one run. One that is resumed goes on in the same place: what was written
-after the checkpoint, and is made again, replaces what was there.
+after the checkpoint, and is made again, replaces what was there. One that begins anew
+replaces all of it, from its first update on, whichever is the first to be written.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from oneproj.results import Update
 
 
 class AbstractLog(ABC):
-    """Decides which updates are written: every n-th, and the last of the plan.
+    """Decides which updates are written: every n-th, and the last.
+
+    The last of the plan is known as such; of a run that stops earlier, ``solve`` says
+    so by ``close()``. In a loop of your own, call it at the end.
 
     Args:
         every: Updates from one entry to the next.
@@ -37,8 +41,9 @@ class AbstractLog(ABC):
         >>> log = Worst()
         >>> for k in (1, 2, 3):
         ...     log(Update(k, 500, 0.7, {"cap": 0.1 * k}, 0.01))
-        >>> log.seen
-        [0.2]
+        >>> log.close()
+        >>> [round(residual, 1) for residual in log.seen]
+        [0.2, 0.3]
     """
 
     def __init__(self, every: int = 1) -> None:
@@ -46,11 +51,26 @@ class AbstractLog(ABC):
         interval = "It is how many updates there are from one entry to the next."
         check_count("every", every, interval)
         self._every = every
+        self._last: int | None = None
+        self._unwritten: Update | None = None
 
     def __call__(self, update: Update) -> None:
-        """Write the update if it is its turn."""
+        """Write the update if it is its turn; the first of a run begins the log."""
+        if self._last is None or update.update <= self._last:
+            self.begin(update)
+        self._last, self._unwritten = update.update, update
         if update.update % self._every == 0 or update.update == update.steps:
+            self._unwritten = None  # also if this fails: it is not tried again
             self.write(update)
+
+    def close(self) -> None:
+        """Write the last update if it is not; the next one is of another run."""
+        last, self._last, self._unwritten = self._unwritten, None, None
+        if last is not None:
+            self.write(last)
+
+    def begin(self, update: Update) -> None:  # noqa: B027 - most have nothing to do
+        """Make room for a run, of which this is the first update that is seen."""
 
     @abstractmethod
     def write(self, update: Update) -> None:
@@ -66,7 +86,7 @@ class CsvLog(AbstractLog):
 
     Args:
         path: The file; made if it is not there.
-        every: Updates from one row to the next.
+        every: Updates from one row to the next; the last one has a row in any case.
 
     Raises:
         InvalidProblemError: The file has other columns: it is of another problem.
@@ -91,14 +111,14 @@ class CsvLog(AbstractLog):
                 f"file in it: {str(self._path / 'run.csv')!r}."
             )
             raise InvalidProblemError(message)
-        self._begun = False
+
+    def begin(self, update: Update) -> None:
+        """Drop the rows of another run, and those that are made again."""
+        names = ["update", "objective", "seconds", "outer", *update.residuals]
+        self._keep_rows_before(update.update, names)
 
     def write(self, update: Update) -> None:
         """Append a row."""
-        names = ["update", "objective", "seconds", "outer", *update.residuals]
-        if not self._begun:
-            self._keep_rows_before(update.update, names)
-            self._begun = True
         seen = update.update, update.objective, update.seconds, update.outer
         with self._path.open("a", encoding="utf-8", newline="") as file:
             file.write(_line([*seen, *update.residuals.values()]))
@@ -191,11 +211,14 @@ class TensorBoardLog(AbstractLog):
         self._make = require("torch.utils.tensorboard", "tensorboard").SummaryWriter
         self._writer: Any = None
 
+    def begin(self, update: Update) -> None:
+        """Open an event file, which hides the points of others from here on."""
+        self._close_file()
+        self._writer = self._make(str(self._folder), purge_step=update.update)
+
     def write(self, update: Update) -> None:
         """Write the scalars, to the disk."""
         k = update.update
-        if self._writer is None:  # points of an earlier part from here on are hidden
-            self._writer = self._make(str(self._folder), purge_step=k)
         self._writer.add_scalar("objective", update.objective, k)
         self._writer.add_scalar("seconds", update.seconds, k)
         for name, residual in update.residuals.items():
@@ -205,7 +228,11 @@ class TensorBoardLog(AbstractLog):
             self.close()
 
     def close(self) -> None:
-        """Close the event file; a run that makes all its updates has done it."""
+        """Write what is left and close the event file; ``solve`` has done it."""
+        super().close()
+        self._close_file()
+
+    def _close_file(self) -> None:
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -31,9 +31,7 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
         >>> w = torch.ones(1, requires_grad=True)
         >>> check_connected(function(lambda: w.norm()), [w])
     """
-    probe = None
-    if term.size is not None:
-        probe = torch.arange(min(PROBE_SIZE, term.size), device="cpu")
+    probe = _examples(term)
     # A model that is given evaluates; watched, it would be compiled once more.
     watching = watching_modes(enabled=term.model is None)
     with evaluating(term.model), watching as training:
@@ -45,10 +43,7 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
     if not bool(torch.isfinite(value)):
         quantity = f"the value of {term.name!r} at the start"
         raise NonFiniteError(quantity)
-    reached: tuple[Tensor | None, ...] = ()
-    if value.requires_grad:
-        reached = torch.autograd.grad(value, list(parameters), allow_unused=True)
-    if all(part is None for part in reached):
+    if not _reaches(value, parameters):
         message = (
             f"{term.name!r} does not depend on the parameters of this problem: no "
             "gradient reaches them. Check that its function uses the same tensors that "
@@ -57,6 +52,51 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
             "such as torch.sigmoid(score) or softplus(-score)."
         )
         raise InvalidProblemError(message)
+
+
+@torch.enable_grad()
+def check_still_connected(terms: Iterable[AbstractTerm], parameters: Vector) -> None:
+    """Try terms that were connected before: a model may have other tensors by now.
+
+    What they draw from torch's global generators is put back.
+
+    Raises:
+        InvalidProblemError: No gradient of a term reaches a parameter any more.
+
+    Example:
+        >>> from oneproj import function
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> check_still_connected([function(lambda: w.norm())], [w])
+    """
+    for term in terms:
+        drawn = torch.random.fork_rng(range(torch.cuda.device_count()))
+        with drawn, evaluating(term.model):
+            value = term.batch_value(_examples(term))
+        if not _reaches(value, parameters):
+            message = (
+                f"{term.name!r} does not depend on the parameters of this problem any "
+                "more: its function uses other tensors by now, and what is found for "
+                "these would not be for those. load_state_dict(..., assign=True), a "
+                "layer that was replaced and a deep copy do that. Build the Problem "
+                "after them, from model.parameters(); to load a state into the same "
+                "tensors, leave out assign."
+            )
+            raise InvalidProblemError(message)
+
+
+def _examples(term: AbstractTerm) -> Tensor | None:
+    """Indices of the examples on which a term is tried."""
+    if term.size is None:
+        return None
+    return torch.arange(min(PROBE_SIZE, term.size), device="cpu")
+
+
+def _reaches(value: Tensor, parameters: Vector) -> bool:
+    """Whether a gradient of the value arrives at one of the parameters, be it zero."""
+    if not value.requires_grad:
+        return False
+    found = torch.autograd.grad(value, list(parameters), allow_unused=True)
+    return any(part is not None for part in found)
 
 
 def _warn_if_random(term: Constraint, probe: Tensor | None, first: Tensor) -> None:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +18,7 @@ from oneproj.autograd import fresh_casts, require_autograd
 from oneproj.errors import InvalidProblemError
 from oneproj.expressions import AbstractExpression
 from oneproj.parameters import dimension
-from oneproj.probes import check_connected
+from oneproj.probes import check_connected, check_still_connected
 from oneproj.terms import AbstractTerm
 from oneproj.trainable import as_center, trainable
 
@@ -107,6 +109,28 @@ class Problem:
         if self.radius < math.inf:
             parts.append(f"radius {self.radius:g}")
         return ", ".join(parts)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Problem:
+        """A copy with tensors of its own, if its functions can be had with them.
+
+        Raises:
+            InvalidProblemError: A function is a closure or a lambda: it cannot be
+                copied, and would go on using the tensors of the original.
+        """
+        twin = copy.copy(self)
+        memo[id(self)] = twin
+        vars(twin).update(copy.deepcopy(vars(self), memo))
+        try:
+            check_problem(twin)
+        except InvalidProblemError as error:
+            message = (
+                "This problem cannot be copied: a function in it uses tensors of its "
+                "own accord, as lambdas and closures do, and in a copy it would go on "
+                "with those of the original. Put the lines that build the problem into "
+                "a function, and call it with copy.deepcopy(model)."
+            )
+            raise InvalidProblemError(message) from error
+        return twin
 
     def residuals(self) -> dict[str, float]:
         """Every constraint on all of its data; feasible means <= 0."""
@@ -214,7 +238,8 @@ def check_problem(problem: object) -> None:
 
     Raises:
         InvalidProblemError: Something else was given, or ``torch.inference_mode()`` is
-            on, or a parameter was frozen after the problem was built.
+            on, or since the problem was built a parameter was frozen, or a term has
+            lost the parameters.
 
     Example:
         >>> from oneproj import function
@@ -229,3 +254,6 @@ def check_problem(problem: object) -> None:
         )
         raise InvalidProblemError(message)
     require_autograd(problem.parameters)
+    terms = (problem.objective, *problem.constraints.values())
+    with fresh_casts():
+        check_still_connected(terms, problem.parameters)

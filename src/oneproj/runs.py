@@ -1,10 +1,11 @@
 """A run between two updates: a state to save, and to go on from bit for bit.
 
 What is compared before a state is taken over: the settings that determine the updates,
-the shapes and dtypes of the parameters, the constraints with their names, bounds and
-sizes, and the ball; then the value of every term on a sample of its data, at the point
-of the checkpoint (``samples.py``). Other data, another loss or another frozen layer
-give other values. What the sample does not hold is the user's to keep.
+functions among them by their fingerprints; what optimiser and scheduler began with; the
+shapes and dtypes of the parameters, the constraints with their names, bounds and sizes,
+and the ball; then the value of every term on a sample of its data, at the point of the
+checkpoint (``samples.py``). Other data, another loss or another frozen layer give other
+values. What the sample does not hold is the user's to keep.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ import copy
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 
 from oneproj.arguments import as_path
 from oneproj.checkpoints import State, read_checkpoint
 from oneproj.constraints import Constraint
 from oneproj.errors import CheckpointError
+from oneproj.fingerprints import PYTHON, fingerprint, name_of
 from oneproj.history import History
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.setting import Setting
@@ -40,6 +44,10 @@ PARTS = (
 """What the state of a run holds."""
 MOST_NAMED = 5
 """Differences that a message spells out."""
+CODE = "code of"
+"""Begins the name of what only the same version of Python can compare."""
+IMPLEMENTATION = ("params", "foreach", "fused", "capturable", "differentiable")
+"""Entries of a parameter group that may be others on another device."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,7 @@ class Run:
         setting = self.setting
         return {
             "update": update,
-            "outline": self._outline(),
+            "outline": self._outline,
             "parameters": [p.detach() for p in setting.problem.parameters],
             "method": self.method.state_dict(),
             "sampling": setting.sampling.get_state(),
@@ -81,7 +89,7 @@ class Run:
             CheckpointError: It is of another run; the message names the difference.
         """
         _refuse_strangers(state)
-        _refuse_others(state["outline"], self._outline())
+        _refuse_others(state["outline"], self._outline)
         problem, model = self.setting.problem, self.setting.problem.model
         before = snapshot(problem.parameters), copy.deepcopy(_model_state(model))
         _load(problem, state["parameters"], state["model"])
@@ -98,8 +106,11 @@ class Run:
         self.history.load_state_dict(state["history"])
         return int(state["update"])
 
+    @cached_property
     def _outline(self) -> dict[str, str]:
-        return _outline(self.setting.problem) | _flat(self.settings)
+        """Of the run as it begins: before an update is made, or a state taken over."""
+        steps = _steps(self.method.state_dict())
+        return _outline(self.setting.problem) | _flat(self.settings) | steps
 
 
 def resume_run(
@@ -164,10 +175,37 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(value, Mapping):
             words |= _flat(value)
         elif callable(value):  # two runs cannot share the object, but the function
-            words[name] = getattr(value, "__qualname__", type(value).__name__)
+            words[name] = name_of(value)
+            words[f"{CODE} {name} in {PYTHON}"] = fingerprint(value)
         else:
             words[name] = repr(value)
     return words
+
+
+def _steps(state: Mapping[str, Any]) -> dict[str, str]:
+    """What optimisers and schedulers were made with, by their own states."""
+    words: dict[str, str] = {}
+    for name, value in state.items():
+        if name == "param_groups":
+            for i, group in enumerate(value):
+                own = f"group {i} of the optimiser"
+                told = {k: v for k, v in group.items() if k not in IMPLEMENTATION}
+                words |= {f"{k!r} in {own}": _plain(v) for k, v in told.items()}
+        elif name == "scheduler" and value is not None:
+            words |= {f"{k!r} in the scheduler": _plain(v) for k, v in value.items()}
+        elif isinstance(value, Mapping):
+            words |= _steps(value)
+    return words
+
+
+def _plain(value: object) -> str:
+    """A value in words that are the same in every process."""
+    if isinstance(value, Mapping):
+        return str({str(key): _plain(item) for key, item in value.items()})
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_plain, value))}]"
+    plain = value is None or isinstance(value, int | float | str | Tensor)
+    return repr(value) if plain else type(value).__name__
 
 
 def _outline(problem: Problem) -> dict[str, str]:
@@ -208,9 +246,15 @@ def _refuse_strangers(state: State) -> None:
 
 def _refuse_others(saved: Mapping[str, str], own: Mapping[str, str]) -> None:
     """Raise with every difference, the first few in words."""
-    names = [name for name in {**saved, **own} if saved.get(name) != own.get(name)]
+    names = [
+        name
+        for name in {**saved, **own}
+        if saved.get(name) != own.get(name)
+        and (name in saved.keys() & own.keys() or not name.startswith(CODE))
+    ]
     if not names:
         return
+    names.sort(key=lambda name: name.startswith(CODE))  # digits say least
     told = "; ".join(
         f"{name}: {saved.get(name, 'absent')} then, {own.get(name, 'absent')} now"
         for name in names[:MOST_NAMED]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from oneproj.autograd import borrowing_gradients, fresh_casts
@@ -164,7 +164,7 @@ def solve(
     with fresh_casts(), borrowing_gradients(problem.parameters):
         run = Run(setting, chosen(setting, read), history, settings)
         done = resume_run(run, loop.checkpoint, resume=resume)
-        with _undoing(setting):
+        with _undoing(setting), closing(wishes):
             ended, stopped = loop.run(run, done), time.monotonic()
         solution = _complete(run, setting, ended, watch, on_failure)
     if solution.status is Status.INTERRUPTED and not wishes.granted:

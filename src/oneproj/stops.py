@@ -14,6 +14,7 @@ from contextvars import ContextVar
 
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.iterate import Callback
+from oneproj.logs import AbstractLog
 from oneproj.results import Update
 
 AGAIN = 3.0
@@ -39,9 +40,27 @@ class Wishes:
 
     def __call__(self, update: Update) -> bool:
         """Call every one of them, also after one that wants to stop."""
-        answers = [call(update) for call in self._calls]
+        answers = [_truth(call(update)) for call in self._calls]
         self.granted = any(answers)
         return self.granted
+
+    def close(self) -> None:
+        """Tell the logs that no update follows."""
+        for call in self._calls:
+            if isinstance(call, AbstractLog):
+                call.close()
+
+
+def _truth(answer: object) -> bool:
+    try:
+        return bool(answer)
+    except (RuntimeError, TypeError, ValueError) as error:
+        message = (
+            "A callback returns True to stop the run, and False or nothing to go on, "
+            f"but one returned a {type(answer).__name__} that is neither: {error}. "
+            "Return one truth, with .all() or .any() for example."
+        )
+        raise InvalidProblemError(message) from error
 
 
 def _as_calls(callbacks: Iterable[Callback] | Callback) -> tuple[Callback, ...]:
