@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from oneproj.cli import app
 from oneproj.experiments import specs, sweep
+from oneproj.experiments.plan import Job
 from oneproj.experiments.records import Record, read_folder
 
 SMALL = ("abstention-gaussian", "--preset", "oneproj", "--seeds", "2")
@@ -50,10 +51,12 @@ def test_both_presets_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    monkeypatch.setattr(
-        "oneproj.experiments.reproduce.sweep",
-        lambda jobs, *_, **__: asked.extend(job.key[1:4] for job in jobs),
-    )
+
+    def note(jobs: list[Job], *_: object, **__: object) -> int:
+        asked.extend(job.key[1:4] for job in jobs)
+        return 0
+
+    monkeypatch.setattr("oneproj.experiments.reproduce.sweep", note)
     assert reproduce(tmp_path, "abstention-gaussian", "--seeds", "1")[0] == 0
     assert asked == [
         ("paper", "one-projection", "dual-bisection"),

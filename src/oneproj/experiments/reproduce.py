@@ -39,7 +39,7 @@ class Reproduction:
 
     records: tuple[Record, ...]
     made: int
-    """How many of them are new."""
+    """How many of them are new, and made by this call."""
     skipped: Mapping[str, str]
     """Why an experiment has no runs."""
     damaged: tuple[Damaged, ...] = ()
@@ -65,7 +65,8 @@ def reproduce(
     Every run is one file under ``out``, written in one step when it is done. Whatever
     ends this call, finished records stay, and the same call makes the others. A record
     that was damaged since is kept under another name, and its run made again; one whose
-    run is not asked for is left where it is.
+    run is not asked for is left where it is. Calls of several processes may share a
+    folder: none makes a run that another is making.
 
     Args:
         experiments: Names; all whose data is there if left out.
@@ -136,10 +137,10 @@ def reproduce(
         say(f"{name} is skipped: {reason}")
     _make_room(damaged, todo, folder, say)
     with watching(len(todo), enabled=progress, say=say) as watcher:
-        sweep(todo, folder, processes=jobs, watcher=watcher)
+        made = sweep(todo, folder, processes=jobs, watcher=watcher)
     wanted = {job.key for job in plan}
     records = [r for r in read_folder(folder).records if r.key in wanted]
-    return Reproduction(tuple(records), len(todo), skipped, tuple(damaged))
+    return Reproduction(tuple(records), made, skipped, tuple(damaged))
 
 
 def _make_room(
