@@ -32,8 +32,9 @@ def test_an_output_that_knows_ascii_alone_gets_plain_signs(
     terminal.print("2.0\u00d7 \u2013 \u2603")
     sys.stdout.flush()
     text = raw.getvalue().decode("ascii")
-    assert "13.25 +- 0.35" in text
+    assert "13.25 +-0.35 " in text
     assert "2.0x - ?" in text
+    assert len({len(line) for line in text.splitlines()[1:-1]}) == 1  # a rectangle
 
 
 def shown(table: Any, width: int) -> str:  # noqa: ANN401 - rich's

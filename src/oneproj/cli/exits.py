@@ -38,7 +38,10 @@ def _plainly(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     refused = error.object[error.start : error.end]
-    return "".join(PLAIN.get(sign, "?") for sign in refused), error.end
+    told, end = "".join(PLAIN.get(sign, "?") for sign in refused), error.end
+    if len(told) > len(refused) and error.object[end : end + 1] == " ":
+        end += 1  # in a table, what follows stays in its column
+    return told, end
 
 
 codecs.register_error(PLAINLY, _plainly)

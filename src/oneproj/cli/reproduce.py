@@ -10,6 +10,9 @@ from rich.table import Table
 
 from oneproj.cli.exits import console, exits
 
+ROOMY = 1000
+"""Columns in which every table has the width that it asks for."""
+
 
 def reproduce(
     experiments: Annotated[
@@ -87,7 +90,8 @@ def reproduce(
     for name, (heading, *rows) in summaries(done.records).items():
         title = f"{name}, test data: mean and standard deviation"
         table = _table(title, heading, rows)
-        if terminal.measure(table).maximum > terminal.width:
+        roomy = terminal.options.update(max_width=ROOMY)
+        if terminal.measure(table, options=roomy).maximum > terminal.width:
             table = _narrow_table(title, heading, rows)
         terminal.print(table)
     kept = len(done.records) - done.made
