@@ -39,7 +39,7 @@ format: $(VENV)/dev.stamp  ## rewrite the files as `make check` wants them
 bench: $(VENV)/bench.stamp  ## time one optimiser step against plain SGD
 	$(BIN)/oneproj bench step $(ARGS)
 
-theory: $(VENV)/laboratory.stamp  ## execute the theorems' schedules (about 20 min)
+theory: $(VENV)/laboratory.stamp  ## execute the theorems' schedules
 	$(BIN)/oneproj theory $(ARGS)
 
 interrupt: $(VENV)/dev.stamp  ## kill runs and sweeps again and again, compare bits

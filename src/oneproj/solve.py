@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -157,7 +158,8 @@ def solve(
         saved=checkpoint is not None or bool(resume),
     )
     chosen = choose_method(method)
-    read = read_options(chosen, options, schedule)
+    mine = inspect.signature(solve).parameters
+    read = read_options(chosen, options, schedule, beside=mine)
     settings = {"method": method, "seed": seed, "options": _options(read, schedule)}
     settings |= setting.describe()
     watch, history = Stopwatch(), History(problem.constraints, setting.steps)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from oneproj.cli import app
 from oneproj.experiments import specs, sweep
+from oneproj.experiments.calibration_file import (
+    SHIPPED,
+    read_calibrations,
+    write_calibration,
+)
+from oneproj.experiments.plan import Job
 from oneproj.experiments.records import Record, read_folder
 
 SMALL = ("abstention-gaussian", "--preset", "oneproj", "--seeds", "2")
@@ -50,10 +59,12 @@ def test_both_presets_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    monkeypatch.setattr(
-        "oneproj.experiments.reproduce.sweep",
-        lambda jobs, *_, **__: asked.extend(job.key[1:4] for job in jobs),
-    )
+
+    def note(jobs: list[Job], *_: object, **__: object) -> int:
+        asked.extend(job.key[1:4] for job in jobs)
+        return 0
+
+    monkeypatch.setattr("oneproj.experiments.reproduce.sweep", note)
     assert reproduce(tmp_path, "abstention-gaussian", "--seeds", "1")[0] == 0
     assert asked == [
         ("paper", "one-projection", "dual-bisection"),
@@ -132,3 +143,58 @@ def test_a_disk_that_fills_up_keeps_what_is_finished(
     assert code == 1
     assert "No space left on device. Those that are there stay." in output
     assert len(list(tmp_path.rglob("seed-*.json"))) == 1
+
+
+def test_a_narrow_terminal_gets_a_narrow_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = sys.modules["oneproj.cli.reproduce"]  # the package has its function
+    assert reproduce(tmp_path, *SMALL)[0] == 0
+    monkeypatch.setattr(command, "console", lambda: Console(width=60))
+    code, output = reproduce(tmp_path, *SMALL)
+    assert code == 0, output
+    for heading in ("class 0 error (%)", "ambiguity (%)", "runtime (s)", "feasible"):
+        assert output.count(heading) == 2  # once for each method
+    assert output.count("\N{PLUS-MINUS SIGN}") == 8
+
+
+def calibrated(folder: Path) -> str:
+    """A file that holds the library's own thresholds of one experiment and method."""
+    file = folder / "mine.json"
+    for found in read_calibrations(SHIPPED):
+        if found.key == ("abstention-gaussian", "oneproj", "one-projection"):
+            write_calibration(file, replace(found, settings={"steps": 20}))
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("transfer-gaussian",),
+        ("abstention-gaussian", "--preset", "paper"),
+        ("abstention-gaussian", "--method", "projected-sgd"),
+        ("abstention-nasa",),
+    ],
+)
+def test_thresholds_without_effect_are_refused(
+    tmp_path: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "run", pytest.fail)
+    file = calibrated(tmp_path)
+    code, output = reproduce(tmp_path, *arguments, "--thresholds", file)
+    assert code == 1
+    assert f"The thresholds of {file} have no effect here." in output
+    assert "abstention-gaussian oneproj one-projection" in output
+    code, output = reproduce(tmp_path, *arguments, "--thresholds", "nowhere.json")
+    assert code == 1
+    assert "nowhere.json cannot be read as calibrations" in output
+
+
+def test_it_is_said_which_runs_the_thresholds_are_for(tmp_path: Path) -> None:
+    file = calibrated(tmp_path)
+    code, output = reproduce(tmp_path, *SMALL, "--thresholds", file)
+    assert code == 0, output
+    told = f"{file} has thresholds for: abstention-gaussian oneproj one-projection."
+    assert told in output
+    one = ("--method", "one-projection", "--thresholds", file)
+    assert "has thresholds for" not in reproduce(tmp_path, *SMALL, *one)[1]

@@ -343,6 +343,13 @@ def test_an_error_of_the_users_own_comes_through(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_a_misspelt_argument_is_recognised(method: str) -> None:
+    message = f"method '{method}' has no option 'step'. Did you mean 'steps'[?]"
+    with pytest.raises(oneproj.InvalidProblemError, match=message):
+        oneproj.solve(budget().problem, method=method, step=5)
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_an_unknown_option_is_refused(method: str) -> None:
     message = f"method '{method}' has no option 'learning_rate'"
     with pytest.raises(oneproj.InvalidProblemError, match=message):

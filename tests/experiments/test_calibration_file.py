@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,7 @@ from oneproj.experiments.calibration_file import (
     write_calibration,
 )
 from oneproj.experiments.calibration_run import _note, run_calibration
-from oneproj.experiments.calibration_search import INVISIBLE, Pair, Task, Trial
+from oneproj.experiments.calibration_search import Pair, Task, Trial
 from oneproj.experiments.records import Method
 from oneproj.results import Solution, Update
 from oneproj.solve import solve
@@ -127,26 +126,11 @@ def test_a_calibration_says_for_how_many_updates_it_is(
         _ = replace(ONE, settings=settings).updates
 
 
-VALIDATION = {
-    "abstention-gaussian": (200, 200),
-    "abstention-nasa": (9414, 446),
-    "abstention-credit": (4247, 525),
-    "abstention-climsim": (1980, 127),
-}
-"""Examples of each class, of a seed."""
-
-
 def test_what_is_shipped_kept_its_targets_on_seeds_of_its_own() -> None:
     for calibration in read_calibrations(SHIPPED):
-        for error, target, count in zip(
-            calibration.errors,
-            calibration.targets,
-            VALIDATION[calibration.experiment],
-            strict=True,
-        ):
-            examples = count * len(calibration.seeds)
-            spread = math.sqrt(target * (1.0 - target) / examples)
-            assert error <= target + INVISIBLE * spread
+        # To the last digit, though the search would pass over what nobody can see.
+        pairs = zip(calibration.errors, calibration.targets, strict=True)
+        assert all(error <= target for error, target in pairs)
         assert min(calibration.seeds) >= FIRST_SEED
         assert Trial(
             calibration.thresholds, calibration.errors, calibration.ambiguity

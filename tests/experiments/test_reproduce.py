@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import filelock
 import joblib
 import pytest
 
@@ -16,6 +17,7 @@ from oneproj.data import find
 from oneproj.errors import DataNotFoundError, OneprojError, RecordError
 from oneproj.experiments import reproduce as module
 from oneproj.experiments import specs, sweep
+from oneproj.experiments.claims import Claims
 from oneproj.experiments.plan import Job
 from oneproj.experiments.records import Record, read_folder
 from oneproj.experiments.reproduce import Reproduction, reproduce
@@ -265,3 +267,57 @@ def test_records_are_json_that_others_can_read(whole: Path) -> None:
 def test_a_job_is_known_by_its_spec_and_seed() -> None:
     spec = specs.make_spec(EXPERIMENT, "paper", "one-projection")
     assert Job(spec, 3, None, "").key == spec.key(3)
+
+
+def test_a_run_that_another_process_made_meanwhile_is_not_made_again(
+    tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, made = sweep.run, []
+
+    def meet(spec: specs.Spec, seed: int, **options: Any) -> Record:  # noqa: ANN401
+        made.append(seed)
+        shutil.copytree(whole, tmp_path, dirs_exist_ok=True)  # the other's
+        return run(spec, seed, **options)
+
+    monkeypatch.setattr(sweep, "run", meet)
+    lines: list[str] = []
+    done = make(tmp_path, say=lines.append)
+    assert (made, done.made, len(done.records)) == ([0], 1, 3)
+    assert sum(line.startswith("made by another process") for line in lines) == 2
+    check_same(tmp_path, whole)
+
+
+def test_a_run_that_another_process_makes_is_waited_for(
+    tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = specs.make_spec(EXPERIMENT, "oneproj", "one-projection")
+    other = Claims(tmp_path)
+    assert other.take(spec.key(0))
+    assert other.take(spec.key(2))
+    looks: list[float] = []
+
+    def meanwhile(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 1:  # one is finished, the other came to nothing
+            done = read_folder(whole).records[0]
+            sweep.write_record(done, tmp_path)
+            other.give_back(spec.key(0))
+        other.give_back(spec.key(2))
+
+    monkeypatch.setattr(sweep.time, "sleep", meanwhile)
+    lines: list[str] = []
+    assert make(tmp_path, say=lines.append).made == 2
+    seeds = [line.partition(":")[0][-1] for line in lines if "feasible" in line]
+    assert (seeds, looks) == (["1", "2"], [sweep.PERIOD])
+    check_same(tmp_path, whole)
+    assert not list(tmp_path.rglob(".*.lock"))
+
+
+def test_a_disk_without_locks_makes_the_runs_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", refuse)
+    assert make(tmp_path, seeds=2).made == 2

@@ -63,16 +63,20 @@ def test_lines(
     cut: Callable[[Record, int], Record],
     standing_in: Callable[[Record], Record],
 ) -> None:
-    runs = group(make_record())
+    runs = group(make_record(), make_record(seed=1))
     near, far = Agreement("ambiguity", 0.5), Agreement("class 0 error", -3.0)
     line = agreement_line(runs, [near])
     assert line == "Agrees: ambiguity is 0.5 sd higher."
     line = agreement_line(runs, [near, Agreement("class 0 error", -1.5)])
-    assert line == "Agrees in all 2; farthest is class 0 error, 1.5 sd lower."
+    assert line == "Agrees in both; farthest is class 0 error, 1.5 sd lower."
+    line = agreement_line(runs, [near, near, near])
+    assert line == "Agrees in all 3; farthest is ambiguity, 0.5 sd higher."
+    line = agreement_line(group(make_record()), [near])
+    assert line == "Agrees: ambiguity is 0.5 sd higher. Of 1 run."
     line = agreement_line(runs, [near, far])
     assert line == (
         "Outside two of the paper's standard deviations: class 0 error is 3.0 sd "
-        "lower. The other 1 within."
+        "lower. The other one within."
     )
     both = agreement_line(group(standing_in(cut(make_record(), 50))), [])
     assert "after 50 of 500 updates" in both

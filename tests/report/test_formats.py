@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oneproj.experiments.records import Record
 from oneproj.report.certificate_table import certificate_table
 from oneproj.report.data_tables import data_tables
-from oneproj.report.formats import SPECIAL, csv_text, escape, latex_text
+from oneproj.report.formats import SPECIAL, WIDE, csv_text, escape, latex_text
 from oneproj.report.groups import group_records
 from oneproj.report.result_tables import result_tables
 from oneproj.report.runtime_table import runtime_table
@@ -50,6 +50,29 @@ def test_csv_numbers_are_those_of_the_records(records: list[Record]) -> None:
     for row, group in zip(rows, groups, strict=True):
         seconds = [record.runtime for record in group.records]
         assert float(row["Runtime (s)"]) == pytest.approx(sum(seconds) / 2, rel=1e-15)
+
+
+def test_csv_has_numbers_that_programs_read(tables: list[Table]) -> None:
+    (table,) = (table for table in tables if table.key == "transfer-budgets")
+    row = next(csv.DictReader(io.StringIO(csv_text(table))))
+    assert (row["Updates"], row["Updates, paper"]) == ("3000", "3000")
+    for each in tables:
+        for line in csv.DictReader(io.StringIO(csv_text(each))):
+            cells = (v for k, v in line.items() if k not in {"Verdict", "Reasons"})
+            assert not any(re.search(r"\d,\d", cell) for cell in cells)
+
+
+def test_wide_tables_fit_the_text_and_formulas_are_whole(tables: list[Table]) -> None:
+    texts = {table.key: latex_text(table) for table in tables}
+    assert r"every constraint is $\le 0$ on" in texts["certificates"]
+    assert r"($\beta_0$, $\beta_1$)" in texts["calibration"]
+    for table in tables:
+        text = texts[table.key]
+        wide = len(table.labels) + sum(1 + c.compared for c in table.columns) >= WIDE
+        assert (r"\resizebox{\linewidth}" in text) == wide
+        assert ("graphicx" in text) == wide
+        assert text.count("{") == text.count("}")
+    assert r"\resizebox" not in latex_text(Table("t", "T", "", ("Data",), (), ()))
 
 
 def unescape(text: str) -> str:

@@ -76,7 +76,7 @@ def test_outside_is_marked_and_its_reason_is_shown(make_record: Make) -> None:
     far = with_test(make_record(), ambiguity=0.30, **EXACT)
     line = only(tables(far)["abstention"])
     assert line.cells[2].mark == "outside"
-    assert line.cells[2].note == "8.3 sd higher"  # (30 - 11.10) / 2.28
+    assert line.cells[2].note == "8.3 sd higher, 1 run"  # (30 - 11.10) / 2.28
     assert "ambiguity is 8.3 sd higher" in line.verdict
     assert line.reasons == ("Ambiguity: no reason written yet.",)
     reason = '[abstention-gaussian.one-projection]\nambiguity = "Because."'
@@ -151,9 +151,55 @@ def test_speedup_is_of_the_same_settings_and_projector(make_record: Make) -> Non
     assert found["cuts"].ours == 20.0
     assert found["cuts"].paper == 940.30 / 4.91
     lines = runtime_table(groups).lines
-    assert lines[2].cells[1].ours == "100.0\N{MULTIPLICATION SIGN}"
+    assert lines[2].cells[-1].ours == "100.0\N{MULTIPLICATION SIGN}"
     assert "100.0 times faster here, 191.5 times in the paper" in lines[2].verdict
-    assert lines[0].cells[1].ours == ""
+    assert lines[0].cells[-1].ours == ""
+    assert "updates" not in lines[2].verdict  # the same number: nothing to say
+
+
+def test_speedup_names_what_else_differs(make_record: Make) -> None:
+    def run(method: str, seconds: float, seed: int = 0, **changes: object) -> Record:
+        record = make_record("abstention-climsim", method, seed, preset="oneproj")
+        return replace(record, projector="cuts", runtime=seconds, **changes)  # type: ignore[arg-type]
+
+    few = {"planned_updates": 150, "updates": 150}
+    fast = [run("one-projection", 1.0, seed, **few) for seed in range(2)]
+    groups = group_records([*fast, run("projected-sgd", 15.0)])
+    own, other = runtime_table(groups).lines
+    assert own.cells[0].ours == "150"
+    assert other.cells[0].ours == "500"
+    # The records of both methods have the paper's thresholds, which differ.
+    told = "2 against 1 runs, 150 against 500 updates, other thresholds"
+    assert f"oneproj's settings. With {told}." in other.verdict
+    assert told in overview(groups).speed[0].note
+    calibration = tables(*fast)["calibration"]
+    assert [c.heading for c in calibration.columns][1] == "Updates"
+    assert (only(calibration).cells[1].ours, only(calibration).cells[1].paper) == (
+        *("150", "500"),
+    )
+    paper = make_record("abstention-climsim")
+    (own_line,) = overview(group_records([*fast, paper])).own
+    assert "150 updates against 500" in own_line.note
+
+
+def test_a_ratio_below_one_is_no_speedup_in_words(make_record: Make) -> None:
+    def verdict(seconds: float, preset: str) -> str:
+        runs = [
+            replace(make_record("abstention-nasa", method, preset=preset), runtime=time)
+            for method, time in (("one-projection", 1.0), ("projected-sgd", seconds))
+        ]
+        groups = group_records(runs)
+        told.append(overview(groups).speed[0].cells[0][1])
+        return runtime_table(groups).lines[1].verdict
+
+    told: list[str] = []
+    longer = "One Projection takes 1.6 times as long here"
+    assert f"{longer}, both methods with" in verdict(0.625, "oneproj")
+    assert f"{longer}; in the paper it is 191.5 times f" in verdict(0.625, "paper")
+    assert "One Projection takes as long here" in verdict(1.04, "oneproj")
+    assert "is 1.1 times faster here, 191.5 times in" in verdict(1.1, "paper")
+    longer = "takes 1.6 times as long"
+    assert told == [longer, longer, "takes as long", ""]
 
 
 def test_a_partner_with_another_projector_serves_if_there_is_no_other(
@@ -211,6 +257,7 @@ def test_overview(records: list[Record]) -> None:
     )
     # transfer-gaussian: 3 numbers; NASA: 4; only cuts were run to the end there.
     assert found.agreement[0].startswith("One Projection: 7 of 7 means")
+    assert "1 run" not in found.agreement[0]
     assert found.agreement[1].startswith("Projected SGD: 10 of 10 means")
     assert found.stand_ins == ("ClimSim rainfall (transfer)",)
     assert found.missing == (
@@ -230,6 +277,7 @@ def test_overview_names_what_is_outside(make_record: Make) -> None:
     far = with_test(make_record(), ambiguity=0.30, **EXACT)
     found = overview(group_records([far]))
     assert found.agreement[0].startswith("One Projection: 3 of 4 means")
+    assert found.agreement[0].endswith("4 of the means are of 1 run.")
     assert found.agreement[1] == (
         "Outside: Gaussian (abstention), One Projection (augmented Lagrangian, 1 run), "
         "ambiguity 8.3 sd higher."

@@ -18,6 +18,7 @@ app = typer.Typer(
     help="Train under hard constraints with one projection.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # joins the lines of a paragraph
 )
 
 

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 
 def calibrate(
-    experiment: Annotated[str, typer.Argument(help="abstention-gaussian, ...")],
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            help="abstention-gaussian, abstention-climsim, abstention-nasa or "
+            "abstention-credit."
+        ),
+    ],
     *,
     method: Annotated[
         Literal["one-projection", "projected-sgd"],
@@ -71,14 +77,14 @@ def calibrate(
     those of `reproduce`. A trial trains once per seed, so ten trials of ten seeds take
     a few minutes; Projected SGD takes up to a minute a run.
     """
-    from oneproj.experiments.calibration_file import check_place, write_calibration
-    from oneproj.experiments.calibration_run import run_calibration
-
     terminal = console()
     numbers = tuple(updates or ())
     stopped = "Stopped. Nothing was written."
     trials = rounds * len(numbers or [0]) + (match is not None)
     with exits(terminal, stopped=stopped):
+        from oneproj.experiments.calibration_file import check_place, write_calibration
+        from oneproj.experiments.calibration_run import run_calibration
+
         check_place(out)
         with _progress(seeds * trials) as report:
             found = run_calibration(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import logging
 import sys
 from collections.abc import Iterator
@@ -21,8 +23,40 @@ ADVICE = (
 """Where a file or a disk refused and nobody below knew more."""
 
 
+PLAIN = {
+    "\N{PLUS-MINUS SIGN}": "+-",
+    "\N{MULTIPLICATION SIGN}": "x",
+    "\N{EN DASH}": "-",
+    "\N{HORIZONTAL ELLIPSIS}": "...",
+}
+"""For an output that knows no more than ASCII; what is not here becomes a ``?``."""
+PLAINLY = "oneproj-plainly"
+"""The name under which Python knows of these."""
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    refused = error.object[error.start : error.end]
+    told, end = "".join(PLAIN.get(sign, "?") for sign in refused), error.end
+    if len(told) > len(refused) and error.object[end : end + 1] == " ":
+        end += 1  # in a table, what follows stays in its column
+    return told, end
+
+
+codecs.register_error(PLAINLY, _plainly)
+
+
+def speak_plainly() -> None:
+    """Let no output fail over a sign that its encoding does not have."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors=PLAINLY)
+
+
 def console(width: int = 160) -> Console:
     """Standard output; as wide as given where no terminal says how wide it is."""
+    speak_plainly()
     return Console(width=None if sys.stdout.isatty() else width)
 
 

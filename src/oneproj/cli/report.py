@@ -24,11 +24,11 @@ def report(
     Writes one self-contained HTML page and, beside it, every figure as SVG, PNG and PDF
     and every table as CSV and LaTeX. Nothing is run: the page is made of the records.
     """
-    from oneproj.report.summary import summary
-    from oneproj.report.write import write_report
-
     terminal = console()
     with exits(terminal, stopped="Stopped. The same command starts again."):
+        from oneproj.report.summary import summary
+        from oneproj.report.write import write_report
+
         written = write_report(folder, out)
     for each in written.damaged:
         typer.echo(f"Left out: {each.reason}", err=True)

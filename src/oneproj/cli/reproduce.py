@@ -10,6 +10,9 @@ from rich.table import Table
 
 from oneproj.cli.exits import console, exits
 
+ROOMY = 1000
+"""Columns in which every table has the width that it asks for."""
+
 
 def reproduce(
     experiments: Annotated[
@@ -65,11 +68,11 @@ def reproduce(
     What has a record is not run again, so the same command continues after a crash or
     Ctrl-C. Times are comparable where each process has a core to itself.
     """
-    from oneproj.experiments.reproduce import reproduce as make
-    from oneproj.experiments.summary import summaries
-
     terminal = console()
     with exits(terminal, stopped=f"Stopped. The same command continues in {out}."):
+        from oneproj.experiments.reproduce import reproduce as make
+        from oneproj.experiments.summary import summaries
+
         done = make(
             experiments or None,
             seeds=seeds,
@@ -85,16 +88,34 @@ def reproduce(
             say=typer.echo,
         )
     for name, (heading, *rows) in summaries(done.records).items():
-        terminal.print(_table(name, heading, rows))
+        title = f"{name}, test data: mean and standard deviation"
+        table = _table(title, heading, rows)
+        roomy = terminal.options.update(max_width=ROOMY)
+        if terminal.measure(table, options=roomy).maximum > terminal.width:
+            table = _narrow_table(title, heading, rows)
+        terminal.print(table)
     kept = len(done.records) - done.made
     line = f"Records: {out} ({done.made} new, {kept} kept)"
     terminal.print(line, highlight=False, markup=False)
 
 
-def _table(name: str, heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
-    table = Table(title=f"{name}, test data: mean and standard deviation")
-    for title in heading:
-        table.add_column(title, no_wrap=title == "runs")
+def _table(title: str, heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+    table = Table(title=title)
+    for name in heading:
+        table.add_column(name, no_wrap=True)
     for row in rows:
         table.add_row(*row)
+    return table
+
+
+def _narrow_table(
+    title: str, heading: tuple[str, ...], rows: list[tuple[str, ...]]
+) -> Table:
+    """One number below the other: side by side they would be cut."""
+    table = Table(title=title, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in rows:
+        for name, cell in zip(heading, row, strict=True):
+            table.add_row(name, cell, end_section=name == heading[-1])
     return table

@@ -37,8 +37,9 @@ def theory(
 ) -> None:
     """Execute the three theorems' schedules and count how often they keep their word.
 
-    To the letter this is 10^10 inner steps per trial and row, about 15 minutes on two
-    free cores. Exit code 1 if a row fails.
+    To the letter this is 10^10 inner steps per trial and row: an hour of computation,
+    so half an hour on two cores, less where they have nothing else to do. Exit code 1
+    if a row fails.
     """
     terminal = console()
     stopped = f"Stopped. The same command continues from {out}/checkpoints."

@@ -204,6 +204,20 @@ def read_folder(folder: Path) -> Found:
     return found
 
 
+def read_record(folder: Path, key: Key) -> Record | None:
+    """The record of one run; None if it is not there, or damaged.
+
+    Example:
+        >>> key = Key("abstention-nasa", "paper", "one-projection", "cuts", 3)
+        >>> read_record(Path("no such folder"), key) is None
+        True
+    """
+    try:
+        return _read(folder / key.path, folder)
+    except DamagedRecordError:
+        return None
+
+
 def set_aside(path: Path) -> Path:
     """Give a damaged file a name that readers pass over; returns the new place.
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import get_args
 
 from oneproj.data import Splits
-from oneproj.errors import OneprojError
+from oneproj.errors import InvalidProblemError, OneprojError
+from oneproj.experiments.calibration_file import read_calibrations
 from oneproj.experiments.live import watching
 from oneproj.experiments.plan import Job, check_data, make_plan, missing
 from oneproj.experiments.records import (
@@ -21,7 +22,7 @@ from oneproj.experiments.records import (
     read_folder,
     set_aside,
 )
-from oneproj.experiments.specs import make_specs
+from oneproj.experiments.specs import Spec, make_specs
 from oneproj.experiments.sweep import sweep
 from oneproj.tasks import PAPER
 
@@ -39,7 +40,7 @@ class Reproduction:
 
     records: tuple[Record, ...]
     made: int
-    """How many of them are new."""
+    """How many of them are new, and made by this call."""
     skipped: Mapping[str, str]
     """Why an experiment has no runs."""
     damaged: tuple[Damaged, ...] = ()
@@ -65,7 +66,8 @@ def reproduce(
     Every run is one file under ``out``, written in one step when it is done. Whatever
     ends this call, finished records stay, and the same call makes the others. A record
     that was damaged since is kept under another name, and its run made again; one whose
-    run is not asked for is left where it is.
+    run is not asked for is left where it is. Calls of several processes may share a
+    folder: none makes a run that another is making.
 
     Args:
         experiments: Names; all whose data is there if left out.
@@ -88,7 +90,8 @@ def reproduce(
             every finished run.
 
     Raises:
-        InvalidProblemError: There is no such experiment, preset, method or projector.
+        InvalidProblemError: There is no such experiment, preset, method or projector,
+            or the file of thresholds has nothing for what is asked for.
         DataNotFoundError: The data of an experiment that was named is missing.
         RecordError: A record in the folder would not compare with new ones, or none
             can be written there.
@@ -123,6 +126,8 @@ def reproduce(
     names = list(PAPER) if given is None else given
     file = None if thresholds is None else Path(thresholds)
     specs = make_specs(names, presets, methods, projector, thresholds=file)
+    if file is not None:
+        _check_thresholds(file, specs, say)
     plan = make_plan(specs, seeds=seeds, extrapolate_from=extrapolate_from)
     records, damaged = read_folder(folder)
     found = {record.key: record for record in records}
@@ -136,10 +141,26 @@ def reproduce(
         say(f"{name} is skipped: {reason}")
     _make_room(damaged, todo, folder, say)
     with watching(len(todo), enabled=progress, say=say) as watcher:
-        sweep(todo, folder, processes=jobs, watcher=watcher)
+        made = sweep(todo, folder, processes=jobs, watcher=watcher)
     wanted = {job.key for job in plan}
     records = [r for r in read_folder(folder).records if r.key in wanted]
-    return Reproduction(tuple(records), len(todo), skipped, tuple(damaged))
+    return Reproduction(tuple(records), made, skipped, tuple(damaged))
+
+
+def _check_thresholds(file: Path, specs: Iterable[Spec], say: Say) -> None:
+    """Refuse a file of thresholds that is used for nothing, and say what it is for."""
+    has = "; ".join(" ".join(found.key) for found in read_calibrations(file))
+    asked = [spec for spec in specs if spec.thresholds is not None]
+    used = [spec for spec in asked if spec.calibrated is not None]
+    if not used:
+        message = (
+            f"The thresholds of {file} have no effect here. They are for the preset "
+            f"'oneproj' of experiments with abstention, and the file has: {has}. Leave "
+            "it out, or ask for one of these."
+        )
+        raise InvalidProblemError(message)
+    if len(used) < len(asked):
+        say(f"{file} has thresholds for: {has}. All other runs are as without it.")
 
 
 def _make_room(

@@ -3,23 +3,30 @@
 Runs are independent and each computes with one thread, so the numbers do not depend on
 how many are made at once or where. Only the caller touches the folder: workers may be
 on other machines, and one that is left over from a killed sweep can harm nothing.
+Several callers may share a folder: each run is made by the one that claims it first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oneproj.errors import OneprojError, RecordError
+from oneproj.experiments.claims import Claims
 from oneproj.experiments.live import Watcher, pulse
-from oneproj.experiments.plan import Job
-from oneproj.experiments.records import Record, write_record
+from oneproj.experiments.plan import Job, missing
+from oneproj.experiments.records import Key, Record, read_record, write_record
 from oneproj.experiments.run import run
 from oneproj.extras import require
 from oneproj.files import check_place, in_words
+
+PERIOD = 1.0
+"""Seconds between two looks at the runs that another process is making."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +36,18 @@ class Failure:
     job: Job
     reason: str
 
+    @property
+    def key(self) -> Key:
+        """What the run is known by."""
+        return self.job.key
+
 
 def sweep(
     jobs: Sequence[Job], folder: Path, *, processes: int | None, watcher: Watcher
-) -> None:
-    """Make runs and write their records as they come.
+) -> int:
+    """Make runs and write their records as they come; returns how many were made here.
+
+    A run that another process is making is waited for, and made if nothing came of it.
 
     Args:
         jobs: What to run.
@@ -45,25 +59,66 @@ def sweep(
         RecordError: A record cannot be written; found before the first run if it can.
         OneprojError: Runs failed; the others were finished first.
     """
-    failures = []
+    made, failures = 0, []
     with _told(folder):
         for job in jobs[:1]:
             check_place(folder / job.key.path)
-    for outcome in _outcomes(jobs, processes, watcher.folder):
-        if isinstance(outcome, Failure):
-            failures.append(outcome)
-            watcher.advance(f"failed: {_name(outcome.job)}")
-        else:
-            with _told(folder):
-                write_record(outcome, folder)
-            watcher.advance(_line(outcome))
+    left, elsewhere = list(jobs), list[Job]()
+    with Claims(folder) as claims:
+        while left:
+            mine = _unmade(left, claims, elsewhere, watcher)
+            for outcome in _outcomes(mine, processes, watcher.folder):
+                if isinstance(outcome, Failure):
+                    failures.append(outcome)
+                    watcher.advance(f"failed: {_name(outcome.job)}")
+                else:
+                    made += 1
+                    with _told(folder):
+                        write_record(outcome, folder)
+                    watcher.advance(_line(outcome))
+                claims.give_back(outcome.key)
+            left, elsewhere = elsewhere, []
+            if left:
+                time.sleep(PERIOD)
+    _tell(failures, len(jobs), folder)
+    return made
+
+
+def _tell(failures: Sequence[Failure], total: int, folder: Path) -> None:
     if failures:
         told = "\n".join(f"- {_name(f.job)}: {f.reason}" for f in failures)
         message = (
-            f"{len(failures)} of {len(jobs)} runs failed; the records of the others "
+            f"{len(failures)} of {total} runs failed; the records of the others "
             f"are in {folder}, and the same command tries these again:\n{told}"
         )
         raise OneprojError(message)
+
+
+def _unmade(
+    jobs: Iterable[Job], claims: Claims, elsewhere: list[Job], watcher: Watcher
+) -> Iterator[Job]:
+    """The runs to make, each claimed just before it starts.
+
+    Those that another process has made meanwhile are passed over, and those that it is
+    making are put into ``elsewhere``.
+    """
+    for job in jobs:
+        if not claims.take(job.key):
+            elsewhere.append(job)
+        elif _is_made(job, claims.folder):
+            claims.give_back(job.key)
+            watcher.advance(f"made by another process: {_name(job)}")
+        else:
+            yield job
+
+
+def _is_made(job: Job, folder: Path) -> bool:
+    """Whether a record is there that a new run would only repeat."""
+    try:
+        record = read_record(folder, job.key)
+        return record is not None and not missing([job], {job.key: record}, folder)
+    except RecordError:  # of other settings: what is asked for now replaces it
+        return False
 
 
 @contextmanager
@@ -81,20 +136,20 @@ def _told(folder: Path) -> Iterator[None]:
 
 
 def _outcomes(
-    jobs: Sequence[Job], processes: int | None, signs: Path | None
+    jobs: Iterable[Job], processes: int | None, signs: Path | None
 ) -> Iterator[Record | Failure]:
     """What becomes of each run, in the order in which they end."""
     joblib = require("joblib", "experiments")
     # One task per run: batches would hold back records that are finished.
     settings: dict[str, Any] = {"n_jobs": processes, "batch_size": 1}
-    tasks = [joblib.delayed(_attempt)(job, signs) for job in jobs]
+    tasks = (joblib.delayed(_attempt)(job, signs) for job in jobs)
     try:
         parallel = joblib.Parallel(return_as="generator_unordered", **settings)
     except ValueError:  # of a backend that hands out its results only all at once
         parallel = joblib.Parallel(**settings)
         width = joblib.effective_n_jobs(processes)
-        for i in range(0, len(tasks), width):
-            yield from parallel(tasks[i : i + width])
+        while some := list(itertools.islice(tasks, width)):
+            yield from parallel(some)
     else:
         yield from parallel(tasks)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from oneproj.errors import CheckpointError, InvalidProblemError
@@ -82,8 +83,16 @@ def read_options(
     method: type[AbstractMethod],
     options: Mapping[str, Any],
     schedule: Schedule | None,
+    *,
+    beside: Iterable[str] = (),
 ) -> Any:  # noqa: ANN401 - each method has its own
     """Build a method's options; refuses names it does not have, and any to a schedule.
+
+    Args:
+        method: Whose options they are.
+        options: By name, as they were given.
+        schedule: That is followed, if any.
+        beside: Arguments that every method has: a misspelt name may be one of these.
 
     Raises:
         InvalidProblemError: An option is unknown, or the schedule sets it already, or
@@ -93,7 +102,9 @@ def read_options(
     for name in options:
         if name not in known:
             has = f"It has: {', '.join(known)}." if known else method.WITHOUT_OPTIONS
-            message = f"The method {method.name!r} has no option {name!r}. {has}"
+            near = get_close_matches(name, [*beside, *known], n=1)
+            meant = f"Did you mean {near[0]!r}? " if near else ""
+            message = f"The method {method.name!r} has no option {name!r}. {meant}{has}"
             raise InvalidProblemError(message)
     if schedule is not None and not method.follows_schedules:
         message = (

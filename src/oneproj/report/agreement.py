@@ -13,6 +13,8 @@ from oneproj.report.published import Printed
 ALLOWED = 2.0
 """So many of the paper's standard deviations may lie between the two means."""
 
+PAIR = 2
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -96,6 +98,8 @@ def agreement_line(group: Group, found: Sequence[Agreement]) -> str:
         said.append("Settings of oneproj: not judged against the paper.")
     elif found:
         said.append(_verdict(found))
+        if len(group.finished) == 1:
+            said.append("Of 1 run.")
     return " ".join(said)
 
 
@@ -104,9 +108,10 @@ def _verdict(found: Sequence[Agreement]) -> str:
     if outside:
         listed = "; ".join(f"{a.key} is {a.words}" for a in outside)
         rest = len(found) - len(outside)
-        others = f" The other {rest} within." if rest else ""
+        others = f" The other {'one' if rest == 1 else rest} within." if rest else ""
         return f"Outside two of the paper's standard deviations: {listed}.{others}"
     farthest = max(found, key=lambda agreement: abs(agreement.distance))
     if len(found) == 1:
         return f"Agrees: {farthest.key} is {farthest.words}."
-    return f"Agrees in all {len(found)}; farthest is {farthest.key}, {farthest.words}."
+    count = "both" if len(found) == PAIR else f"all {len(found)}"
+    return f"Agrees in {count}; farthest is {farthest.key}, {farthest.words}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 from oneproj.report.tables import NONE, PLUS_MINUS, Cell, Table
 
@@ -12,17 +13,22 @@ SPECIAL = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "<= 0": r"$\le 0$",
+    "<=": r"$\le$",
     "<": "$<$",
     ">": "$>$",
     PLUS_MINUS: r"$\pm$",
     "\N{MULTIPLICATION SIGN}": r"$\times$",
     "\N{GREEK SMALL LETTER ALPHA}": r"$\alpha$",
+    "\N{GREEK SMALL LETTER BETA}\N{SUBSCRIPT ZERO}": r"$\beta_0$",
+    "\N{GREEK SMALL LETTER BETA}\N{SUBSCRIPT ONE}": r"$\beta_1$",
     "\N{GREEK SMALL LETTER BETA}": r"$\beta$",
-    "\N{SUBSCRIPT ZERO}": "$_0$",
-    "\N{SUBSCRIPT ONE}": "$_1$",
     NONE: "--",
 }
-"""What LaTeX would not print as it is."""
+"""What LaTeX would not print as it is; what is longer comes before its beginning."""
+_SPECIAL = re.compile("|".join(re.escape(text) for text in SPECIAL))
+WIDE = 8
+"""Columns from which a table is scaled to the width of the text."""
 
 
 def csv_text(table: Table) -> str:
@@ -49,6 +55,8 @@ def csv_text(table: Table) -> str:
 
 def latex_text(table: Table) -> str:
     r"""A booktabs table; the paper's number follows ours in its own column.
+
+    One with many columns is scaled down to the width of the text.
 
     Example:
         >>> print(latex_text(Table("t", "T", "All.", ("Data",), (), ())))
@@ -78,20 +86,23 @@ def latex_text(table: Table) -> str:
         for cell, both in zip(line.cells, compared, strict=True):
             cells += [_shown(cell), cell.paper] if both else [_shown(cell)]
         rows.append(_row(cells))
+    wide = len(headings) >= WIDE
+    packages = "booktabs, graphicx" if wide else "booktabs"
     return "\n".join(
         [
-            r"% needs \usepackage{booktabs}",
+            rf"% needs \usepackage{{{packages}}}",
             r"\begin{table}",
             r"\centering",
             rf"\caption{{{escape(f'{table.title}. {table.caption}')}}}",
             rf"\label{{tab:oneproj-{table.key}}}",
+            *([r"\resizebox{\linewidth}{!}{%"] if wide else []),
             rf"\begin{{tabular}}{{@{{}}{align}@{{}}}}",
             r"\toprule",
             _row(headings),
             r"\midrule",
             *rows,
             r"\bottomrule",
-            r"\end{tabular}",
+            r"\end{tabular}" + ("}" if wide else ""),
             r"\end{table}",
             "",
         ]
@@ -104,8 +115,10 @@ def escape(text: str) -> str:
     Example:
         >>> escape("5 % of a_b")
         '5 \\% of a\\_b'
+        >>> escape("g <= 0")
+        'g $\\le 0$'
     """
-    return "".join(SPECIAL.get(sign, sign) for sign in text)
+    return _SPECIAL.sub(lambda found: SPECIAL[found[0]], text)
 
 
 def _shown(cell: Cell) -> str:

@@ -8,7 +8,13 @@ from pathlib import Path
 
 from oneproj.report.groups import METHODS, OWN, PAPER, Group
 from oneproj.report.published import EXPERIMENTS, ONE_PROJECTION
-from oneproj.report.quantities import AMBIGUITY, CLASS_0, CLASS_1, TARGET_RISK
+from oneproj.report.quantities import (
+    AMBIGUITY,
+    CLASS_0,
+    CLASS_1,
+    TARGET_RISK,
+    UPDATES,
+)
 from oneproj.report.result_tables import agreements
 from oneproj.report.runtime_table import speedups
 from oneproj.report.tables import NONE, experiment_title
@@ -104,9 +110,11 @@ def _agreement(groups: Sequence[Group]) -> tuple[str, ...]:
             continue
         outside = [(group, each) for group, each in found if not each.within]
         within = len(found) - len(outside)
+        single = sum(len(group.finished) == 1 for group, _ in found)
         said.append(
             f"{name}: {within} of {len(found)} means lie within two of the paper's "
             "standard deviations of its means."
+            + (f" {single} of the means are of 1 run." if single else "")
         )
         said += [
             f"Outside: {experiment_title(group.experiment)}, {name} "
@@ -122,11 +130,13 @@ def _speed(groups: Sequence[Group]) -> Iterable[Brief]:
         notes = [
             group.projector_title,
             *(["oneproj's settings"] if group.preset == OWN else []),
+            *found.differences,
             *(["extrapolated"] if group.extrapolated else []),
             *(["stand-in data"] if group.stand_in else []),
         ]
         title = experiment_title(group.experiment)
-        cells = ((found.text, ""), (found.paper_text or NONE, ""))
+        slower = "" if "faster" in found.words else found.words
+        cells = ((found.text, slower), (found.paper_text or NONE, ""))
         yield Brief(title, ", ".join(notes), cells)
 
 
@@ -146,12 +156,21 @@ def _own(groups: Sequence[Group]) -> Iterable[Brief]:
             notes = [
                 "target risk" if transfer else "ambiguity, and class errors below",
                 _runs(group),
+                *_budgets(group, theirs.get(ONE_PROJECTION)),
                 *(["stand-in data"] if group.stand_in else []),
             ]
             shown = (group, *(theirs.get(method) for method in METHODS))
             cells = tuple(_tradeoff(each) for each in shown)
             title = experiment_title(group.experiment)
             yield Brief(title, "; ".join(notes), cells)
+
+
+def _budgets(group: Group, theirs: Group | None) -> Iterable[str]:
+    """How many updates each makes, where they differ."""
+    if theirs is not None:
+        mine, other = (UPDATES.text(each.finished) for each in (group, theirs))
+        if mine != other:
+            yield f"{mine} updates against {other}"
 
 
 def _runs(group: Group) -> str:

@@ -86,10 +86,11 @@ PLANS = (
     Plan(
         "calibration",
         "Abstention: calibration",
-        "Thresholds on the surrogate class errors, chosen on validation data, and the "
-        "test accuracy where the classifier decides.",
+        "Thresholds on the surrogate class errors, chosen on validation data, the "
+        "number of updates that they are for, and the test accuracy where the "
+        "classifier decides.",
         "abstention",
-        (THRESHOLDS, ACCURACY),
+        (THRESHOLDS, UPDATES, ACCURACY),
     ),
 )
 
@@ -190,23 +191,36 @@ def _line(plan: Plan, group: Group, reasons: Reasons) -> Line:
     )
 
 
-def _cell(column: Quantity | Fact, group: Group, found: Sequence[Agreement]) -> Cell:
+def fact_cell(column: Fact, group: Group) -> Cell:
+    """A setting of a group beside the paper's; marked where they should be the same.
+
+    Example:
+        >>> group = Group("abstention-nasa", "oneproj", "projected-sgd", "cuts", ())
+        >>> fact_cell(UPDATES, group).paper
+        '500'
+    """
     paper = _published(group)
+    ours = column.text(group.records)
+    theirs = "" if paper is None else column.published(paper)
+    compared = group.preset == PAPER and not group.stand_in
+    return Cell(ours, theirs, sameness(ours, theirs) if compared else "")
+
+
+def _cell(column: Quantity | Fact, group: Group, found: Sequence[Agreement]) -> Cell:
     if isinstance(column, Fact):
-        ours = column.text(group.records)
-        theirs = "" if paper is None else column.published(paper)
-        compared = group.preset == PAPER and not group.stand_in
-        return Cell(ours, theirs, sameness(ours, theirs) if compared else "")
+        return fact_cell(column, group)
+    paper = _published(group)
     printed = None if paper is None else paper.numbers[column.key]
     if column is RUNTIME:
         ours_spread = column.spread(group.timed)
         note = "extrapolated" if group.extrapolated else ""
         return number_cell(ours_spread, printed, digits=column.digits, note=note)
     verdict = next((a for a in found if a.key == column.key), None)
+    few = ", 1 run" if len(group.finished) == 1 else ""
     return number_cell(
         column.spread(group.finished),
         printed,
         digits=column.digits,
         mark="" if verdict is None else "within" if verdict.within else "outside",
-        note="" if verdict is None else verdict.words,
+        note="" if verdict is None else verdict.words + few,
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oneproj.experiments.spread import Spread, speedup
+from oneproj.experiments.spread import speedup
 from oneproj.report.groups import PAPER, Group, commands_of
 from oneproj.report.published import (
     EXPERIMENTS,
@@ -13,8 +14,8 @@ from oneproj.report.published import (
     PROJECTED_SGD,
     RESULTS,
 )
-from oneproj.report.quantities import RUNTIME
-from oneproj.report.result_tables import LABELS, row_labels
+from oneproj.report.quantities import RUNTIME, THRESHOLDS, UPDATES
+from oneproj.report.result_tables import LABELS, fact_cell, row_labels
 from oneproj.report.tables import (
     Cell,
     Line,
@@ -32,13 +33,18 @@ class Speedup:
     """A measured ratio of mean runtimes beside the paper's.
 
     Example:
-        >>> group = Group("abstention-nasa", "oneproj", "projected-sgd", "cuts", ())
-        >>> Speedup(group, 7.04, 191.5).paper_text
+        >>> slow = Group("abstention-nasa", "oneproj", "projected-sgd", "cuts", ())
+        >>> fast = Group("abstention-nasa", "oneproj", "one-projection", "cuts", ())
+        >>> Speedup(slow, fast, 7.04, 191.5).paper_text
         ''
+        >>> Speedup(slow, fast, 0.625, 191.5).words
+        'takes 1.6 times as long'
     """
 
     group: Group
     """The runs of Projected SGD."""
+    fast: Group
+    """Those of One Projection."""
     ours: float
     paper: float
 
@@ -46,6 +52,28 @@ class Speedup:
     def text(self) -> str:
         """The measured ratio with one decimal."""
         return times(self.ours)
+
+    @property
+    def words(self) -> str:
+        """What One Projection is or does, by the measured ratio."""
+        if f"{self.ours:.1f}" == "1.0":
+            return "takes as long"
+        if self.ours < 1.0:
+            slower = 1.0 / self.ours if self.ours else math.inf
+            return f"takes {slower:.1f} times as long"
+        return f"is {self.ours:.1f} times faster"
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """What else differs between the two: One Projection's comes first."""
+        pairs = (
+            ("runs", *(str(len(each.timed)) for each in (self.fast, self.group))),
+            ("updates", *(UPDATES.text(g.timed) for g in (self.fast, self.group))),
+        )
+        found = [f"{a} against {b} {name}" for name, a, b in pairs if a != b]
+        if THRESHOLDS.text(self.fast.timed) != THRESHOLDS.text(self.group.timed):
+            found.append("other thresholds")
+        return tuple(found)
 
     @property
     def paper_text(self) -> str:
@@ -84,21 +112,23 @@ def speedups(groups: Sequence[Group]) -> list[Speedup]:
     """
     found = []
     for group in groups:
-        fast, slow = _partner(group, groups), RUNTIME.spread(group.timed)
-        known = group.experiment in RESULTS
-        if group.method == PROJECTED_SGD and fast and slow and known:
+        partner, slow = _partner(group, groups), RUNTIME.spread(group.timed)
+        fast = None if partner is None else RUNTIME.spread(partner.timed)
+        known = group.experiment in RESULTS and group.method == PROJECTED_SGD
+        if known and partner and fast and slow:
             paper = published_speedup(group.experiment)
-            found.append(Speedup(group, speedup(slow, fast), paper))
+            found.append(Speedup(group, partner, speedup(slow, fast), paper))
     return found
 
 
-def _partner(group: Group, groups: Sequence[Group]) -> Spread | None:
-    """The runtime of One Projection with the same settings and, if run, projector."""
+def _partner(group: Group, groups: Sequence[Group]) -> Group | None:
+    """The runs of One Projection with the same settings and, if run, projector."""
     partners = {
-        other.projector: RUNTIME.spread(other.timed)
+        other.projector: other
         for other in reversed(groups)
         if (other.experiment, other.preset) == (group.experiment, group.preset)
         and other.method == ONE_PROJECTION
+        and other.timed
     }
     first = next(reversed(partners.values()), None)
     return partners.get(group.projector, first)
@@ -119,11 +149,16 @@ def runtime_table(groups: Sequence[Group]) -> Table:
         caption=(
             "Seconds of training as the paper counts them: updates, all projections "
             "and, for transfer, the source fit. The speed-up is the ratio of the mean "
-            "runtimes of Projected SGD and One Projection with the same settings. "
+            "runtimes of Projected SGD and One Projection with the same settings. If "
+            "they differ in updates, runs or thresholds, the words beside it say so. "
             "The paper's seconds are of another machine: compare the ratios."
         ),
         labels=LABELS,
-        columns=(number_column(RUNTIME.heading), text_column("Speed-up")),
+        columns=(
+            text_column(UPDATES.heading),
+            number_column(RUNTIME.heading),
+            text_column("Speed-up"),
+        ),
         lines=tuple(_line(group, ratios.get(id(group))) for group in groups),
         commands=commands_of(groups),
         missing=tuple(command_for(name) for name in EXPERIMENTS if name not in there),
@@ -138,20 +173,32 @@ def _line(group: Group, found: Speedup | None) -> Line:
         digits=RUNTIME.digits,
         note="extrapolated" if group.extrapolated else "",
     )
+    updates = fact_cell(UPDATES, group)
     if found is None:
-        return Line(row_labels(group), (seconds, Cell("")), flags=flags_of(group))
-    verdict = f"One Projection is {found.ours:.1f} times faster here"
-    if group.preset == PAPER:
-        verdict += f", {found.paper:.1f} times in the paper."
+        cells = (updates, seconds, Cell(""))
+        return Line(row_labels(group), cells, flags=flags_of(group))
+    cells = (updates, seconds, Cell(found.text, found.paper_text))
+    return Line(row_labels(group), cells, _verdict(found), flags=flags_of(group))
+
+
+def _verdict(found: Speedup) -> str:
+    """The ratio in words, and what one should know to judge it."""
+    group = found.group
+    said = f"One Projection {found.words} here"
+    if group.preset == PAPER and "faster" in found.words:
+        said += f", {found.paper:.1f} times in the paper."
+    elif group.preset == PAPER:
+        said += f"; in the paper it is {found.paper:.1f} times faster."
     else:
-        verdict += ", both methods with oneproj's settings."
+        said += ", both methods with oneproj's settings."
+    if found.differences:
+        said += f" With {', '.join(found.differences)}."
     if group.preset == PAPER and group.projector == "cuts":
-        verdict += " Here with cuts in place of the paper's projector."
+        said += " Here with cuts in place of the paper's projector."
     if group.stand_in:
-        verdict += " On stand-in data."
+        said += " On stand-in data."
     if group.extrapolated:
         run = group.timed[0]
-        verdict += f" Extrapolated from {run.updates:,} of {run.planned_updates:,}"
-        verdict += " updates."
-    cells = (seconds, Cell(found.text, found.paper_text))
-    return Line(row_labels(group), cells, verdict, flags=flags_of(group))
+        said += f" Extrapolated from {run.updates:,} of {run.planned_updates:,}"
+        said += " updates."
+    return said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,8 @@ Mark = Literal["", "within", "outside", "same", "differs"]
 PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 NONE = "\N{EN DASH}"
 """Stands where there is nothing to show."""
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
+"""The commas inside of a number."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +23,8 @@ class Cell:
     """Ours, and the paper's below it.
 
     Example:
-        >>> Cell("500", paper="500", mark="same").fields
-        ('500', '500')
+        >>> Cell("3,000", paper="500", mark="differs").fields
+        ('3000', '500')
     """
 
     ours: str
@@ -33,9 +36,10 @@ class Cell:
     """What the CSV file holds, in full precision where it is a number."""
 
     def __post_init__(self) -> None:
-        """Text cells export what they show."""
-        if not self.fields:
-            object.__setattr__(self, "fields", (self.ours, self.paper))
+        """Text cells export what they show, with numbers as programs read them."""
+        shown = self.fields or (self.ours, self.paper)
+        plain = tuple(THOUSANDS.sub("", text) for text in shown)
+        object.__setattr__(self, "fields", plain)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,90 @@
+"""Where output goes: to outputs with few signs, and what is said when it is stopped."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from oneproj.cli import app
+from oneproj.cli.exits import console
+from oneproj.cli.reproduce import _narrow_table, _table
+
+HEADING = ("runs", "seeds", "class 0 error (%)", "runtime (s)", "feasible")
+ROW = ("oneproj, one-projection,\ncuts", "2", "13.25 \u00b1 0.35", "12.06", "2 of 2")
+
+
+def test_an_output_that_knows_ascii_alone_gets_plain_signs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    terminal = console()
+    terminal.print(_table("Errors", HEADING, [ROW]))
+    terminal.print("2.0\u00d7 \u2013 \u2603")
+    sys.stdout.flush()
+    text = raw.getvalue().decode("ascii")
+    assert "13.25 +-0.35 " in text
+    assert "2.0x - ?" in text
+    assert len({len(line) for line in text.splitlines()[1:-1]}) == 1  # a rectangle
+
+
+def shown(table: Any, width: int) -> str:  # noqa: ANN401 - rich's
+    stream = io.StringIO()
+    Console(file=stream, width=width).print(table)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [38, 60, 80])
+def test_a_narrow_terminal_loses_no_number(width: int) -> None:
+    text = shown(_narrow_table("Errors", HEADING, [ROW, ROW]), width)
+    for cell in (*HEADING, *ROW[1:]):
+        assert text.count(cell) >= 2
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+
+
+def refusing(name: str) -> Callable[..., Any]:
+    """Ctrl-C while a module is imported, as in the first seconds of a command."""
+    ordinary = builtins.__import__
+
+    def imports(module: str, *rest: Any) -> Any:  # noqa: ANN401
+        if module == name:
+            raise KeyboardInterrupt
+        return ordinary(module, *rest)
+
+    return imports
+
+
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [
+        (["reproduce"], "oneproj.experiments.reproduce"),
+        (["calibrate", "abstention-nasa"], "oneproj.experiments.calibration_run"),
+        (["report"], "oneproj.report.write"),
+    ],
+)
+def test_ctrl_c_while_a_command_is_imported_is_said_in_words(
+    command: list[str], module: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(builtins, "__import__", refusing(module))
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 130
+    assert result.output.startswith("Stopped.")
+
+
+def test_help_has_whole_lines_and_all_names() -> None:
+    runner = CliRunner(env={"COLUMNS": "100", "TERM": "dumb"})
+    text = runner.invoke(app, ["reproduce", "--help"]).output
+    assert "continues after a crash or Ctrl-C. Times" in re.sub(" +", " ", text)
+    text = runner.invoke(app, ["calibrate", "--help"]).output
+    for name in ("gaussian", "climsim", "nasa", "credit"):
+        assert f"abstention-{name}" in text
