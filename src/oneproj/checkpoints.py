@@ -22,7 +22,7 @@ from oneproj.arguments import as_path
 from oneproj.errors import CheckpointError
 from oneproj.files import in_words, replacing
 
-VERSION = 2
+VERSION = 3
 """Of the format. A state that is read otherwise than before needs another number."""
 MAGIC = b"oneproj checkpoint, format "
 DIGEST_LINE = 65

@@ -49,6 +49,8 @@ class AbstractOracle(ABC):
 
     _remembers: ClassVar[bool] = False
     """Whether anchors keep the value of each example."""
+    _anchor: Anchor | None = None
+    """The one in force, of an oracle that uses anchors."""
 
     def __init__(
         self,
@@ -89,6 +91,7 @@ class AbstractOracle(ABC):
             generator=self._generator,
             counts=self._counts,
             remember=self._remembers,
+            last=self._anchor,
         )
 
     def state_dict(self) -> dict[str, Any]:
