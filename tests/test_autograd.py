@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import oneproj
-from oneproj.autograd import densify
+from oneproj.autograd import add_gradient, densify
 from oneproj.certificates.kkt import kkt_residual
 from oneproj.errors import InvalidProblemError
 from oneproj.methods import METHODS
@@ -146,3 +146,30 @@ def test_solve_leaves_the_gradients_that_it_found(method: str, end: str) -> None
             oneproj.solve(problem, method=method, steps=10, callbacks=last)
         assert w.grad is before
         assert before is None or before.tolist() == [7.0, 7.0]
+
+
+def test_a_gradient_is_added_to_what_is_there_and_to_no_other_leaf() -> None:
+    a, b = (torch.tensor([2.0, -1.0], requires_grad=True) for _ in range(2))
+    other = torch.ones(2, requires_grad=True)
+    a.grad = torch.ones(2)
+    values = [(a * other).sum(), (a.square() * b).sum()]
+    add_gradient(values, [3.0, 0.5], [a, b])
+    torch.testing.assert_close(a.grad, 1.0 + 3.0 + a.detach() * b.detach())
+    torch.testing.assert_close(b.grad, 0.5 * a.detach().square())
+    assert other.grad is None
+
+
+def test_a_parameter_of_another_class_takes_its_own_way_back() -> None:
+    asked = []
+
+    class Marked(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):  # noqa: ANN001, ANN206
+            asked.append(func)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    w = torch.ones(2).as_subclass(Marked).requires_grad_()
+    value = w.square().sum()
+    add_gradient([value], [1.0], [w])
+    assert torch.autograd.backward in asked
+    assert w.grad.tolist() == [2.0, 2.0]

@@ -467,13 +467,13 @@ def test_another_format_and_another_file_are_refused(
     saved: Path, tmp_path: Path
 ) -> None:
     here, other = str(VERSION).encode(), tmp_path / "other.pt"
-    for then in (2, VERSION + 1):  # from before schedulers counted, and from later on
+    for then in (1, VERSION - 1, VERSION + 1):  # from before, and from later on
         line = MAGIC + str(then).encode()
         other.write_bytes(saved.read_bytes().replace(MAGIC + here, line, 1))
         with pytest.raises(
             oneproj.CheckpointError,
-            match=rf"has format {then}, this version of the library reads format 3.*"
-            "Finish the run with the version that began it, or delete",
+            match=rf"has format {then}, this version of the library reads format "
+            rf"{VERSION}.*Finish the run with the version that began it, or delete",
         ):
             read_checkpoint(other)
     torch.save({"w": torch.ones(2)}, other)

@@ -84,6 +84,9 @@ class Constraint(AbstractTerm):
     def batch_value(self, indices: Tensor | None) -> Tensor:
         return self._excess(self.term.batch_value(indices))
 
+    def examples(self, indices: Tensor) -> Tensor:
+        return self._excess(self.term.examples(indices))
+
     def value(self) -> float:
         return self.sense * (self.term.value() - self.bound)
 

@@ -24,13 +24,6 @@ class AbstractExpression(AbstractTerm):
 
     __array_ufunc__ = None  # a NumPy number on the left leaves the work to this class
 
-    def examples(self, indices: Tensor) -> Tensor:
-        """What a minibatch has the mean of: the differentiable value of each example.
-
-        For a term without data, its value for each.
-        """
-        return self.batch_value(indices).expand(len(indices))
-
     def __le__(self, bound: float | AbstractExpression) -> Constraint:
         """Require ``term <= bound``."""
         return _compare(self, bound, sense=1)

@@ -86,6 +86,13 @@ class AbstractTerm(ABC):
     def batch_value(self, indices: Tensor | None) -> Tensor:
         """The differentiable value on a minibatch; exact where ``indices`` is None."""
 
+    def examples(self, indices: Tensor) -> Tensor:
+        """What a minibatch has the mean of: the differentiable value of each example.
+
+        For a term without data, its value for each.
+        """
+        return self.batch_value(indices).expand(len(indices))
+
     @abstractmethod
     def value(self) -> float:
         """The value on all data, in a fixed order, accumulated in float64."""

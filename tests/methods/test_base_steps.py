@@ -201,3 +201,28 @@ def test_adam_stays_in_the_memory_of_a_strided_parameter() -> None:
     oneproj.solve(problem, steps=300)
     assert w.tolist() == pytest.approx(target.tolist(), abs=0.01)
     assert memory[1::2].tolist() == [0.0] * 5
+
+
+@pytest.mark.parametrize("dtypes", [(torch.float32,) * 2, (torch.float32, torch.half)])
+def test_adam_is_torch_s_own_bit_for_bit(dtypes: tuple[torch.dtype, ...]) -> None:
+    fill = torch.Generator().manual_seed(0)
+    sizes = dict(zip((3, 40), dtypes, strict=True))
+    mine, its = (
+        [torch.ones(n, dtype=t, requires_grad=True) for n, t in sizes.items()]
+        for _ in range(2)
+    )
+    base = choose_base("adam")([{"params": mine, "lr": 0.1}])
+    kept = {name: base.param_groups[0][name] for name in ("betas", "eps")}
+    twin = Adam(its, lr=0.1, fused=True, **kept)
+    for k in range(6):
+        for p, q in zip(mine, its, strict=True):
+            p.grad = torch.randn(p.shape, generator=fill).to(p.dtype)
+            q.grad = p.grad.clone()
+        if k in (0, 3):  # nothing reached the first parameter: its state stays
+            mine[0].grad = its[0].grad = None
+        base.param_groups[0]["lr"] = twin.param_groups[0]["lr"] = 0.1 / (k + 1)
+        base.step()
+        twin.step()
+        assert all(map(torch.equal, mine, its))
+    assert base.state_dict()["state"][0]["step"] == 4
+    assert str(base.state_dict()["state"]) == str(twin.state_dict()["state"])

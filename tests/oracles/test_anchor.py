@@ -49,13 +49,21 @@ class Case:
         self.counts = Counts()
         self.seen.clear()
 
-    def look(self, size: int | None = None, seed: int = 0) -> Anchor:
+    def look(
+        self, size: int | None = None, seed: int = 0, last: Anchor | None = None
+    ) -> Anchor:
         return take_anchor(
             self.problem,
             size=size,
             generator=torch.Generator().manual_seed(seed),
             counts=self.counts,
+            remember=True,
+            last=last,
         )
+
+    @torch.no_grad()
+    def move(self) -> None:
+        self.w.add_(0.3)
 
 
 def test_a_full_look_has_every_value_and_gradient() -> None:
@@ -178,3 +186,83 @@ def test_no_grad_around_it_does_not_matter(size: int | None) -> None:
         anchor = Case().look(size)
     assert anchor.jacobian["large"][0].count_nonzero() == 2
     assert not anchor.jacobian["large"][0].requires_grad
+
+
+# --- between two looks at all data ---------------------------------------------
+
+
+def test_the_next_anchor_is_the_last_full_look_and_the_change_of_a_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SLOPES", FEW)
+    case = Case()
+    last, rows = case.look(), torch.tensor([6, 2, 2])
+    constraint = case.problem.constraints["large"]
+    before = constraint.batch_value(rows).item()
+    case.move()
+    case.counts, constraint.draw = Counts(), lambda size, _: rows[:size]
+    anchor, residuals = case.look(last=last), case.problem.residuals()
+    change = constraint.batch_value(rows).item() - before
+    assert anchor.values["large"] == pytest.approx(last.values["large"] + change)
+    (slope,) = torch.autograd.grad(constraint.batch_value(rows), case.w)
+    torch.testing.assert_close(anchor.jacobian["large"][0], slope)
+    for name in ("few", "plain", "ball"):  # seen as a whole all the same
+        assert anchor.values[name] == residuals[name]
+    assert case.counts == Counts(constraint_gradients=4, constraint_passes=1)
+
+
+def test_its_mean_over_all_samples_is_that_of_all_data(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SLOPES", 2)
+    case = Case()
+    constraint, last = case.problem.constraints["large"], case.look()
+    case.move()
+    values, slopes = [], []
+    for rows in product(range(LARGE), repeat=2):
+        constraint.draw = lambda *_, rows=rows: torch.tensor(rows)
+        anchor = case.look(last=last)
+        values.append(anchor.values["large"])
+        slopes.append(anchor.jacobian["large"][0])
+    value, (slope,) = constraint.value_and_gradient([case.w])
+    assert max(values) - min(values) > 0.01
+    assert sum(values) / 49 == pytest.approx(value, rel=1e-12)
+    torch.testing.assert_close(torch.stack(slopes).mean(0), slope)
+
+
+def test_all_data_is_seen_again_after_a_few_anchors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SLOPES", FEW)
+    case, anchor, passes = Case(), None, []
+    for _ in range(2 * module.LOOKS + 1):
+        case.counts = Counts()
+        anchor = case.look(last=anchor)
+        passes.append(case.counts.constraint_passes - 1)  # that over the little data
+    assert passes == [*([1] + [0] * (module.LOOKS - 1)) * 2, 1]
+
+
+def test_a_minibatch_is_of_examples_that_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SLOPES", 2)
+    case, generator = Case(), torch.Generator().manual_seed(0)
+    whole = case.look()
+    constraint = case.problem.constraints["large"]
+    for anchor, among in ((whole, range(LARGE)), (case.look(last=whole), None)):
+        known = anchor.sample["large"].tolist() if among is None else among
+        drawn, each = anchor.draw(constraint, 40, generator)
+        assert set(drawn.tolist()) == set(known)
+        torch.testing.assert_close(each, constraint.examples(drawn).detach())
+
+
+def test_a_value_on_a_sample_that_is_not_finite_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SLOPES", 2)
+    case = Case()
+    last = case.look()
+    with torch.no_grad():
+        case.w.fill_(math.nan)
+    with pytest.raises(NonFiniteError, match="the value of 'large'"):
+        case.look(last=last)

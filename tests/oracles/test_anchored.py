@@ -169,18 +169,23 @@ def test_so_is_the_mean_over_all_minibatches_and_all_sampled_anchors() -> None:
     torch.testing.assert_close(torch.stack(gradients).mean(0), gradient)
 
 
+@pytest.mark.parametrize("slopes", [40, 10])  # or the change of ten since a full look
 @pytest.mark.parametrize("options", [{}, {"anchor_size": 20}])
-def test_so_is_the_mean_over_what_the_generator_draws(options: dict[str, int]) -> None:
+def test_so_is_the_mean_over_what_the_generator_draws(
+    options: dict[str, int], slopes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oneproj.oracles.anchor.SLOPES", slopes)
     case = Case(rows=40)
     oracle = case.oracle(batch_size=4, **options)
     seen = []
     for _ in range(400):
+        case.move(-0.25)
         oracle.anchor()
         case.move(0.5)
         residuals = case.a.new_tensor([*oracle.backward().residuals.values()])
         seen.append(torch.cat([residuals, case.gradient()]))
-        case.move(-0.5)
-    case.move(0.5)
+        case.move(-0.25)
+    case.move(0.25)
     found, expected = torch.stack(seen), torch.cat(case.truth())
     error = found.std(0) / math.sqrt(len(seen))
     # Nine normal deviates; one beyond 4 has a probability below 1e-3.
@@ -488,13 +493,22 @@ def test_nothing_is_remembered_of_a_sample_in_training_or_in_few_bits() -> None:
     assert oracle.anchor().each == {}
 
 
-def test_a_resumed_oracle_remembers_the_same() -> None:
+@pytest.mark.parametrize("anchors", [1, 2])
+@pytest.mark.parametrize("slopes", [2048, 2])
+def test_a_resumed_oracle_remembers_the_same(
+    anchors: int, slopes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oneproj.oracles.anchor.SLOPES", slopes)
     first, second = Looks(9.0), Looks(9.0)
     before, after = first.oracle(), second.oracle()
-    before.anchor()
+    for _ in range(anchors):
+        before.anchor()
     after.load_state_dict(before.state_dict())
-    for case in (first, second):
-        with torch.no_grad():
-            case.w.mul_(0.5)
-    assert before.backward() == after.backward()
-    assert torch.equal(first.w.grad, second.w.grad)
+    after._generator.set_state(before._generator.get_state())
+    for _ in range(2):  # at the old anchor, then at one that goes on from it
+        for case in (first, second):
+            with torch.no_grad():
+                case.w.mul_(0.5)
+        assert before.backward() == after.backward()
+        assert torch.equal(first.w.grad, second.w.grad)
+        assert before.anchor().values == after.anchor().values

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from oneproj.experiments.records import Key
-from oneproj.experiments.surroundings import require
+from oneproj.extras import require
 
 
 class Claims:
@@ -40,7 +40,7 @@ class Claims:
 
     def take(self, key: Key) -> bool:
         """Claim a run; False if another process has it."""
-        filelock = require("filelock")
+        filelock = require("filelock", "experiments")
         place = self.folder / key.path
         # Taken and given back by different threads of joblib.
         lock = filelock.FileLock(

@@ -65,6 +65,41 @@ class _Adam(Adam):
     step = unrecorded(Adam.step)
 
 
+class _AlikeAdam(Adam):
+    """Adam for parameters of one group and dtype, on the processor.
+
+    torch sorts parameters by that before it calls its one pass over memory. With a
+    small model that takes as long as the pass itself, so here it is called at once.
+    """
+
+    def _step(self) -> None:
+        (group,) = self.param_groups
+        z = group["params"]
+        states, slopes = [self.state.get(p, {}) for p in z], [p.grad for p in z]
+        if not all(states) or any(slope is None for slope in slopes):
+            _Adam.step(self)  # which makes the states, and skips who has no gradient
+            return
+        counts = [state["step"] for state in states]
+        torch._foreach_add_(counts, 1)
+        torch._fused_adam_(
+            z,
+            slopes,
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            counts,
+            lr=group["lr"],
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            weight_decay=0.0,
+            eps=group["eps"],
+            amsgrad=False,
+            maximize=False,
+        )
+
+    step = unrecorded(_step)
+
+
 def _adam(groups: Groups) -> Optimizer:
     parameters = [p for group in groups for p in group["params"]]
     tiny = [torch.finfo(p.dtype).tiny for p in parameters]
@@ -73,7 +108,10 @@ def _adam(groups: Groups) -> Optimizer:
         p.device.type in FUSED and torch.empty_like(p).stride() == p.stride()
         for p in parameters
     )
-    return _Adam(
+    devices, dtypes = {p.device.type for p in parameters}, {p.dtype for p in parameters}
+    alike = fused and devices == {"cpu"} and len(dtypes) == len(groups) == 1
+    make = _AlikeAdam if alike else _Adam
+    return make(
         groups, betas=(0.9, FORGETTING), eps=max([SMALLEST, *tiny]), fused=fused
     )
 

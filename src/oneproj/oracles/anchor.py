@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -20,6 +20,20 @@ SLOPES = 2048
 value to be exact; the gradient's error here is far below that of any minibatch."""
 PIECE = 4096
 """Examples per forward pass of a sample."""
+LOOKS = 4
+"""Anchors per look at all of more than ``SLOPES`` examples. At the others the value is
+that of the last such look plus the mean change of the gradient's examples since: its
+error is far below that of any minibatch as well, and vanishes with the steps."""
+
+
+class Whole(NamedTuple):
+    """The last look at all data of a constraint."""
+
+    value: float
+    each: Tensor
+    """The value of each example."""
+    looks: int
+    """Anchors that it served."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +48,41 @@ class Anchor:
     values: dict[str, float]
     jacobian: dict[str, list[Tensor]]
     each: dict[str, Tensor] = field(default_factory=dict)
-    """The value of each example, for constraints that were seen on all data."""
+    """The value of each example that is remembered: of all, or of a sample."""
+    sample: dict[str, Tensor] = field(default_factory=dict)
+    """Which examples those are, where they are not all."""
+    wholes: dict[str, Whole] = field(default_factory=dict)
+    """Of constraints with more than ``SLOPES`` examples, for the next anchor."""
+
+    def draw(
+        self, constraint: AbstractTerm, batch_size: int, generator: torch.Generator
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Indices of a minibatch, and what is remembered of its examples, or None."""
+        each, among = self.each.get(constraint.name), self.sample.get(constraint.name)
+        if each is None or among is None:
+            drawn = constraint.draw(batch_size, generator)
+            return drawn, None if each is None else each[drawn]
+        size = (batch_size,)
+        places = torch.randint(len(among), size, generator=generator, device="cpu")
+        return among[places], each[places]
 
     def state_dict(self) -> dict[str, Any]:
         """The anchor as plain containers."""
-        return dict(vars(self))
+        wholes = {name: tuple(whole) for name, whole in self.wholes.items()}
+        return vars(self) | {"wholes": wholes}
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any], like: Vector) -> Self:
         """The anchor of such a state, on the devices of the parameters."""
         rows = {name: on_devices(row, like) for name, row in state["jacobian"].items()}
-        each = {name: t.to(like[0].device) for name, t in state["each"].items()}
-        return cls(on_devices(state["point"], like), dict(state["values"]), rows, each)
+        device = like[0].device
+        each = {name: t.to(device) for name, t in state["each"].items()}
+        wholes = {
+            name: Whole(value, t.to(device), looks)
+            for name, (value, t, looks) in state["wholes"].items()
+        }
+        point, values = on_devices(state["point"], like), dict(state["values"])
+        return cls(point, values, rows, each, dict(state["sample"]), wholes)
 
 
 def take_anchor(
@@ -55,6 +92,7 @@ def take_anchor(
     generator: torch.Generator,
     counts: Counts,
     remember: bool = False,
+    last: Anchor | None = None,
 ) -> Anchor:
     """Look at the constraints where the parameters are.
 
@@ -66,6 +104,7 @@ def take_anchor(
             than ``SLOPES`` examples a full look has the value, and they the gradient.
         remember: Whether to keep the value of each example, where a minibatch of them
             would see the same.
+        last: The anchor before; what it remembers saves looks at all data.
 
     Example:
         >>> import oneproj
@@ -79,9 +118,13 @@ def take_anchor(
     """
     parameters = problem.parameters
     remember = remember and _sees_the_same(problem)
+    wholes = last.wholes if remember and last is not None else {}
     taken = Anchor(snapshot(parameters), {}, {})
     for name, constraint in problem.constraints.items():
         counts.constraint_gradients += 1
+        if name in wholes and wholes[name].looks < LOOKS:
+            _look_again(taken, constraint, wholes[name], parameters, generator)
+            continue
         rows = constraint.size or 0
         in_full = size is None or rows <= size
         counts.constraint_passes += in_full and rows > 0
@@ -97,7 +140,35 @@ def take_anchor(
         taken.values[name], taken.jacobian[name] = value, slope
         if remember and each is not None:
             taken.each[name] = each
+            if rows > SLOPES:
+                taken.wholes[name] = Whole(value, each, looks=1)
     return taken
+
+
+@torch.enable_grad()
+def _look_again(
+    taken: Anchor,
+    constraint: AbstractTerm,
+    whole: Whole,
+    parameters: Vector,
+    generator: torch.Generator,
+) -> None:
+    """Add a constraint to an anchor by the change on a sample since all was seen."""
+    name, indices = constraint.name, constraint.draw(SLOPES, generator)
+    if indices is None:  # a term without data has no examples to be remembered
+        message = f"{name!r} has no data to sample"
+        raise AttributeError(message)
+    gradient = [torch.zeros_like(p) for p in parameters]
+    with evaluating(constraint.model):
+        each = constraint.examples(indices)
+        accumulate(gradient, each.mean(), parameters)
+    each = each.detach()
+    change = (each.double() - whole.each[indices].double()).mean().item()
+    value = whole.value + change
+    constraint.check_finite(value, gradient)
+    taken.values[name], taken.jacobian[name] = value, gradient
+    taken.each[name], taken.sample[name] = each, indices
+    taken.wholes[name] = whole._replace(looks=whole.looks + 1)
 
 
 def _sees_the_same(problem: Problem) -> bool:

@@ -10,10 +10,15 @@ is that of ``c_B(z) - c_B(x)``, at most ``L^2 |z - x|^2 / |B|`` for losses that 
 L-Lipschitz: it vanishes at the anchor, near which the proximal term keeps z. So a hinge
 of it is nearly a hinge of c, where a hinge of c_B alone is biased upwards.
 
+More than ``SLOPES`` examples are all seen at every fourth anchor only. At those between
+c(x) is the value at the last such anchor, y, plus the mean change since then of the
+examples S of the gradient: unbiased, with a variance of ``L^2 |x - y|^2 / |S|`` at
+most. Minibatches are then of S.
+
 At x itself the minibatch would cancel, so none is looked at there. Elsewhere the anchor
-remembers ``c_B(x)``, example by example, if it saw all data: a second look at the
-minibatch, with the parameters back at x, is then for constraints that push only, whose
-gradient it takes.
+remembers ``c_B(x)``, example by example, unless it sampled all it knows: a second look
+at the minibatch, with the parameters back at x, is then for constraints that push only,
+whose gradient it takes.
 """
 
 from __future__ import annotations
@@ -40,7 +45,6 @@ class Anchored(AbstractOracle):
     ``renew_every`` updates.
     """
 
-    _anchor: Anchor | None = None
     _age = 0
     _remembers = True
     _there: dict[str, tuple[float, Tensor | None]]
@@ -83,13 +87,12 @@ class Anchored(AbstractOracle):
             return {name: (value, None) for name, value in known.values.items()}
         forgotten = []
         for constraint in self._sampled:
-            name = constraint.name
-            self._draw(constraint)
-            if name in known.each:
-                value = known.each[name][self._drawn[name]].mean().item()
-                self._there[name] = value, None
-            else:
+            drawn, each = known.draw(constraint, self._batch_size, self._generator)
+            self._drawn[constraint.name] = drawn
+            if each is None:
                 forgotten.append(constraint)
+            else:
+                self._there[constraint.name] = each.mean().item(), None
         if forgotten:
             with self._at_anchor():
                 self._there |= {c.name: self._on_batch(c) for c in forgotten}

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from oneproj.autograd import densify
+from oneproj.autograd import add_gradient
 from oneproj.errors import NonFiniteError
 from oneproj.oracles.anchor import Anchor, take_anchor
 from oneproj.oracles.deck import Deck
@@ -49,6 +49,8 @@ class AbstractOracle(ABC):
 
     _remembers: ClassVar[bool] = False
     """Whether anchors keep the value of each example."""
+    _anchor: Anchor | None = None
+    """The one in force, of an oracle that uses anchors."""
 
     def __init__(
         self,
@@ -89,6 +91,7 @@ class AbstractOracle(ABC):
             generator=self._generator,
             counts=self._counts,
             remember=self._remembers,
+            last=self._anchor,
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -119,9 +122,7 @@ class AbstractOracle(ABC):
             p.grad = None
         value, f = self._sample_objective()
         self._counts.objective_gradients += 1
-        # Into the problem's parameters only: other leaves of the graph are not ours.
-        torch.autograd.backward(f, inputs=parameters)
-        densify(parameters)
+        add_gradient([f], [1.0], parameters)
         self._unchecked = [self._problem.objective]
         if alone:
             self._check_gradient()
@@ -181,11 +182,10 @@ class AbstractOracle(ABC):
 
     def _descend(self, carried: Sequence[tuple[Tensor, float]]) -> None:
         """Add the gradient of ``sum_j w_j v_j``, by one backward pass."""
-        moving = [(v, torch.full_like(v, w)) for v, w in carried if v.requires_grad]
+        moving = [(v, w) for v, w in carried if v.requires_grad]
         if moving:
             values, weights = zip(*moving, strict=True)
-            torch.autograd.backward(values, weights, inputs=self._problem.parameters)
-            densify(self._problem.parameters)
+            add_gradient(values, weights, self._problem.parameters)
 
     def _add(self, gradient: Vector, weight: float) -> None:
         pairs = list(zip(self._problem.parameters, gradient, strict=True))
