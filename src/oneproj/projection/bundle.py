@@ -22,7 +22,7 @@ from torch import Tensor
 from oneproj.parameters import Vector, combine, dot, norm
 from oneproj.projection.active_set import settled_minimiser
 from oneproj.projection.stack import Stack
-from oneproj.simplex_qp import Array, QpSolution, solve_simplex_qp
+from oneproj.simplex_qp import EPSILON, Array, QpSolution, solve_simplex_qp
 
 SURE, UNITS = 1e-6, 1e3
 """Cuts contradict each other if what they add up to is beyond this share of its terms,
@@ -31,6 +31,9 @@ and beyond this many rounding units of the gradients and of where they were take
 Their normals cancel to the root of the rounding, so less proves only that the feasible
 points are far away compared to the cuts.
 """
+
+BLURRED = 1e-6
+"""The share of a solution's square that rounding may have."""
 
 STALE = 20
 """Solutions in a row in which a cut did not bind, to leave it behind with its origin.
@@ -148,7 +151,7 @@ class Bundle:
         for cut, z in zip(self._cuts, self._z, strict=True):
             cut.idle = 0 if z > 0 else cut.idle + 1
         if found.ray is None:
-            return True
+            return not self._is_noise(found.z)
         ray = found.ray
         blur = np.array([cut.blur for cut in self._cuts])
         unsure = self._sure * (np.abs(tight) @ ray) + blur @ ray
@@ -208,6 +211,11 @@ class Bundle:
         z, h = self._z, np.array([cut.offset for cut in self._cuts])
         value = -float(0.5 * z @ self._gram @ z + h @ z)
         return float(np.sqrt(max(0.0, 2.0 * value)))
+
+    def _is_noise(self, z: Array) -> bool:
+        """Whether so much cancels in ``sum_i z_i g_i`` that rounding decides."""
+        total: float = sum(z.tolist())
+        return EPSILON * total**2 > BLURRED * self.length() ** 2
 
     def _tightened(self, margins: dict[str, float]) -> Array:
         return np.array(
