@@ -37,6 +37,10 @@ class Place(NamedTuple):
         violation: float = max(0.0, *(self.c + aim).tolist())
         return self.half + rho * violation
 
+    def has_slope(self) -> bool:
+        """Whether something that is violated here has a gradient."""
+        return any(c > 0 and g.any() for c, g in zip(self.c, self.J, strict=True))
+
 
 class Model:
     """``(1/2)|d + p|^2 + (1/2) p'Bp`` under ``c_j + <grad c_j, p> <= 0``.
