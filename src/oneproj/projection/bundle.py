@@ -61,6 +61,7 @@ class Bundle:
         self._capacity = capacity
         self._cuts = CutTable()
         self._normals: AbstractPile[Any] | None = None
+        self._tight: Array = np.zeros(0)
         self._sure = SURE
         self._excludes_all = False
         self.contradicts = False
@@ -119,20 +120,23 @@ class Bundle:
         """Solve over the cuts, each tightened by its constraint's margin.
 
         Returns:
-            Whether some displacement satisfies all tightened cuts. If not, and if that
-            is beyond rounding, ``contradicts``: no point is feasible by the margins.
+            Whether some displacement satisfies all tightened cuts, and rounding does
+            not decide which. If none does, and if that is beyond rounding,
+            ``contradicts``: no point is feasible by the margins.
         """
         if self._excludes_all:
             self.contradicts = True
             return False
         cuts, tight = self._cuts, self._tightened(margins)
-        found = self._minimise(tight)
+        self._tight = tight
+        quick = self._quick_minimiser(tight)
+        found = self._minimiser(tight) if quick is None else QpSolution(quick)
         cuts.z[:] = found.z
         cuts.idle[:] += 1.0
         cuts.idle[found.z > 0] = 0.0
-        if found.ray is None:
-            return not self._is_noise(found.z)
         ray = found.ray
+        if ray is None:
+            return quick is not None or not self._is_noise(found.z)
         unsure = self._sure * (np.abs(tight) @ ray) + cuts.blur @ ray
         self.contradicts = bool(-tight @ ray > unsure)
         return False
@@ -143,17 +147,14 @@ class Bundle:
             return like.times(0.0)
         return self._combined(self._normals, -self._cuts.z)
 
-    def step(
-        self, margins: Mapping[str, float], center: AbstractPacked, curvature: float
-    ) -> AbstractPacked:
+    def step(self, center: AbstractPacked, curvature: float) -> AbstractPacked:
         """The nearest point if the constraints curve: a displacement to look at.
 
-        Minimises ``|d|^2 + curvature |d - center|^2`` over the tightened cuts, that is,
-        the distance from ``share * center``; without curvature that is the solution.
-        The displacement is the next center.
+        Minimises ``|d|^2 + curvature |d - center|^2`` over the cuts as they were
+        tightened for the last solution, that is, the distance from ``share * center``;
+        without curvature that is the solution. The displacement is the next center.
 
         Args:
-            margins: By the constraint's name, as for the solution before.
             center: Where the last cuts were taken.
             curvature: Of the multipliers' sum of constraints.
         """
@@ -162,7 +163,9 @@ class Bundle:
             return center.times(share)
         z, levels = cuts.z, share * cuts.level
         if share > 0:
-            z = self._minimise(self._tightened(margins) - levels).z
+            offsets = self._tight - levels
+            quick = self._quick_minimiser(offsets)
+            z = self._minimiser(offsets).z if quick is None else quick
         cuts.level[:] = levels - cuts.gram.dot(z)
         there = self._combined(self._normals, -z)
         if share > 0:
@@ -200,13 +203,14 @@ class Bundle:
         )
         return tight
 
-    def _minimise(self, offsets: Array) -> QpSolution:
+    def _quick_minimiser(self, offsets: Array) -> Array | None:
         # What bound at the last solution, and what that solution violates.
         gram, z = self._cuts.gram, self._cuts.z
         active = (z > 0) | (offsets + gram.dot(z) < 0)
-        quick = settled_minimiser(gram, -offsets, active)
-        if quick is not None:
-            return QpSolution(quick)
+        return settled_minimiser(gram, -offsets, active)
+
+    def _minimiser(self, offsets: Array) -> QpSolution:
+        gram, z = self._cuts.gram, self._cuts.z
         # The solver has a simplex; an entry of its own, without cost, fulfils it.
         n = len(offsets)
         P = np.zeros((n + 1, n + 1))

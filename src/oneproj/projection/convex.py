@@ -196,7 +196,7 @@ class _Search:
         # From a feasible point that is not the nearest one the solution is next.
         smooth = self._seen.worst > 0 and not (hurry or self._cautious)
         h = self._bend.curvature if smooth else 0.0
-        aim = bundle.step(self._margins, self._center or self._at, h)
+        aim = bundle.step(self._center or self._at, h)
         share = self._look(aim)
         if share == 0.0:
             return False

@@ -90,7 +90,9 @@ class CutTable:
         for name, weight in worth.items():
             if name not in self.names:
                 self.names.append(name)
-                self._worth = np.vstack([self._worth, np.zeros(len(self._gram))])
+                grown = np.zeros((len(self.names), len(self._gram)))
+                grown[:-1] = self._worth
+                self._worth = grown
             self._worth[self.names.index(name), n] = weight
         self._gram[n, :n] = self._gram[:n, n] = products
         self._gram[n, n] = 1.0
