@@ -14,6 +14,7 @@ from oneproj.certificates.certify import certify
 from oneproj.certificates.feasibility import ball_excess
 from oneproj.checkpoints import checkpoint_file
 from oneproj.errors import InfeasibleError, warn
+from oneproj.failures import explained
 from oneproj.history import History, Stopwatch
 from oneproj.iterate import Callback, Loop
 from oneproj.methods import choose_method
@@ -163,7 +164,8 @@ def solve(
     settings = {"method": method, "seed": seed, "options": _options(read, schedule)}
     settings |= setting.describe()
     watch, history = Stopwatch(), History(problem.constraints, setting.steps)
-    with fresh_casts(), borrowing_gradients(problem.parameters):
+    lent = borrowing_gradients(problem.parameters)
+    with fresh_casts(), lent, explained(problem):
         run = Run(setting, chosen(setting, read), history, settings)
         done = resume_run(run, loop.checkpoint, resume=resume)
         with _undoing(setting), closing(wishes):

@@ -19,7 +19,7 @@ from oneproj.methods.base_steps import BaseLike, DecayLike, choose_base, schedul
 from oneproj.methods.checks import STEP
 from oneproj.methods.edge import step_in_ball_
 from oneproj.methods.setting import Setting
-from oneproj.methods.start import move_start_into_ball
+from oneproj.methods.start import make_base, move_start_into_ball
 
 
 class BallStep:
@@ -43,7 +43,8 @@ class BallStep:
         problem = self._problem = setting.problem
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
         self._lr = lr
-        self._optimizer = choose_base(base)([{"params": problem.parameters, "lr": lr}])
+        groups = [{"params": problem.parameters, "lr": lr}]
+        self._optimizer = make_base(choose_base(base), groups)
         self._scheduler = schedule_lr(decay, self._optimizer, setting.steps)
         self._touched = False  # whether a step ever left the ball
 

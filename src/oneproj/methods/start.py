@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.optim import LBFGS, Optimizer
+from torch.optim import LBFGS, Optimizer, SparseAdam
 
 from oneproj.arguments import check_count, check_generator
 from oneproj.autograd import require_autograd
@@ -88,7 +88,7 @@ def check_precision(inner_steps: int, parameters: Vector) -> None:
 
 
 def make_base(base: Callable[[Groups], Optimizer], groups: Groups) -> Optimizer:
-    """The optimiser of lines 11-12; it must step without a closure.
+    """The optimiser of lines 11-12; it must take dense gradients, without a closure.
 
     Example:
         >>> groups = [{"params": [torch.ones(1)], "lr": 0.1}]
@@ -96,13 +96,13 @@ def make_base(base: Callable[[Groups], Optimizer], groups: Groups) -> Optimizer:
         'SGD'
     """
     made: object = base(groups) if callable(base) else base
-    if isinstance(made, Optimizer) and not isinstance(made, LBFGS):
+    if isinstance(made, Optimizer) and not isinstance(made, LBFGS | SparseAdam):
         return made
     message = (
         "base must make an optimiser of torch.optim from parameter groups, one that "
-        f"steps without a closure, but it made a {type(made).__name__}. Line 12 takes "
-        "one step for one stochastic gradient: use torch.optim.SGD or Adam, or "
-        "functools.partial of one."
+        "steps with dense gradients and without a closure, but it made a "
+        f"{type(made).__name__}. Line 12 takes one step for one stochastic gradient: "
+        "use torch.optim.SGD or Adam, or functools.partial of one."
     )
     raise InvalidProblemError(message)
 
