@@ -122,6 +122,16 @@ def test_page_says_what_a_reader_must_know(page: Page) -> None:
     assert "The runs differ in" not in text
 
 
+def test_long_lists_of_commands_are_folded_and_short_ones_are_not(page: Page) -> None:
+    folded = len(page.all("details"))
+    assert page.text.count("Made by: 6 commands") == 3  # bars, runtimes, certificates
+    assert 0 < folded < len(page.all("pre"))
+    words = "".join(page.words)
+    for name in ("transfer-gaussian", "transfer-climsim", "abstention-nasa"):
+        command = f"oneproj reproduce {name} --preset paper --seeds 10"
+        assert f"Made by\n{command}\n" in words  # under its own figure
+
+
 def digests(report: Report) -> dict[str, str]:
     files = [report.page, *sorted(report.files.rglob("*.*"))]
     return {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
