@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import runpy
-import signal
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -14,7 +11,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from oneproj import waking
 from oneproj.__main__ import NEEDED, main
 from oneproj.cli import app
 
@@ -52,47 +48,6 @@ def test_without_the_extra_it_says_how_to_get_it(
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     expected = f"The command line needs {package}. Try: pip install oneproj[cli]"
     assert run_module(monkeypatch) == expected  # which Python prints, with exit code 1
-
-
-def pressed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Python with a torch in whose place somebody presses Ctrl-C, and then waits."""
-    lines = "import os, signal, time", "os.kill(os.getpid(), signal.SIGINT)"
-    (folder / "torch.py").write_text("\n".join((*lines, "time.sleep(20)")))
-    path = os.pathsep.join((str(folder), str(ROOT / "src")))
-    return subprocess.run(
-        [sys.executable, *words],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_ctrl_c_while_torch_is_imported_ends_a_command_in_words(tmp_path: Path) -> None:
-    done = pressed(tmp_path, "-m", "oneproj", "report")
-    assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "Stopped before anything began.\n"
-    script = tmp_path / "oneproj"  # as an installer writes it
-    script.write_text("from oneproj.__main__ import main\nmain()\n")
-    assert pressed(tmp_path, str(script)).returncode == 130
-
-
-def test_a_program_that_imports_the_library_has_its_own_ctrl_c(tmp_path: Path) -> None:
-    done = pressed(tmp_path, "-c", "import oneproj")
-    assert "KeyboardInterrupt" in done.stderr
-    assert "Stopped" not in done.stderr
-
-
-def test_a_command_that_has_begun_has_an_ordinary_ctrl_c(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        signal.signal(signal.SIGINT, waking._leave)
-        assert run_module(monkeypatch, "--version") == 0
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_another_missing_module_is_not_taken_for_it(

@@ -3,9 +3,6 @@
 from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version
 
-from oneproj import waking as _waking  # noqa: F401 - before what imports torch
-
-# isort: split
 from oneproj import logs as logs
 from oneproj import theory as theory
 from oneproj.averages import mean as mean

@@ -13,14 +13,12 @@ def main() -> None:
     try:
         from oneproj.cli import app
         from oneproj.cli.exits import speak_plainly
-        from oneproj.waking import wake
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in NEEDED:
             raise
         sys.exit(f"The command line needs {missing}. Try: pip install oneproj[cli]")
     speak_plainly()
-    wake()
     app(prog_name="oneproj")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 
@@ -132,7 +133,7 @@ def test_without_a_network_it_says_what_it_tries_and_what_to_do(
     for k in (2, 3):
         assert f"Trying again in 0 s, attempt {k} of 3." in result.stderr
     words = " ".join(result.stdout.split())
-    assert "refused the connection. Tried 3 times in 0 s." in words
+    assert re.search(r"refused the connection\. Tried 3 times in \d+ s\.", words)
     for part in ("Other ways: ", "set ONEPROJ_DATA to a folder", "ONEPROJ_OFFLINE=1"):
         assert part in words
 
