@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -204,16 +205,19 @@ def test_adam_stays_in_the_memory_of_a_strided_parameter() -> None:
 
 
 @pytest.mark.parametrize("dtypes", [(torch.float32,) * 2, (torch.float32, torch.half)])
-def test_adam_is_torch_s_own_bit_for_bit(dtypes: tuple[torch.dtype, ...]) -> None:
+@pytest.mark.parametrize("own", [{}, {"weight_decay": 0.2}, {"amsgrad": True}])
+def test_adam_is_torch_s_own_bit_for_bit(
+    dtypes: tuple[torch.dtype, ...], own: dict[str, Any]
+) -> None:
     fill = torch.Generator().manual_seed(0)
     sizes = dict(zip((3, 40), dtypes, strict=True))
     mine, its = (
         [torch.ones(n, dtype=t, requires_grad=True) for n, t in sizes.items()]
         for _ in range(2)
     )
-    base = choose_base("adam")([{"params": mine, "lr": 0.1}])
+    base = choose_base("adam")([{"params": mine, "lr": 0.1} | own])
     kept = {name: base.param_groups[0][name] for name in ("betas", "eps")}
-    twin = Adam(its, lr=0.1, fused=True, **kept)
+    twin = Adam(its, lr=0.1, fused=True, **kept, **own)
     for k in range(6):
         for p, q in zip(mine, its, strict=True):
             p.grad = torch.randn(p.shape, generator=fill).to(p.dtype)

@@ -66,7 +66,7 @@ class _Adam(Adam):
 
 
 class _AlikeAdam(Adam):
-    """Adam for parameters of one group and dtype, on the processor.
+    """Adam for parameters of one group and dtype, on the processor, without AMSGrad.
 
     torch sorts parameters by that before it calls its one pass over memory. With a
     small model that takes as long as the pass itself, so here it is called at once.
@@ -91,10 +91,10 @@ class _AlikeAdam(Adam):
             lr=group["lr"],
             beta1=group["betas"][0],
             beta2=group["betas"][1],
-            weight_decay=0.0,
+            weight_decay=group["weight_decay"],
             eps=group["eps"],
             amsgrad=False,
-            maximize=False,
+            maximize=group["maximize"],
         )
 
     step = unrecorded(_step)
@@ -110,6 +110,7 @@ def _adam(groups: Groups) -> Optimizer:
     )
     devices, dtypes = {p.device.type for p in parameters}, {p.dtype for p in parameters}
     alike = fused and devices == {"cpu"} and len(dtypes) == len(groups) == 1
+    alike = alike and not groups[0].get("amsgrad")
     make = _AlikeAdam if alike else _Adam
     return make(
         groups, betas=(0.9, FORGETTING), eps=max([SMALLEST, *tiny]), fused=fused
