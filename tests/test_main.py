@@ -62,6 +62,8 @@ def pressed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *words],
         env={**os.environ, "PYTHONPATH": path},
+        # A shell's background job ignores Ctrl-C, and would hand that down.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         capture_output=True,
         text=True,
         check=False,
