@@ -63,7 +63,7 @@ def pressed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, *words],
         env={**os.environ, "PYTHONPATH": path},
         # A shell's background job ignores Ctrl-C, and would hand that down.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         capture_output=True,
         text=True,
         check=False,
