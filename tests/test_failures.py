@@ -14,6 +14,7 @@ import oneproj
 
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
 METHODS = ("one-projection", "projected-sgd", "penalty-sgd", "switching-subgradient")
+QUICK = "augmented-lagrangian"  # to give up
 
 
 def start() -> Tensor:
@@ -58,7 +59,7 @@ def test_a_run_that_diverged_says_how_far_it_went(method: str) -> None:
     with pytest.raises(
         oneproj.InfeasibleError, match=r"^The updates took.* from a length of 0\.52 to"
     ):
-        solve(w, cap, method=method, lr=1e20, base="adam")
+        solve(w, cap, method=method, lr=1e20, base="adam", projector=QUICK)
 
 
 def test_a_constraint_that_cannot_be_met_is_all_that_is_said() -> None:
