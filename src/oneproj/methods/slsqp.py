@@ -37,8 +37,9 @@ from oneproj.certificates.flat import flat, unflat
 from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.dialogue import dialogue
+from oneproj.methods.memory import Answer, Seen
 from oneproj.methods.setting import Setting
-from oneproj.methods.stages import Answer, Ending, Seen, Stages
+from oneproj.methods.stages import Ending, Stages
 from oneproj.methods.start import move_start_into_ball
 from oneproj.oracles import Sight
 from oneproj.parameters import Vector, assign, difference, norm, project_ball_
@@ -104,9 +105,9 @@ class SLSQP(AbstractMethod):
         """Answer SciPy until it has a new iterate: it wants gradients a second time."""
         differentiated = False
         while not self.done:
-            x, differentiate = self._question
+            x, differentiate, held = self._question
             if differentiate:
-                self._x = x
+                self._x = x if held is None else held
                 if differentiated:
                     break
             assign(self._problem.parameters, unflat(x, self._problem.parameters))
