@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,17 +25,15 @@ from oneproj.methods.scheduled import with_schedule
 from oneproj.methods.setting import Setting
 from oneproj.methods.start import Select, check_inner_steps
 from oneproj.methods.strength import AutoStrength
+from oneproj.methods.stride import FEW_PARAMETERS, default_lr, far_lr, lengthen
 from oneproj.methods.travel import Travel
 from oneproj.oracles import Anchor, Sight
 from oneproj.parameters import gradients
 from oneproj.penalties import AbstractPenalty, Combine, Hinge, Softplus
-from oneproj.problem import Problem
 from oneproj.results import Projection
 
 INNER_STEPS = 10
 """K, unless the user says otherwise."""
-LR, FEW_PARAMETERS = 0.1, 1000
-"""The step unless the user says otherwise, and up to how many parameters."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +41,8 @@ class PenalizedOptions:
     """Settings of the method where no schedule gives them."""
 
     lr: float | None = None
-    """None for 0.1, and less for more than a thousand parameters; see ``default_lr``.
-    """
+    """None for 0.1, less for more than a thousand parameters and more for a start that
+    is far from feasible; see ``stride``."""
     decay: DecayLike = "cosine"
     """How lr changes: to zero over the planned steps, or not, or as a scheduler has it.
     """
@@ -86,6 +83,7 @@ class Penalized(AbstractMethod):
         self._clip: float | None = None
         self._scheduler: LRScheduler | None = None
         self._travel: Travel | None = None
+        self._lengthens = False
         penalty: AbstractPenalty | None = None
         if setting.schedule is not None:
             penalty = _penalty(setting.schedule.strength, setting.schedule.smoothing)
@@ -98,11 +96,11 @@ class Penalized(AbstractMethod):
             self._clip = options.clip
             self._scheduler = schedule_lr(options.decay, self.optimizer, setting.steps)
             self._travel = _travel(setting, options, self._inner_steps)
+            self._lengthens = options.lr is None and isinstance(options.decay, str)
             if options.strength == "auto":
                 self._strength = AutoStrength()
             else:
                 penalty = _penalty(options.strength, options.smoothing, options.combine)
-        self._lr: float = self.optimizer.defaults["lr"]
         self._oracle = setting.look(penalty, renew_every=None)
         self._outer = 0
 
@@ -118,6 +116,7 @@ class Penalized(AbstractMethod):
             self._strength.watch(gradients(parameters))
             if anchor is not None:
                 oracle.penalize(self._strength.adapt(anchor))
+                self._lengthen(anchor)
         residuals = oracle.add_penalty()
         if self._travel is not None:
             self._travel.watch(objective, self.optimizer.param_groups[0]["lr"])
@@ -139,7 +138,9 @@ class Penalized(AbstractMethod):
 
     def describe(self) -> dict[str, Any]:
         """The first step size and the inner steps, which need not have been given."""
-        return {"lr": self._lr, "inner_steps": self._inner_steps}
+        given = self.optimizer.defaults["lr"]
+        lr = self.optimizer.param_groups[0].get("initial_lr", given)
+        return {"lr": lr, "inner_steps": self._inner_steps}
 
     @property
     def outer(self) -> int:
@@ -178,6 +179,13 @@ class Penalized(AbstractMethod):
         if not (wanted and self.optimizer.at_center):
             return None
         return self._oracle.anchor()
+
+    def _lengthen(self, anchor: Anchor) -> None:
+        """At the start, the steps if it is far from feasible for them."""
+        first = self._outer == 0 and self._lengthens and self._travel is not None
+        if first and self._scheduler is not None:
+            lr = far_lr(anchor, self._setting.steps)
+            lengthen(self.optimizer, self._scheduler, lr)
 
 
 def _check(options: PenalizedOptions) -> None:
@@ -234,24 +242,6 @@ def _travel(setting: Setting, options: PenalizedOptions, K: int) -> Travel | Non
 
 def _lr(setting: Setting, options: PenalizedOptions) -> float:
     return default_lr(setting.problem) if options.lr is None else options.lr
-
-
-def default_lr(problem: Problem) -> float:
-    """``0.1 / sqrt(n / 1000)`` for n > 1000 parameters, 0.1 for fewer.
-
-    A step of Adam changes every parameter by about lr, so a score that adds up n of
-    them changes by n times that, while they are of the size 1 / sqrt(n) that
-    initialisations give them. The rule yields what is common: 0.01 for 10^5 parameters,
-    0.001 for 10^7.
-
-    Example:
-        >>> import oneproj, torch
-        >>> w = torch.zeros(100_000, requires_grad=True)
-        >>> round(default_lr(oneproj.Problem(w, oneproj.function(w.sum), {})), 6)
-        0.01
-    """
-    n = sum(parameter.numel() for parameter in problem.parameters)
-    return LR * min(1.0, math.sqrt(FEW_PARAMETERS / n))
 
 
 def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
