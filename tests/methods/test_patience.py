@@ -38,6 +38,29 @@ def test_a_strength_that_was_more_is_doubled_itself() -> None:
     assert floors([1.0] * ANCHORS, present=5.0)[-1] == 10.0
 
 
+def far(residuals: list[float], alone: float) -> list[float]:
+    patience = Patience()
+    return [
+        patience.floor("c", c, alone=alone, present=0.0, felt=2.0) for c in residuals
+    ]
+
+
+def test_far_outside_patience_is_short_and_needs_no_gradient_of_the_objective() -> None:
+    assert far([9.0, 9.0, 9.0, 9.0], alone=0.0) == [0.0, 0.0, 2.0, 2.0]
+    assert far([9.0, 9.0, 9.0, 9.0], alone=3.0) == [0.0, 0.0, 30.0, 30.0]
+
+
+def test_far_outside_what_falls_is_left_to_the_estimates_too() -> None:
+    assert set(far([0.8**k for k in range(30)], alone=3.0)) == {0.0}
+
+
+def test_what_was_needed_far_outside_is_not_taken_back_near() -> None:
+    patience = Patience()
+    for _ in range(ANCHORS - 1):
+        patience.floor("c", 1.0, alone=1e-16, present=0.0, felt=2.0)
+    assert patience.floor("c", 1.0, alone=1e-16, present=2.0) == 2.0
+
+
 def test_it_resumes() -> None:
     first, second = Patience(), Patience()
     for patience in (first, second):

@@ -241,3 +241,47 @@ def test_a_decomposition_that_fails_at_a_trial_point_is_retreated_from() -> None
     problem = oneproj.Problem(A, oneproj.function(entropy), {"cap": cap})
     found = oneproj.solve(problem, method="slsqp").objective
     assert found == pytest.approx(2.0 + math.log(1100.0), rel=1e-6)
+
+
+# --- a violated start that minimises the objective -----------------------------------
+
+
+def warm(scale: float, seed: int) -> oneproj.Problem:
+    """Labels that the start separates; half of the examples are to change theirs."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.tensor([1.0, -1.0]).repeat(20)
+    x = torch.randn(40, 3, generator=generator, dtype=WIDE)
+    x[:, 0] = y * (1.0 + x[:, 0].abs())
+    x = x.float()
+    w = torch.tensor([scale, 0.0, 0.0], requires_grad=True)
+    changed = x[:, 1] > 0
+
+    def loss(batch: tuple[Tensor, Tensor]) -> Tensor:
+        return torch.nn.functional.softplus(-batch[1] * (batch[0] @ w))
+
+    new = oneproj.mean(loss, data=(x[changed], -y[changed]))
+    return oneproj.Problem(w, oneproj.mean(loss, data=(x, y)), {"new": new <= 0.5})
+
+
+@pytest.mark.parametrize(
+    ("scale", "seed"), [(38.0, 0), (39.0, 0), (50.0, 0), (32.0, 2)]
+)
+def test_a_gradient_that_is_nearly_zero_does_not_lead_astray(
+    scale: float, seed: int
+) -> None:
+    # At the start f is 1e-17 and less. In such a unit the first step went so far that
+    # 7e5 to 1e9 was found, twice without a word.
+    optimum = oneproj.solve(warm(1.0, seed), method="slsqp").objective
+    problem = warm(scale, seed)
+    assert problem.objective.value() < 1e-14
+    solution = oneproj.solve(problem, method="slsqp")  # a warning would be an error
+    assert solution.feasible
+    assert solution.objective == pytest.approx(optimum, rel=1e-4)
+
+
+def test_what_was_found_is_held_while_a_point_near_the_start_is_looked_for() -> None:
+    counts = oneproj.solve(warm(10.0, 0), method="slsqp").counts
+    short = counts.objective_gradients - 2
+    solution = oneproj.solve(warm(10.0, 0), method="slsqp", steps=short)
+    assert solution.settings["ended"] == "stopped before it converged"
+    assert solution.objective == pytest.approx(0.91294, abs=1e-4)

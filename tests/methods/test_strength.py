@@ -204,8 +204,9 @@ def test_a_strength_that_balances_a_violation_grows() -> None:
     # Too weak a hinge stands still where it balances f: the estimate is the strength
     # itself there, so it doubles from anchor to anchor.
     watched = Watched("a")
+    watched.see(wide(-1.0), wide(-1.0), (0.5, wide(1.0)))
     lam = watched.see(wide(-1.0), wide(0.0), (0.5, wide(1.0)))[0]
-    for _ in range(5):
+    for _ in range(4):
         (found,) = watched.see(wide(-lam), wide(0.0), (0.5, wide(1.0)))
         assert found == pytest.approx(SAFETY * lam)
         lam = found
@@ -219,8 +220,19 @@ def test_what_is_not_needed_decays_to_the_floor_while_the_bound_is_near() -> Non
     for k in range(1, 8):
         expected = max(start * KEPT**k, FLOOR * 3.0)
         # The residual falls: one that stays would be the end of patience.
-        seen = watched.see(f, wide(0.0), (0.8**k, c))
+        seen = watched.see(f, wide(-k), (0.8**k, c))
         assert seen == pytest.approx((expected,))
+
+
+def test_far_outside_a_strength_does_not_fade() -> None:
+    # Adam would slow down with it. One move is 1 long and the bound is 9 away.
+    watched = Watched("a")
+    (start,) = watched.see(wide(3.0), wide(0.0), (10.0, wide(1.0)))
+    for k in range(1, 4):
+        c = 10.0 * 0.8**k
+        assert watched.see(wide(0.0), wide(-1.0 * k), (c, wide(1.0))) == (start,)
+    (near,) = watched.see(wide(0.0), wide(-4.0), (1.9, wide(1.0)))
+    assert near == pytest.approx(KEPT * start)
 
 
 def test_out_of_reach_it_decays_without_a_floor() -> None:

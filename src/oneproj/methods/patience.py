@@ -10,6 +10,13 @@ So what counts in the end is whether the residual falls. One that is positive at
 gets a floor: the strength that would balance the whole objective alone, or twice the
 present one, up to ``MOST`` times the largest that would. Every anchor at which the
 constraint is met halves its floor. Elsewhere the estimates have the say.
+
+Far outside there is less time. A start that minimises the objective has next to no
+gradient, whatever the bound will cost; strengths that are taken from it do not move a
+base step at all, or grow behind an objective whose slope grows faster. So where a bound
+is more than ``MOVES`` moves away and its residual did not fall by a quarter in the last
+two, the floor is ``OVER`` times what would balance the objective alone, and at least a
+strength whose push is ``FELT``, which has to do with no gradient of the objective.
 """
 
 from __future__ import annotations
@@ -25,6 +32,16 @@ AS_LARGE = 0.9
 MOST = 32.0
 """The largest floor. n pieces of a maximum with orthogonal gradients need up to sqrt(n)
 times the strength that balances the objective with one of them."""
+MOVES = 2.0
+"""Of the longest length between two anchors. A bound that is nearer may be met by the
+next of them, and then the gradients at hand say what it costs."""
+SOON, FALLEN = 3, 0.75
+"""So many anchors in a row, and the share of the first residual that is slow."""
+OVER = 10.0
+"""Far outside nothing is lost by a strength that is too large, and it is soon less."""
+FELT = 1e-4
+"""The norm of a gradient that base steps answer to: those of Adam do not if it is not
+large compared with their epsilon, 1e-8."""
 
 
 class Patience:
@@ -45,7 +62,9 @@ class Patience:
         self._largest: dict[str, float] = {}
         self._floors: dict[str, float] = {}
 
-    def floor(self, name: str, c: float, *, alone: float, present: float) -> float:
+    def floor(
+        self, name: str, c: float, *, alone: float, present: float, felt: float = 0.0
+    ) -> float:
         """The least strength of a constraint until the next anchor.
 
         Args:
@@ -53,14 +72,19 @@ class Patience:
             c: Its residual at this anchor.
             alone: The strength with which it would balance the objective alone.
             present: Its strength until now.
+            felt: The strength with which it is felt, if it is far outside; else 0.
         """
         seen = [*self._seen.get(name, []), c][-ANCHORS:]
         most = max(self._largest.get(name, 0.0), alone)
-        floor = self._floors.get(name, 0.0)
+        floor, recent = self._floors.get(name, 0.0), seen[-SOON:]
+        slow = len(recent) == SOON and min(recent) > 0 and c > FALLEN * recent[0]
         if c <= 0:
             floor /= 2.0
+        elif felt > 0 and slow:
+            floor = max(floor, OVER * alone, felt)
         elif len(seen) == ANCHORS and min(seen) > 0 and c >= AS_LARGE * max(seen):
-            floor = min(max(alone, 2.0 * max(floor, present)), MOST * most)
+            raised = max(alone, 2.0 * max(floor, present))
+            floor = max(floor, min(raised, MOST * most))
         self._seen[name], self._largest[name], self._floors[name] = seen, most, floor
         return floor
 

@@ -19,12 +19,13 @@ from oneproj.methods.base_steps import (
     schedule_lr,
     unrecorded,
 )
-from oneproj.methods.defaults import FEW_PARAMETERS, choose_inner_steps, default_lr
+from oneproj.methods.inner_steps import choose_inner_steps
 from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.scheduled import with_schedule
 from oneproj.methods.setting import Setting
 from oneproj.methods.start import Select
 from oneproj.methods.strength import AutoStrength
+from oneproj.methods.stride import FEW_PARAMETERS, default_lr, far_lr, lengthen
 from oneproj.methods.travel import Travel
 from oneproj.oracles import Anchor, Sight
 from oneproj.parameters import dimension, gradients
@@ -38,8 +39,8 @@ class PenalizedOptions:
     """Settings of the method where no schedule gives them."""
 
     lr: float | None = None
-    """None for 0.1, and less for more than a thousand parameters; see ``default_lr``.
-    """
+    """None for 0.1, less for more than a thousand parameters and more for a start that
+    is far from feasible; see ``stride``."""
     decay: DecayLike = "cosine"
     """How lr changes: to zero over the planned steps, or not, or as a scheduler has it.
     """
@@ -76,6 +77,8 @@ class _Parts(NamedTuple):
     clip: float | None = None
     scheduler: LRScheduler | None = None
     travel: Travel | None = None
+    lengthens: bool = False
+    """Whether a start far from feasible makes the steps longer."""
 
 
 class Penalized(AbstractMethod):
@@ -95,8 +98,7 @@ class Penalized(AbstractMethod):
         self.optimizer, self._inner_steps = parts.optimizer, parts.inner_steps
         self._strength = AutoStrength() if parts.penalty is None else None
         self._clip, self._scheduler = parts.clip, parts.scheduler
-        self._travel = parts.travel
-        self._lr: float = self.optimizer.defaults["lr"]
+        self._travel, self._lengthens = parts.travel, parts.lengthens
         self._oracle = setting.look(parts.penalty, renew_every=None)
         self._outer = 0
 
@@ -112,6 +114,7 @@ class Penalized(AbstractMethod):
             self._strength.watch(gradients(parameters))
             if anchor is not None:
                 oracle.penalize(self._strength.adapt(anchor))
+                self._lengthen(anchor)
         residuals = oracle.add_penalty()
         if self._travel is not None:
             self._travel.watch(objective, self.optimizer.param_groups[0]["lr"])
@@ -132,7 +135,9 @@ class Penalized(AbstractMethod):
 
     def describe(self) -> dict[str, Any]:
         """The first step size and the inner steps, which need not have been given."""
-        return {"lr": self._lr, "inner_steps": self._inner_steps}
+        given = self.optimizer.defaults["lr"]
+        lr = self.optimizer.param_groups[0].get("initial_lr", given)
+        return {"lr": lr, "inner_steps": self._inner_steps}
 
     @property
     def outer(self) -> int:
@@ -172,6 +177,13 @@ class Penalized(AbstractMethod):
             return None
         return self._oracle.anchor()
 
+    def _lengthen(self, anchor: Anchor) -> None:
+        """At the start, the steps if it is far from feasible for them."""
+        first = self._outer == 0 and self._lengthens and self._travel is not None
+        if first and self._scheduler is not None:
+            lr = far_lr(anchor, self._setting.steps)
+            lengthen(self.optimizer, self._scheduler, lr)
+
 
 def _scheduled(setting: Setting, schedule: Schedule) -> _Parts:
     """What a theorem prescribes, and nothing else."""
@@ -195,6 +207,7 @@ def _chosen(setting: Setting, options: PenalizedOptions) -> _Parts:
         clip=options.clip,
         scheduler=schedule_lr(options.decay, optimizer, setting.steps),
         travel=_travel(setting, options, K),
+        lengthens=options.lr is None and isinstance(options.decay, str),
     )
 
 

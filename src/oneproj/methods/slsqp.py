@@ -36,8 +36,9 @@ from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.flat import flat, unflat
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.dialogue import dialogue
+from oneproj.methods.memory import Reply, Seen
 from oneproj.methods.setting import Setting
-from oneproj.methods.stages import Ending, Reply, Seen, Stages
+from oneproj.methods.stages import Ending, Stages
 from oneproj.methods.start import move_start_into_ball
 from oneproj.oracles import Sight
 from oneproj.parameters import (
@@ -110,9 +111,9 @@ class SLSQP(AbstractMethod):
         """Answer SciPy until it has a new iterate: it wants gradients a second time."""
         differentiated = False
         while not self.done:
-            x, differentiate = self._question
+            x, differentiate, held = self._question
             if differentiate:
-                self._x = x
+                self._x = x if held is None else held
                 if differentiated:
                     break
             assign(self._problem.parameters, unflat(x, self._problem.parameters))

@@ -16,21 +16,24 @@ from where it stopped, in the units of that point and with a new ``B``, until on
 nothing. At a solution of a smooth problem that takes no evaluation. A stage that fails
 where the next one gains nothing did not stop early.
 
-SciPy's line search tries a tenth of the step where the objective is infinite. So that
-is what it is told where a term has no finite value, or has a value but no gradient.
+Where a violated start nearly minimises f, the size of its gradient says nothing: in
+that unit a first step can lead so far away that float32 never finds back. So an end
+that is infeasible, or higher than such a start, is compared with a feasible point near
+the start, which SciPy finds without an objective. If that is better, stages begin anew
+from there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import sys
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 
-from oneproj.errors import NonFiniteError
+from oneproj.methods.memory import Ask, Lost, Memory, Point
 from oneproj.simplex_qp import Array, Mask
 
 MOST_STAGES = 6
@@ -45,25 +48,6 @@ CONVERGED, LIMIT_REACHED = 0, 9
 """SciPy's statuses for success, and for the iteration limit, which is the user's."""
 LOST = -1
 """Ours, for a stage that came to where nothing is finite; SciPy's are not negative."""
-
-
-class Question(NamedTuple):
-    """What SciPy wants to know at a point: the values, or the gradients."""
-
-    x: Array
-    differentiate: bool
-
-
-class Seen(NamedTuple):
-    """The values, or the gradients, of the objective and of what is to be <= 0."""
-
-    f: Any
-    """A number, or a vector."""
-    c: Array
-
-
-Reply: TypeAlias = Seen | NonFiniteError
-Ask: TypeAlias = Callable[[Question], Reply]
 
 
 class Ending(NamedTuple):
@@ -81,73 +65,17 @@ class Units(NamedTuple):
     c: Array
 
 
-@dataclass(frozen=True)
-class _Point:
-    x: Array
-    value: Seen
-    slope: Seen
-
-
-class _Lost(Exception):  # noqa: N818 - it ends SciPy's loop, it is no error of its own
-    """SciPy wants to go on from a point without finite values or gradients."""
-
-
 class _Stage(NamedTuple):
-    reached: _Point
+    reached: Point
     status: int
     message: str
 
 
-class _Memory:
-    """Every value and gradient, asked for once per point."""
-
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
-        self._trial: tuple[bytes, Seen] | None = None
-        self.error: NonFiniteError | None = None
-        self.refused: set[bytes] = set()
-        """Points with a value and no gradient: not to be tried again."""
-        self.last: _Point | None = None
-        """The last point whose gradients were known: SciPy's iterate."""
-
-    def value(self, x: Array) -> Seen:
-        """Infinite where there is none; at the start, that is the end."""
-        if self.last is not None and np.array_equal(x, self.last.x):
-            return self.last.value
-        key = x.tobytes()
-        nowhere = Seen(np.inf, np.zeros(0) if self.last is None else self.last.value.c)
-        if key in self.refused:
-            return nowhere
-        if self._trial is None or self._trial[0] != key:
-            answer = self._ask(Question(x.copy(), differentiate=False))
-            if isinstance(answer, NonFiniteError):
-                self.error, answer = answer, nowhere
-            self._trial = key, answer
-        return self._trial[1]
-
-    def point(self, x: Array) -> _Point:
-        """All about a point, which becomes the last."""
-        if self.last is None or not np.array_equal(x, self.last.x):
-            value = self.value(x)
-            if not np.isfinite(value.f):
-                raise _Lost
-            slope = self._ask(Question(x.copy(), differentiate=True))
-            if isinstance(slope, NonFiniteError):
-                self.error = slope
-                self.refused.add(x.tobytes())
-                raise _Lost
-            self.last = _Point(x.copy(), value, slope)
-        return self.last
-
-    def look_again(self) -> _Point:
-        """The last point, if its values are still finite; a term may break for good."""
-        last, self.last, self._trial = self.last, None, None
-        try:
-            self.point(last.x)  # type: ignore[union-attr]  # the start at least
-        except _Lost:
-            raise self.error from None  # type: ignore[misc]  # lost by an error
-        self.last = last
-        return last  # type: ignore[return-value]
+class _End(NamedTuple):
+    reached: Point
+    status: int
+    message: str
+    settled: bool
 
 
 @dataclass(frozen=True)
@@ -163,6 +91,7 @@ class Stages:
         steps: The most iterations of a stage.
 
     Example:
+        >>> from oneproj.methods.memory import Seen
         >>> start, none = np.array([3.0]), np.zeros(0)
         >>> def ask(question):  # a parabola in a large unit
         ...     if question.differentiate:
@@ -182,17 +111,25 @@ class Stages:
     steps: int
 
     def __call__(self, ask: Ask) -> Ending:
-        """Run stages until one gains nothing.
+        """Run stages until one gains nothing, from near the start if that is better.
 
         Raises:
             NonFiniteError: There are no finite values at the start, or none beyond it.
         """
-        memory = _Memory(ask)
+        memory = Memory(ask)
         try:
-            start = here = memory.point(self.x)
-        except _Lost:
+            start = memory.point(self.x)
+        except Lost:
             raise memory.error from None  # type: ignore[misc]  # lost by an error
-        message, status = "", LOST
+        end = self._descend(memory, start)
+        if end.status == LOST and end.reached is start:
+            raise memory.error  # type: ignore[misc]  # lost by an error
+        if self._is_doubtful(start, end):
+            end = self._begin_anew(memory, start, end)
+        return Ending(end.reached.x, end.message, end.settled)
+
+    def _descend(self, memory: Memory, start: Point) -> _End:
+        here, message, status = start, "", LOST
         for k in range(MOST_STAGES):
             units, refused = self._units(here), len(memory.refused)
             stage = self._run(memory, here, units)
@@ -203,15 +140,40 @@ class Stages:
                 settled = here is not start or status == CONVERGED
                 settled &= self._meets(here, units)
                 here = self._best(stage.reached, here, units)
-                return Ending(here.x, message, settled)
+                return _End(here, status, message, settled)
             here, status, message = stage
             if status == LIMIT_REACHED:
                 break
-        if status == LOST and here is start:
-            raise memory.error  # type: ignore[misc]  # lost by an error
-        return Ending(here.x, message, status in (CONVERGED, LIMIT_REACHED))
+        return _End(here, status, message, status in (CONVERGED, LIMIT_REACHED))
 
-    def _run(self, memory: _Memory, here: _Point, units: Units) -> _Stage:
+    def _is_doubtful(self, start: Point, end: _End) -> bool:
+        """Whether a violated start led to a point that is infeasible, or higher."""
+        if self._meets(start, self._units(start)) or end.status == LIMIT_REACHED:
+            return False
+        point = end.reached
+        lower = point.value.f <= start.value.f
+        return not (lower and self._meets(point, self._units(point)))
+
+    def _begin_anew(self, memory: Memory, start: Point, end: _End) -> _End:
+        """Descend from a feasible point near the start, if it is better than the end.
+
+        In the largest of units the objective is zero.
+        """
+        memory.held = end.reached.x
+        nowhere = self._units(start)._replace(f=sys.float_info.max)
+        near = self._run(memory, start, nowhere).reached
+        memory.held = None
+        if not self._is_better(near, end.reached):
+            return end
+        anew = self._descend(memory, near)
+        return anew if self._is_better(anew.reached, end.reached) else end
+
+    def _is_better(self, new: Point, old: Point) -> bool:
+        met = self._meets(old, self._units(old))
+        lower = bool(new.value.f < old.value.f) or not met
+        return lower and self._meets(new, self._units(new))
+
+    def _run(self, memory: Memory, here: Point, units: Units) -> _Stage:
         """One call of SciPy; if it gets lost, it reached the last point it knew."""
         memory.last = here  # so that it is not asked about again
 
@@ -237,13 +199,13 @@ class Stages:
                 options={"ftol": self.tolerance, "maxiter": self.steps},
             )
             reached = memory.point(found.x)
-        except _Lost:
+        except Lost:
             message = "The next point has no finite values"
             return _Stage(memory.look_again(), LOST, message)
         same = np.array_equal(reached.x, here.x)
         return _Stage(here if same else reached, found.status, found.message)
 
-    def _units(self, point: _Point) -> Units:
+    def _units(self, point: Point) -> Units:
         least = ROUNDINGS * self.rounding / self.tolerance
         f = max(np.linalg.norm(point.slope.f), least * abs(point.value.f))
         c = np.linalg.norm(point.slope.c, axis=1)
@@ -251,19 +213,19 @@ class Stages:
         c[self.distances | (c == 0)] = 1.0
         return Units(float(f) or 1.0, c)
 
-    def _gains(self, old: _Point, new: _Point, units: Units) -> bool:
+    def _gains(self, old: Point, new: Point, units: Units) -> bool:
         """Whether it was worth going from one point to another."""
         if not self._meets(old, units):
             return _violation(new, units) < FEWER * _violation(old, units)
         gain = (old.value.f - new.value.f) / units.f
         return self._meets(new, units) and bool(gain > self._noteworthy)
 
-    def _best(self, new: _Point, old: _Point, units: Units) -> _Point:
+    def _best(self, new: Point, old: Point, units: Units) -> Point:
         allowed = max(_violation(old, units), self.tolerance)
         lower = bool(new.value.f < old.value.f)
         return new if lower and _violation(new, units) <= allowed else old
 
-    def _meets(self, point: _Point, units: Units) -> bool:
+    def _meets(self, point: Point, units: Units) -> bool:
         return _violation(point, units) <= self._noteworthy
 
     @property
@@ -271,5 +233,5 @@ class Stages:
         return math.pow(self.tolerance, NOTEWORTHY)
 
 
-def _violation(point: _Point, units: Units) -> float:
+def _violation(point: Point, units: Units) -> float:
     return float(np.max(point.value.c / units.c, initial=0.0))

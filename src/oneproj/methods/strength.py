@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.methods.patience import Patience
+from oneproj.methods.patience import FELT, MOVES, Patience
 from oneproj.oracles import Anchor
 from oneproj.oracles.anchor import on_devices
 from oneproj.parameters import SMALL, Vector, distance
@@ -61,6 +61,8 @@ class AutoStrength:
         self._count = 0
         self._last: list[Tensor] | None = None
         """Where the last anchor was."""
+        self._longest = 0.0
+        """The most that was between two anchors."""
         self._strengths: dict[str, float] = {}
         self._patience = Patience()
 
@@ -81,17 +83,25 @@ class AutoStrength:
         G = gram([self._sum, *anchor.jacobian.values()]).tolist()
         pull = math.sqrt(G[0][0]) / n  # of the mean, not of the sum
         steepness = [math.sqrt(G[j][j]) for j in range(1, len(G))]
-        near = self._within_reach(anchor, steepness)
+        moved = 0.0 if self._last is None else distance(anchor.point, self._last)
+        self._longest = max(self._longest, moved)
+        near = _within_reach(anchor, steepness, moved)
         P, w = [[G[i][j] for j in near] for i in near], [G[j][0] / n for j in near]
         estimate = dict(zip(near, _least_residual(P, w), strict=True))
         for j, name in enumerate(anchor.jacobian, start=1):
             # The strength with which it would balance the whole objective alone.
-            alone = pull / steepness[j - 1] if steepness[j - 1] > 0 else 0.0
+            L = steepness[j - 1]
+            alone = pull / L if L > 0 else 0.0
             share = 0.0 if j not in estimate else 1.0 if first else FLOOR
             c, present = anchor.values[name], self._strengths.get(name, 0.0)
-            floor = self._patience.floor(name, c, alone=alone, present=present)
+            far = c > MOVES * self._longest * L
+            felt = FELT / L if far and L > 0 else 0.0
+            floor = self._patience.floor(
+                name, c, alone=alone, present=present, felt=felt
+            )
             found_now = SAFETY * estimate.get(j, 0.0)
-            strength = max(found_now, KEPT * present, share * alone, floor)
+            kept = present if far else KEPT * present  # a push that fades slows down
+            strength = max(found_now, kept, share * alone, floor)
             # At a stationary point of f nothing says how strong; any push leaves it.
             stuck = strength == 0 and c > 0
             self._strengths[name] = 1.0 if stuck else strength
@@ -104,6 +114,7 @@ class AutoStrength:
             "sum": None if self._sum is None else [t.clone() for t in self._sum],
             "count": self._count,
             "last": self._last,
+            "longest": self._longest,
             "strengths": dict(self._strengths),
             "patience": self._patience.state_dict(),
         }
@@ -124,21 +135,9 @@ class AutoStrength:
         self._sum = None if total is None else on_devices(total, like)
         self._last = None if last is None else on_devices(last, like)
         self._count, self._strengths = state["count"], dict(state["strengths"])
+        self._longest = state["longest"]
         self._patience.load_state_dict(state["patience"])
         return Hinges(tuple(self._strengths.values())) if self._strengths else None
-
-    def _within_reach(self, anchor: Anchor, steepness: Sequence[float]) -> list[int]:
-        """Which c_j, from 1, are violated, or after another move of the last length.
-
-        A constraint that is not says nothing of its multiplier: the flatter it is, the
-        more of it would be needed.
-        """
-        values = [anchor.values[name] for name in anchor.jacobian]
-        moved = 0.0
-        if self._last is not None and min(values, default=1.0) <= 0:
-            moved = distance(anchor.point, self._last)
-        slopes = zip(values, steepness, strict=True)
-        return [j for j, (c, L) in enumerate(slopes, 1) if c > 0 or c + moved * L > 0]
 
 
 def multipliers(objective: Vector, constraints: list[Vector]) -> Array:
@@ -167,6 +166,22 @@ def gram(vectors: Sequence[Vector]) -> Array:
         total += (rows @ rows.T).cpu()
     G: Array = total.numpy()
     return G
+
+
+def _within_reach(
+    anchor: Anchor, steepness: Sequence[float], moved: float
+) -> list[int]:
+    """Which c_j, from 1, are violated, or after another move of the last length.
+
+    A constraint that is not says nothing of its multiplier: the flatter it is, the more
+    of it would be needed.
+    """
+    slopes = zip(anchor.jacobian, steepness, strict=True)
+    return [
+        j
+        for j, (name, L) in enumerate(slopes, 1)
+        if anchor.values[name] > 0 or anchor.values[name] + moved * L > 0
+    ]
 
 
 def _pieces(vector: Vector) -> list[Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from oneproj.methods.defaults import INNER_STEPS, choose_inner_steps
+from oneproj.methods.inner_steps import INNER_STEPS, choose_inner_steps
 
 
 def test_the_library_chooses_inner_steps_without_a_word() -> None:

@@ -1,36 +1,12 @@
-"""What ``"one-projection"`` chooses where nothing is given: the step size, and K."""
+"""How many updates make an outer iteration, K, where nobody says."""
 
 from __future__ import annotations
 
-import math
-
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.methods.checks import check_inner_steps
-from oneproj.parameters import dimension
-from oneproj.problem import Problem
 
 INNER_STEPS = 10
 """K, unless the user says otherwise."""
-LR, FEW_PARAMETERS = 0.1, 1000
-"""The step unless the user says otherwise, and up to how many parameters."""
-
-
-def default_lr(problem: Problem) -> float:
-    """``0.1 / sqrt(n / 1000)`` for n > 1000 parameters, 0.1 for fewer.
-
-    A step of Adam changes every parameter by about lr, so a score that adds up n of
-    them changes by n times that, while they are of the size 1 / sqrt(n) that
-    initialisations give them. The rule yields what is common: 0.01 for 10^5 parameters,
-    0.001 for 10^7.
-
-    Example:
-        >>> import oneproj, torch
-        >>> w = torch.zeros(100_000, requires_grad=True)
-        >>> round(default_lr(oneproj.Problem(w, oneproj.function(w.sum), {})), 6)
-        0.01
-    """
-    n = dimension(problem.parameters)
-    return LR * min(1.0, math.sqrt(FEW_PARAMETERS / n))
 
 
 def choose_inner_steps(inner_steps: int | None, steps: int) -> int:

@@ -1,0 +1,96 @@
+"""How long the steps of Algorithm 1 are where nobody says.
+
+A step of Adam changes a parameter by about lr at most, so N updates that decay change
+it by about ``N lr / 2``. A start can be farther than that from being feasible: a model
+that fits its task perfectly has parameters of the size 30, and is now to keep a cap on
+another. The way to a bound is, in the parameter that changes most,
+
+    ``c_j(x) / |grad c_j(x)|_1``
+
+at least if c_j is convex, and the way from there to the solution comes on top. Steps
+whose sum is not ``WAYS`` times that are lengthened until it is. A start where c_j is
+nearly flat would be said to be far from everything, so the size of the largest
+parameter is the most that counts: other starts are near zero, and remain as they are.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from oneproj.oracles import Anchor
+from oneproj.parameters import Vector, dimension
+from oneproj.problem import Problem
+
+LR, FEW_PARAMETERS = 0.1, 1000
+"""The step unless the user says otherwise, and up to how many parameters."""
+WAYS = 12.0
+"""So many times the way to the bounds is what all steps together should allow."""
+LONGEST = 0.05
+"""Of that way: no step becomes longer than this share, however few there are."""
+
+
+def default_lr(problem: Problem) -> float:
+    """``0.1 / sqrt(n / 1000)`` for n > 1000 parameters, 0.1 for fewer.
+
+    A step of Adam changes every parameter by about lr, so a score that adds up n of
+    them changes by n times that, while they are of the size 1 / sqrt(n) that
+    initialisations give them. The rule yields what is common: 0.01 for 10^5 parameters,
+    0.001 for 10^7.
+
+    Example:
+        >>> import oneproj, torch
+        >>> w = torch.zeros(100_000, requires_grad=True)
+        >>> round(default_lr(oneproj.Problem(w, oneproj.function(w.sum), {})), 6)
+        0.01
+    """
+    n = dimension(problem.parameters)
+    return LR * min(1.0, math.sqrt(FEW_PARAMETERS / n))
+
+
+def far_lr(anchor: Anchor, steps: int) -> float:
+    """The step with which that many updates come back from such a start.
+
+    Example:
+        >>> values = {"cap": 60.0}
+        >>> slope = {"cap": [torch.tensor([2.0, 1.0])]}
+        >>> far_lr(Anchor([torch.tensor([25.0, 9.0])], values, slope), steps=500)
+        0.96
+        >>> far_lr(Anchor([torch.tensor([0.5, 0.1])], values, slope), steps=500)
+        0.024
+    """
+    ways = [
+        c / slope
+        for name, c in anchor.values.items()
+        if c > 0 and (slope := _size(anchor.jacobian[name], order=1)) > 0
+    ]
+    way = min(max(ways, default=0.0), _size(anchor.point, order=math.inf))
+    return way * min(2.0 * WAYS / steps, LONGEST)
+
+
+def lengthen(optimizer: Optimizer, scheduler: LRScheduler, lr: float) -> None:
+    """Make lr the first step of a run, before any was made, if it is the longer.
+
+    Example:
+        >>> from torch.optim.lr_scheduler import LambdaLR
+        >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1)
+        >>> scheduler = LambdaLR(optimizer, lambda k: 1.0 / (k + 1))
+        >>> lengthen(optimizer, scheduler, 0.8)
+        >>> optimizer.step(); scheduler.step(); scheduler.get_last_lr()
+        [0.4]
+    """
+    for k, group in enumerate(optimizer.param_groups):
+        if lr > group["initial_lr"]:
+            group["lr"] *= lr / group["initial_lr"]
+            group["initial_lr"] = scheduler.base_lrs[k] = lr
+
+
+def _size(vector: Vector, order: float) -> float:
+    """The l1 norm, or the largest entry."""
+    sizes = [
+        torch.linalg.vector_norm(part, order).item() for part in vector if part.numel()
+    ]
+    return max(sizes, default=0.0) if math.isinf(order) else sum(sizes)

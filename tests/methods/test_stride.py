@@ -1,0 +1,112 @@
+"""Starts that minimise the objective and are far from feasible; steps for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import ConstantLR
+
+import oneproj
+from oneproj.methods.stride import LR, far_lr
+from oneproj.oracles import Anchor
+
+OPTIMUM = 0.9129
+"""Of ``warm``, by SLSQP from near zero."""
+
+
+def warm(scale: float, feature_unit: float = 1.0) -> oneproj.Problem:
+    """Labels that the start separates; half of the examples are to change theirs."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.tensor([1.0, -1.0]).repeat(20)
+    x = torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    x[:, 0] = y * (1.0 + x[:, 0].abs())
+    x = feature_unit * x.float()
+    w = torch.tensor([scale / feature_unit, 0.0, 0.0], requires_grad=True)
+    changed = x[:, 1] > 0
+
+    def loss(batch: tuple[Tensor, Tensor]) -> Tensor:
+        return torch.nn.functional.softplus(-batch[1] * (batch[0] @ w))
+
+    new = oneproj.mean(loss, data=(x[changed], -y[changed]))
+    return oneproj.Problem(w, oneproj.mean(loss, data=(x, y)), {"new": new <= 0.5})
+
+
+def test_the_optimum_is_what_slsqp_finds_from_near_zero() -> None:
+    found = oneproj.solve(warm(1.0), method="slsqp").objective
+    assert found == pytest.approx(OPTIMUM, abs=1e-4)
+
+
+@pytest.mark.parametrize("scale", [20.0, 60.0, 400.0])
+def test_a_start_that_separates_its_task_is_left_for_good(scale: float) -> None:
+    # f is 1e-10 to 0 there, and so is its gradient; the projection alone finds 2.0.
+    solution = oneproj.solve(warm(scale), steps=500)  # a warning would be an error
+    assert solution.feasible
+    assert solution.objective == pytest.approx(OPTIMUM, rel=0.02)
+    assert solution.settings["lr"] > LR
+
+
+def test_steps_that_are_long_enough_need_a_push_that_is_felt() -> None:
+    # In large features the way is short: the strength alone has to do it.
+    solution = oneproj.solve(warm(40.0, feature_unit=30.0), steps=500)
+    assert solution.settings["lr"] == LR
+    assert solution.objective == pytest.approx(OPTIMUM, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("scale", "options", "expected"),
+    [
+        (1.0, {}, LR),  # near
+        (60.0, {"lr": 0.2}, 0.2),  # given
+        (60.0, {"base": "sgd"}, LR),  # its steps have no such bound
+        (60.0, {"decay": lambda optimizer: ConstantLR(optimizer, 1.0)}, LR),
+        (60.0, {"strength": 2.0}, LR),  # nothing looks at the start
+    ],
+)
+def test_other_steps_stay_as_they_are(
+    scale: float, options: dict[str, Any], expected: float
+) -> None:
+    solution = oneproj.solve(warm(scale), steps=20, **options)
+    assert solution.settings["lr"] == expected
+
+
+def test_many_parameters_keep_their_step() -> None:
+    w = torch.full((1001,), 50.0, requires_grad=True)
+    size = oneproj.function(lambda: w.square().mean(), curvature="convex")
+    problem = oneproj.Problem(w, oneproj.function(lambda: w[0]), {"size": size <= 1.0})
+    assert oneproj.solve(problem, steps=4).settings["lr"] < LR
+
+
+def seen(c: float, slope: float, size: float) -> Anchor:
+    w, row = torch.tensor([size, 0.0]), torch.tensor([slope, -slope])
+    return Anchor([w], {"met": -1.0, "cap": c}, {"met": [row], "cap": [row]})
+
+
+def test_a_short_run_does_not_leap() -> None:
+    assert far_lr(seen(12.0, 2.0, size=100.0), steps=20) == pytest.approx(3 / 20)
+
+
+def test_the_sum_of_all_steps_is_a_dozen_ways_to_the_bound() -> None:
+    # c / |grad c|_1 = 12 / 4 = 3; with a decay to zero, 500 steps of lr make 250 lr.
+    assert far_lr(seen(12.0, 2.0, size=100.0), steps=500) == pytest.approx(36 / 250)
+
+
+@pytest.mark.parametrize("slope", [0.0, 1e-30, 1e-9])
+def test_a_flat_start_is_not_taken_for_one_that_is_far_away(slope: float) -> None:
+    assert far_lr(seen(1.0, slope, size=0.5), steps=500) <= 6 / 250
+    assert far_lr(seen(-1.0, 1.0, size=100.0), steps=500) == 0.0
+
+
+def test_a_resumed_run_has_the_longer_steps(tmp_path: Path) -> None:
+    whole, halves, file = warm(60.0), warm(60.0), tmp_path / "run"
+    expected = oneproj.solve(whole, steps=60)
+    oneproj.solve(
+        halves, steps=60, checkpoint=file, callbacks=lambda update: update.update == 25
+    )
+    again = warm(60.0)
+    solution = oneproj.solve(again, steps=60, resume=file)
+    assert torch.equal(again.parameters[0], whole.parameters[0])
+    assert solution.settings["lr"] == expected.settings["lr"] > LR
