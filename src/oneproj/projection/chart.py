@@ -54,7 +54,7 @@ class Chart:
             if carried.frame.size + 2 * m <= carried.frame.room == capacity:
                 self._frame, self._curvature = carried.frame, carried.curvature
         self._last: Place | None = None
-        self._best: Place | None = self.place(np.zeros(capacity), view.first)
+        self.best: Place | None = self.place(np.zeros(capacity), view.first)
         """The view's best point; None if it is from before the present frame."""
         self.best_half = 0.0
         """Half its squared distance."""
@@ -87,7 +87,7 @@ class Chart:
             return None
         self._last = place = self.place(d, look)
         if self._view.best is look:
-            self._best, self.best_half = place, place.half
+            self.best, self.best_half = place, place.half
         return place
 
     def jump(self, moved: Vector) -> Place | None:
@@ -113,7 +113,7 @@ class Chart:
             if place.look.worst <= 0 and equal:
                 d = place.d
                 view.prefer(place.look, self._frame.move(d, math.sqrt(d.dot(d))))
-                self._best, self.best_half = place, place.half
+                self.best, self.best_half = place, place.half
         return view.best is place.look
 
     def remember(self, start: Place, end: Place) -> None:
@@ -148,12 +148,12 @@ class Chart:
     def best_place(self) -> Place:
         """The view's best point, which may be that of a step not taken."""
         view = self._view
-        if self._best is None or self._best.look is not view.best:
+        if self.best is None or self.best.look is not view.best:
             moved = difference(view.best_point, view.origin)
-            self._best = self._in_new_frame(moved, view.best)
+            self.best = self._in_new_frame(moved, view.best)
             # It may be from a look of the view's own, which no visit has measured.
-            self.best_half = self._best.half
-        return self._best
+            self.best_half = self.best.half
+        return self.best
 
     def carry(self, mu: Array) -> Carried:
         """What helps a projection onto the same constraints from a point nearby."""
@@ -166,5 +166,5 @@ class Chart:
         for name in self.names:
             self._frame.coordinates(look.gradients[name])
         place = self.place(self._frame.coordinates(moved), look)
-        self._best = place if look is self._view.best else None
+        self.best = place if look is self._view.best else None
         return place

@@ -103,7 +103,10 @@ def _search(
         while not (settled := models.settled(tolerance)):
             if view.evaluations >= budget or slow >= SLOW:
                 break
-            slow = 0 if models.advance() > progress else slow + 1
+            before = view.best.worst
+            gained = models.advance() > progress
+            # What is slow outside says nothing about the way along the boundary.
+            slow = 0 if gained or view.best.worst <= 0 < before else slow + 1
         if settled:
             break
         before = models.length
