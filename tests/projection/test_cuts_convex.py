@@ -420,8 +420,10 @@ def test_of_a_hundred_constraints_three_are_differentiated() -> None:
     assert sum(mu > 0 for mu in done.multipliers.values()) == 3
 
 
-def test_a_thin_set_and_a_ball_from_far_away() -> None:
-    generator = torch.Generator().manual_seed(0)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_thin_set_and_a_ball_from_far_away(seed: int) -> None:
+    # Cuts from far away contradict each other by rounding: what solves them is noise.
+    generator = torch.Generator().manual_seed(seed)
     A = torch.randn(3, 20, generator=generator, dtype=torch.float64)
     b = torch.randn(3, generator=generator, dtype=torch.float64)
     w = 1000 * torch.randn(20, generator=generator, dtype=torch.float64)

@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from oneproj.parameters import combine, difference, distance, dot, norm
 from oneproj.projection.frame import INDEPENDENT, Frame
+from oneproj.projection.packed import AbstractPacked, Long, Short
 
 
-def vectors(
-    count: int, seed: int, dtype: torch.dtype = torch.float64
-) -> list[list[Tensor]]:
-    generator = torch.Generator().manual_seed(seed)
-    return [
-        [
-            torch.randn(3, 2, generator=generator, dtype=dtype),
-            torch.randn(5, generator=generator, dtype=dtype),
-        ]
-        for _ in range(count)
-    ]
+def short(*numbers: float) -> Short:
+    return Short(np.array(numbers), eps=2**-52)
 
 
+def long(*numbers: float) -> Long:
+    whole = torch.tensor(numbers, dtype=torch.float64)
+    return Long([whole[:1], whole[1:]])
+
+
+both = pytest.mark.parametrize("pack", [short, long])
+Pack = Callable[..., AbstractPacked]
+
+
+def vectors(count: int, seed: int, pack: Pack = short) -> list[AbstractPacked]:
+    rng = np.random.default_rng(seed)
+    return [pack(*rng.normal(size=11)) for _ in range(count)]
+
+
+def distance(a: AbstractPacked, b: AbstractPacked) -> float:
+    return a.minus(b).norm()
+
+
+@both
 @pytest.mark.parametrize("seed", range(5))
-def test_coordinates_keep_inner_products(seed: int) -> None:
-    frame, V = Frame(room=10), vectors(8, seed)
+def test_coordinates_keep_inner_products(seed: int, pack: Pack) -> None:
+    frame, V = Frame(room=10), vectors(8, seed, pack)
     y = [frame.coordinates(v) for v in V]
     assert frame.size == 8
     for a, ya in zip(V, y, strict=True):
         for b, yb in zip(V, y, strict=True):
-            assert float(ya @ yb) == pytest.approx(dot(a, b), abs=1e-12)
+            assert float(ya @ yb) == pytest.approx(a.dot(b), abs=1e-12)
 
 
+@both
 @pytest.mark.parametrize("seed", range(5))
-def test_there_and_back(seed: int) -> None:
-    frame, V = Frame(room=10), vectors(6, seed)
+def test_there_and_back(seed: int, pack: Pack) -> None:
+    frame, V = Frame(room=10), vectors(6, seed, pack)
     for v in V:
         y = frame.coordinates(v)
         assert distance(frame.vector(y), v) < 1e-11
@@ -53,7 +65,7 @@ def test_any_coordinates_are_a_vector_of_their_length() -> None:
     for size in (1, 3, 6):
         y = np.zeros(10)
         y[:size] = rng.normal(size=size)
-        assert norm(frame.vector(y)) == pytest.approx(float(np.linalg.norm(y)))
+        assert frame.vector(y).norm() == pytest.approx(float(np.linalg.norm(y)))
 
 
 @pytest.mark.parametrize(("outside", "grows"), [(100.0, True), (0.01, False)])
@@ -62,28 +74,31 @@ def test_it_grows_by_what_is_independent_beyond_rounding(
     grows: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     frame = Frame(room=10)
-    frame.coordinates([torch.tensor([1.0, 0.0], dtype=torch.float64)])
-    nearly = torch.tensor([1.0, outside * INDEPENDENT], dtype=torch.float64)
-    y = frame.coordinates([nearly])
+    frame.coordinates(short(1.0, 0.0))
+    y = frame.coordinates(short(1.0, outside * INDEPENDENT))
     assert frame.size == np.count_nonzero(y) == 1 + grows
     assert y[0] == pytest.approx(1.0)
 
 
-def test_zero_adds_nothing() -> None:
-    frame = Frame(room=2)
-    assert frame.coordinates([torch.zeros(3)]).tolist() == [0.0, 0.0]
+@both
+def test_zero_adds_nothing(pack: Pack) -> None:
+    frame, zero = Frame(room=2), pack(0.0, 0.0, 0.0)
+    assert frame.coordinates(zero).tolist() == [0.0, 0.0]
     assert frame.size == 0
-    frame.coordinates([torch.ones(3)])
-    assert frame.coordinates([torch.zeros(3)]).tolist() == [0.0, 0.0]
+    frame.coordinates(pack(1.0, 1.0, 1.0))
+    assert frame.coordinates(zero).tolist() == [0.0, 0.0]
     assert frame.size == 1
 
 
 def test_float32_vectors_have_float64_coordinates() -> None:
-    frame, V = Frame(room=10), vectors(4, 1, torch.float32)
+    frame, generator = Frame(room=10), torch.Generator().manual_seed(1)
+    V = [Long([torch.randn(5, generator=generator)]) for _ in range(4)]
     y = [frame.coordinates(v) for v in V]
     assert {row.dtype for row in y} == {np.dtype(np.float64)}
-    assert {t.dtype for t in frame.vector(y[-1])} == {torch.float32}
-    assert distance(frame.vector(y[-1]), V[-1]) < 1e-5
+    last = frame.vector(y[-1])
+    assert isinstance(last, Long)
+    assert last.tensors[0].dtype == torch.float32
+    assert distance(last, V[-1]) < 1e-5
 
 
 def test_a_full_frame_gives_the_nearest_vector() -> None:
@@ -91,16 +106,21 @@ def test_a_full_frame_gives_the_nearest_vector() -> None:
     for v in V:
         y = frame.coordinates(v)
     assert frame.size == 3
-    rest = difference(V[-1], frame.vector(y))
+    rest = V[-1].minus(frame.vector(y))
     for v in V[:3]:
-        assert dot(rest, v) == pytest.approx(0.0, abs=1e-12)
+        assert rest.dot(v) == pytest.approx(0.0, abs=1e-12)
 
 
+@both
 @pytest.mark.parametrize("share", [1e-4, 1e-6, 1e-8])
-def test_nearly_dependent_vectors_keep_their_small_parts(share: float) -> None:
+def test_nearly_dependent_vectors_keep_their_small_parts(
+    share: float, pack: Pack
+) -> None:
     # As gradients at neighbouring points: the squares alone would lose the difference.
-    frame, (base, *others) = Frame(room=6), vectors(5, 3)
-    V = [base, *(combine([1.0, share], [base, v]) for v in others)]
+    frame, (base, *others) = Frame(room=6), vectors(5, 3, pack)
+    V = [base, *(base.times(1.0) for _ in others)]
+    for nearby, v in zip(V[1:], others, strict=True):
+        nearby.add(v, share)
     for v in V:
         frame.coordinates(v)
     assert frame.size == 5

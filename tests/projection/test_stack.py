@@ -53,11 +53,6 @@ def test_it_does_what_a_matrix_does(
         assert [t.dtype for t in found] == [dtype] * 3
         assert [t.shape for t in found] == [t.shape for t in other]
         near = 1e-12 if dtype == torch.float64 else 1e-5
-        point = [torch.zeros_like(t) for t in other]
-        stack.move(point, other, weights)
-        there = rows([other])[0] + weights @ M
-        np.testing.assert_allclose(rows([point])[0], there, atol=near)
-        assert [t.dtype for t in point] == [dtype] * 3
         np.testing.assert_allclose(rows([found])[0], weights @ M, atol=near)
 
 
@@ -84,25 +79,3 @@ def test_short_vectors_are_copied() -> None:
         t.zero_()
     again = stack.combination([1.0])
     assert sum(float((t * t).sum()) for t in again) == pytest.approx(square)
-
-
-@pytest.mark.parametrize("short", [0, stacks.SHORT])
-def test_a_move_means_the_same_when_more_vectors_have_come(
-    short: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stacks, "SHORT", short)
-    stack, (origin, first, second) = Stack(), draw(3, torch.float64)
-    stack.append(first)
-    points = []
-    for _ in range(2):
-        points.append([torch.zeros_like(t) for t in origin])
-        stack.move(points[-1], origin, [2.0])
-        stack.append(second)
-    np.testing.assert_array_equal(rows(points[:1]), rows(points[1:]))
-
-
-def test_short_vectors_have_wide_combinations() -> None:
-    vector, stack = draw(1, torch.float32)[0], Stack()
-    stack.append(vector)
-    third = stack.combination([1.0 / 3.0], wide=True)
-    np.testing.assert_allclose(rows([third]), rows([vector]) / 3.0, rtol=1e-15)

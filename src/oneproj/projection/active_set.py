@@ -33,22 +33,25 @@ def settled_minimiser(gram: Array, b: Array, active: Mask) -> Array | None:
         >>> settled_minimiser(P, np.array([3.0, -1.0]), nothing).tolist()
         [3.0, 0.0]
     """
+    sizes = np.abs(b)
     for _ in range(GUESSES):
         support = active.nonzero()[0][::-1]  # the last one has the first pivot
-        z = np.zeros(len(b))
+        z, total = np.zeros(len(b)), 0.0
         if len(support):
             factor, found, failed = dposv(gram[support[:, None], support], b[support])
-            strong = factor.diagonal() >= PIVOT
-            if failed:
-                strong[failed - 1 :] = False
-            if not strong.all():
+            if failed or min(factor.diagonal().tolist()) < PIVOT:
+                strong = factor.diagonal() >= PIVOT
+                if failed:
+                    strong[failed - 1 :] = False
                 active = np.zeros(len(b), dtype=bool)
                 active[support[strong]] = True
                 continue
             z[support] = found
-        noise = SLOPE_NOISE * (np.abs(b) + np.abs(z).sum())
-        believed = np.where(active, z > 0, b - gram.dot(z) > noise)
-        if (believed == active).all():
+            total = sum(map(abs, found.tolist()))
+        believed = b - gram.dot(z) > SLOPE_NOISE * (sizes + total)
+        if len(support):
+            believed[support] = found > 0
+        if believed.tobytes() == active.tobytes():
             return z
         active = believed
     return None

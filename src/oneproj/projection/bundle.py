@@ -13,16 +13,16 @@ when a cut arrives, and one combination per solution.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from oneproj.parameters import Vector, combine, dot, norm
 from oneproj.projection.active_set import settled_minimiser
-from oneproj.projection.stack import Stack
-from oneproj.simplex_qp import Array, QpSolution, solve_simplex_qp
+from oneproj.projection.cut_table import CutTable
+from oneproj.projection.packed import AbstractPacked
+from oneproj.projection.piles import AbstractPile, pile_of
+from oneproj.simplex_qp import EPSILON, Array, QpSolution, solve_simplex_qp
 
 SURE, UNITS = 1e-6, 1e3
 """Cuts contradict each other if what they add up to is beyond this share of its terms,
@@ -32,6 +32,9 @@ Their normals cancel to the root of the rounding, so less proves only that the f
 points are far away compared to the cuts.
 """
 
+BLURRED = 1e-6
+"""The share of a solution's square that rounding may have."""
+
 STALE = 20
 """Solutions in a row in which a cut did not bind, to leave it behind with its origin.
 
@@ -40,34 +43,15 @@ time than the gradients that they save.
 """
 
 
-@dataclass
-class Cut:
-    """A halfspace with a unit normal, from a constraint or a mixture of cuts."""
-
-    offset: float
-    level: float
-    """``<g, d>`` at the center, the displacement from which the next step is made."""
-    length: float
-    """Of the vector that is kept in place of the unit normal."""
-    weights: dict[str, float]
-    """What a unit of z is worth in multipliers, by the constraint's name."""
-    blur: float = 0.0
-    """By how much rounding may have moved it: from far away it is that of far points.
-    """
-    idle: int = 0
-    """In how many solutions in a row it did not bind."""
-
-
 class Bundle:
     """The cuts that are kept, at most ``capacity`` of them.
 
     Example:
-        >>> import torch
-        >>> bundle = Bundle(capacity=10)
-        >>> d = [torch.zeros(1)]
-        >>> bundle.add("a", 2.0, [torch.tensor([2.0])], d)   # 2 + 2 d <= 0
-        >>> bundle.solve({"a": 0.0}), bundle.displacement(d)
-        (True, [tensor([-1.])])
+        >>> from oneproj.projection.packed import Short
+        >>> bundle, d = Bundle(capacity=10), Short(np.zeros(1), eps=2**-52)
+        >>> bundle.add("a", 2.0, Short(np.array([2.0]), d.eps), d)     # 2 + 2 d <= 0
+        >>> bundle.solve({"a": 0.0}), bundle.displacement(d).numbers
+        (True, array([-1.]))
         >>> bundle.multipliers()
         {'a': 0.5}
     """
@@ -75,10 +59,8 @@ class Bundle:
     def __init__(self, capacity: int) -> None:
         """Start without cuts."""
         self._capacity = capacity
-        self._cuts: list[Cut] = []
-        self._normals = Stack()
-        self._gram: Array = np.zeros((0, 0))
-        self._z: Array = np.zeros(0)
+        self._cuts = CutTable()
+        self._normals: AbstractPile[Any] | None = None
         self._sure = SURE
         self._excludes_all = False
         self.contradicts = False
@@ -88,9 +70,9 @@ class Bundle:
         self,
         name: str,
         value: float,
-        gradient: Vector,
-        at: Vector,
-        center: Vector | None = None,
+        gradient: AbstractPacked,
+        at: AbstractPacked,
+        center: AbstractPacked | None = None,
         *,
         far: float | None = None,
     ) -> None:
@@ -100,39 +82,40 @@ class Bundle:
         length of ``at``, where that is known.
         """
         self.reserve(1)
-        here = dot(gradient, at)
-        level = here if center is None else dot(gradient, center)
-        blur = UNITS * _rounding(gradient) * (norm(at) if far is None else far)
+        here = gradient.dot(at)
+        level = here if center is None else gradient.dot(center)
+        blur = UNITS * gradient.eps * (at.norm() if far is None else far)
         self._append(gradient, level, here - value, {name: 1.0}, 0.0, blur=blur)
 
-    def shift(self, move: Vector) -> None:
+    def shift(self, move: AbstractPacked) -> None:
         """Measure displacements from another origin, ``move`` away from the last.
 
         ``<g, d + move> <= h`` is the same halfspace: what was valid stays valid. The
         cuts that have long been idle are left behind.
         """
-        for i in reversed(range(len(self._cuts))):
-            if self._cuts[i].idle >= STALE:
+        for i in reversed(range(self._cuts.count)):
+            if self._cuts.idle[i] >= STALE:
                 self._remove(i)
-        for cut, product in zip(self._cuts, self._normals.products(move), strict=True):
-            cut.offset -= product / cut.length
-            cut.level -= product / cut.length
+        if self._normals is not None:
+            along = self._normals.products(move) / self._cuts.length
+            self._cuts.offset[:] -= along
+            self._cuts.level[:] -= along
 
     def forget(self) -> None:
         """Drop the older half of the cuts."""
-        for i in reversed(range(len(self._cuts) // 2)):
+        for i in reversed(range(self._cuts.count // 2)):
             self._remove(i)
 
     def reserve(self, count: int) -> None:
         """Make room for new cuts: drop the idle; if none is, mix two into one."""
-        while len(self._cuts) > max(1, self._capacity - count):
-            longest = int(np.argmax([cut.idle for cut in self._cuts]))
-            if self._cuts[longest].idle > 0:
+        while self._cuts.count > max(1, self._capacity - count):
+            longest = int(np.argmax(self._cuts.idle))
+            if self._cuts.idle[longest] > 0:
                 self._remove(longest)
             else:
                 self._mix()
 
-    def solve(self, margins: dict[str, float]) -> bool:
+    def solve(self, margins: Mapping[str, float]) -> bool:
         """Solve over the cuts, each tightened by its constraint's margin.
 
         Returns:
@@ -142,28 +125,27 @@ class Bundle:
         if self._excludes_all:
             self.contradicts = True
             return False
-        tight = self._tightened(margins)
+        cuts, tight = self._cuts, self._tightened(margins)
         found = self._minimise(tight)
-        self._z = found.z
-        for cut, z in zip(self._cuts, self._z, strict=True):
-            cut.idle = 0 if z > 0 else cut.idle + 1
+        cuts.z[:] = found.z
+        cuts.idle[:] += 1.0
+        cuts.idle[found.z > 0] = 0.0
         if found.ray is None:
-            return True
+            return not self._is_noise(found.z)
         ray = found.ray
-        blur = np.array([cut.blur for cut in self._cuts])
-        unsure = self._sure * (np.abs(tight) @ ray) + blur @ ray
+        unsure = self._sure * (np.abs(tight) @ ray) + cuts.blur @ ray
         self.contradicts = bool(-tight @ ray > unsure)
         return False
 
-    def displacement(self, like: Vector) -> list[Tensor]:
-        """``d = -sum_i z_i g_i``, shaped ``like`` the parameters."""
-        if not self._cuts:
-            return combine([0.0], [like])
-        return self._normals.combination(-self._z / self._lengths())
+    def displacement(self, like: AbstractPacked) -> AbstractPacked:
+        """``d = -sum_i z_i g_i``, packed ``like`` another."""
+        if self._normals is None or not self._cuts.count:
+            return like.times(0.0)
+        return self._combined(self._normals, -self._cuts.z)
 
     def step(
-        self, margins: dict[str, float], center: Vector, curvature: float
-    ) -> list[Tensor]:
+        self, margins: Mapping[str, float], center: AbstractPacked, curvature: float
+    ) -> AbstractPacked:
         """The nearest point if the constraints curve: a displacement to look at.
 
         Minimises ``|d|^2 + curvature |d - center|^2`` over the tightened cuts, that is,
@@ -175,101 +157,95 @@ class Bundle:
             center: Where the last cuts were taken.
             curvature: Of the multipliers' sum of constraints.
         """
-        share, z = curvature / (1.0 + curvature), self._z
-        levels = share * np.array([cut.level for cut in self._cuts])
+        cuts, share = self._cuts, curvature / (1.0 + curvature)
+        if self._normals is None or not cuts.count:
+            return center.times(share)
+        z, levels = cuts.z, share * cuts.level
         if share > 0:
             z = self._minimise(self._tightened(margins) - levels).z
-        for cut, level in zip(self._cuts, levels - self._gram @ z, strict=True):
-            cut.level = float(level)
-        if not self._cuts:
-            return combine([share], [center])
-        there = self._normals.combination(-z / self._lengths(), wide=True)
+        cuts.level[:] = levels - cuts.gram.dot(z)
+        there = self._combined(self._normals, -z)
         if share > 0:
-            torch._foreach_add_(there, list(center), alpha=share)
+            there.add(center, share)
         return there
 
     def multipliers(self) -> dict[str, float]:
         """mu_j, the weight of each constraint's gradients in ``-d``."""
-        total: dict[str, float] = {}
-        for cut, z in zip(self._cuts, self._z, strict=True):
-            for name, weight in cut.weights.items():
-                total[name] = total.get(name, 0.0) + float(z) * weight
-        return total
+        total = self._cuts.worth.dot(self._cuts.z)
+        return dict(zip(self._cuts.names, total.tolist(), strict=True))
 
     def length(self) -> float:
         """``|d|``, from the Gram matrix."""
-        return math.sqrt(max(0.0, float(self._z @ self._gram @ self._z)))
+        z = self._cuts.z
+        return math.sqrt(max(0.0, float(z.dot(self._cuts.gram).dot(z))))
 
     def lower_bound(self) -> float:
         """A distance below which no feasible point lies, by weak duality.
 
         Proven for convex constraints by the untightened cuts: every z >= 0 gives one.
         """
-        z, h = self._z, np.array([cut.offset for cut in self._cuts])
-        value = -float(0.5 * z @ self._gram @ z + h @ z)
-        return float(np.sqrt(max(0.0, 2.0 * value)))
+        z, h = self._cuts.z, self._cuts.offset
+        value = -float(0.5 * z @ self._cuts.gram @ z + h @ z)
+        return math.sqrt(max(0.0, 2.0 * value))
 
-    def _tightened(self, margins: dict[str, float]) -> Array:
-        return np.array(
-            [
-                cut.offset - sum(w * margins[name] for name, w in cut.weights.items())
-                for cut in self._cuts
-            ]
+    def _is_noise(self, z: Array) -> bool:
+        """Whether so much cancels in ``sum_i z_i g_i`` that rounding decides."""
+        total: float = sum(z.tolist())
+        return EPSILON * total**2 > BLURRED * self.length() ** 2
+
+    def _tightened(self, margins: Mapping[str, float]) -> Array:
+        cuts = self._cuts
+        tight: Array = cuts.offset - np.dot(
+            [margins[n] for n in cuts.names], cuts.worth
         )
+        return tight
 
     def _minimise(self, offsets: Array) -> QpSolution:
         # What bound at the last solution, and what that solution violates.
-        active = (self._z > 0) | (offsets + self._gram.dot(self._z) < 0)
-        quick = settled_minimiser(self._gram, -offsets, active)
+        gram, z = self._cuts.gram, self._cuts.z
+        active = (z > 0) | (offsets + gram.dot(z) < 0)
+        quick = settled_minimiser(gram, -offsets, active)
         if quick is not None:
             return QpSolution(quick)
         # The solver has a simplex; an entry of its own, without cost, fulfils it.
         n = len(offsets)
         P = np.zeros((n + 1, n + 1))
-        P[:n, :n] = self._gram
-        start = np.append(self._z, 1.0)
+        P[:n, :n] = gram
+        start = np.append(z, 1.0)
         found = solve_simplex_qp(
             P, np.append(offsets, 0.0), np.arange(n + 1) == n, start
         )
         return QpSolution(found.z[:-1], None if found.ray is None else found.ray[:-1])
 
-    def _lengths(self) -> Array:
-        return np.array([cut.length for cut in self._cuts])
-
     def _append(
         self,
-        normal: Vector,
+        normal: AbstractPacked,
         level: float,
         offset: float,
-        weights: dict[str, float],
+        weights: Mapping[str, float],
         z: float,
         *,
         blur: float,
     ) -> None:
         """Keep ``<normal, d> <= offset``, scaled to a unit normal with dual value z."""
-        self._sure = max(self._sure, UNITS * _rounding(normal))
-        products = self._normals.append(normal)
+        self._sure = max(self._sure, UNITS * normal.eps)
+        if self._normals is None:
+            self._normals = pile_of(normal)
+        cuts, products = self._cuts, self._normals.append(normal)
         length = math.sqrt(products[-1])
         if length == 0.0:
             # A flat linearisation excludes every point, or none.
-            self._normals.remove(len(self._cuts))
+            self._normals.remove(cuts.count)
             self._excludes_all |= offset < 0
             return
-        n = len(self._cuts)
-        gram, grown = np.ones((n + 1, n + 1)), np.empty(n + 1)
-        gram[:n, :n] = self._gram
-        gram[:n, n] = gram[n, :n] = products[:-1] / (length * self._lengths())
-        grown[:n], grown[n] = self._z, z * length
-        self._gram, self._z = gram, grown
+        facts = offset / length, level / length, length, blur, 0.0, z * length
         worth = {name: weight / length for name, weight in weights.items()}
-        self._cuts.append(Cut(offset / length, level / length, length, worth, blur))
+        cuts.append(facts, worth, products[:-1] / (length * cuts.length))
 
-    def _remove(self, i: int) -> tuple[Cut, float]:
-        z = float(self._z[i])
-        self._gram = np.delete(np.delete(self._gram, i, 0), i, 1)
-        self._z = np.delete(self._z, i)
-        self._normals.remove(i)
-        return self._cuts.pop(i), z
+    def _remove(self, i: int) -> None:
+        self._cuts.remove(i)
+        if self._normals is not None:
+            self._normals.remove(i)
 
     def _mix(self) -> None:
         """Replace the two oldest cuts by their mean under z.
@@ -277,19 +253,20 @@ class Bundle:
         The mean of two cuts is a cut, and with these weights the present solution
         stays optimal: only what the two said apart is forgotten.
         """
-        z = np.where(np.arange(len(self._cuts)) < 2, self._z, 0.0)  # noqa: PLR2004
-        mixed = self._normals.combination(z / self._lengths())
-        (b, z_b), (a, z_a) = self._remove(1), self._remove(0)
-        weights = {
-            name: z_a * a.weights.get(name, 0.0) + z_b * b.weights.get(name, 0.0)
-            for name in a.weights | b.weights
-        }
-        level = z_a * a.level + z_b * b.level
-        offset = z_a * a.offset + z_b * b.offset
-        length = norm(mixed)  # short where the normals cancel: what is left is blurred
-        blur = (z_a * a.blur + z_b * b.blur) / length if length > 0 else 0.0
+        if self._normals is None:
+            return
+        cuts = self._cuts
+        z = np.where(np.arange(cuts.count) < 2, cuts.z, 0.0)  # noqa: PLR2004
+        mixed = self._combined(self._normals, z)
+        weights = dict(zip(cuts.names, cuts.worth.dot(z).tolist(), strict=True))
+        level, offset = float(z @ cuts.level), float(z @ cuts.offset)
+        length = mixed.norm()  # short where the normals cancel: what is left is blurred
+        blur = float(z @ cuts.blur) / length if length > 0 else 0.0
+        self._remove(1)
+        self._remove(0)
         self._append(mixed, level, offset, weights, 1.0, blur=blur)
 
-
-def _rounding(vector: Vector) -> float:
-    return max(torch.finfo(t.dtype).eps for t in vector)
+    def _combined(self, normals: AbstractPile[Any], weights: Array) -> AbstractPacked:
+        """A sum of unit normals."""
+        found: AbstractPacked = normals.combination(weights / self._cuts.length)
+        return found

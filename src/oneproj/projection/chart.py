@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import Vector, difference
+from oneproj.parameters import Vector
 from oneproj.projection.curvature import Curvature
 from oneproj.projection.frame import Array, Frame
 from oneproj.projection.model import Model, Place
+from oneproj.projection.packed import AbstractPacked
 from oneproj.projection.view import Look, View
 
 ROUNDING = 1e-13
@@ -69,7 +70,8 @@ class Chart:
         m = len(self.names)
         rows = np.empty((m + 1, self._capacity))
         for j, name in enumerate(self.names):
-            rows[j] = self._frame.coordinates(look.gradients[name])
+            pull = self._view.space.pack(look.gradients[name])
+            rows[j] = self._frame.coordinates(pull)
         rows[m] = d
         c = np.array([look.values[name] for name in self.names]) + self._margins
         return Place(rows[m], c, rows[:m], rows, look, 0.5 * float(d.dot(d)))
@@ -96,7 +98,7 @@ class Chart:
             look = self._view.move(moved)
         except NonFiniteError:
             return None
-        place = self._in_new_frame(moved, look)
+        place = self._in_new_frame(self._view.space.pack(moved), look)
         if self._view.best is look:
             self.best_half = place.half
         return place
@@ -149,7 +151,7 @@ class Chart:
         """The view's best point, which may be that of a step not taken."""
         view = self._view
         if self.best is None or self.best.look is not view.best:
-            moved = difference(view.best_point, view.origin)
+            moved = view.space.displacement(view.best_point)
             self.best = self._in_new_frame(moved, view.best)
             # It may be from a look of the view's own, which no visit has measured.
             self.best_half = self.best.half
@@ -160,11 +162,11 @@ class Chart:
         bend = self._longest[1]
         return Carried(self.names, mu, bend, self._frame, self._curvature)
 
-    def _in_new_frame(self, moved: Vector, look: Look) -> Place:
+    def _in_new_frame(self, moved: AbstractPacked, look: Look) -> Place:
         self._view.keep_best()
         self._frame, self._curvature = Frame(self._capacity), Curvature(self._memory)
         for name in self.names:
-            self._frame.coordinates(look.gradients[name])
+            self._frame.coordinates(self._view.space.pack(look.gradients[name]))
         place = self.place(self._frame.coordinates(moved), look)
         self.best = place if look is self._view.best else None
         return place

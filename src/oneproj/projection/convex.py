@@ -18,14 +18,11 @@ of a model that has it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-import torch
-from torch import Tensor
+from typing import TypeAlias
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import Vector, combine, difference, dot, norm
 from oneproj.projection.bundle import Bundle
-from oneproj.projection.stack import is_short
+from oneproj.projection.packed import AbstractPacked
 from oneproj.projection.view import Look, View
 
 STALLED = 3
@@ -53,39 +50,49 @@ STRAIGHT = 1e-3
 """A curvature, compared to that of the squared distance, which makes no difference."""
 
 
+Pulls: TypeAlias = Mapping[str, AbstractPacked]
+"""The gradients of a look, by the constraint's name."""
+
+
 class Bend:
     """How much ``sum_j mu_j c_j`` curves along the last step, if that is consistent."""
 
     def __init__(self) -> None:
         """Nothing is known yet."""
-        self._last: tuple[Look, list[Tensor]] | None = None
+        self._last: tuple[Mapping[str, float], Pulls, AbstractPacked] | None = None
         self._seen: list[float] = []
 
     @property
-    def at(self) -> list[Tensor] | None:
+    def at(self) -> AbstractPacked | None:
         """The displacement of the last look."""
-        return None if self._last is None else self._last[1]
+        return None if self._last is None else self._last[2]
 
-    def shift(self, move: Vector) -> None:
+    def shift(self, move: AbstractPacked) -> None:
         """Measure displacements from another origin, ``move`` away from the last."""
         if self._last is not None:
-            self._last = self._last[0], difference(self._last[1], move)
+            values, pulls, at = self._last
+            self._last = values, pulls, at.minus(move)
 
-    def update(self, seen: Look, at: list[Tensor], mu: Mapping[str, float]) -> None:
+    def update(
+        self,
+        values: Mapping[str, float],
+        pulls: Pulls,
+        at: AbstractPacked,
+        mu: Mapping[str, float],
+    ) -> None:
         """Compare a look at displacement ``at`` with what the one before predicted."""
         if self._last is not None:
-            before, start = self._last
-            s = torch._foreach_sub(at, start)
+            before, slopes, start = self._last
+            s = at.minus(start)
             excess = sum(
-                weight
-                * (seen.values[j] - before.values[j] - dot(before.gradients[j], s))
+                weight * (values[j] - before[j] - slopes[j].dot(s))
                 for j, weight in mu.items()
-                if j in before.gradients and weight > 0
+                if j in slopes and weight > 0
             )
-            moved = norm(s)
+            moved = s.norm()
             if moved > 0:
                 self._seen.append(max(0.0, 2.0 * excess / moved**2))
-        self._last = seen, at
+        self._last = values, pulls, at
 
     @property
     def curvature(self) -> float:
@@ -129,9 +136,9 @@ class _Search:
 
     def __init__(self, view: View, bundle: Bundle, bend: Bend) -> None:
         self._view, self._bundle, self._bend = view, bundle, bend
-        self._wide = is_short(view.origin)
-        self._at = combine([0.0], [view.origin])
-        self._seen, self._is_solution = view.first, False
+        self._at = view.space.displacement(view.origin)
+        self._take(view.first)
+        self._is_solution = False
         self._cautious = False
         # The last answer of a warm projector is nearer to the next than the start is.
         self._center = bend.at
@@ -184,7 +191,8 @@ class _Search:
         """
         bundle = self._bundle
         if self._center is None:
-            self._bend.update(self._seen, self._at, bundle.multipliers())
+            mu = bundle.multipliers()
+            self._bend.update(self._seen.values, self._pulls, self._at, mu)
         # From a feasible point that is not the nearest one the solution is next.
         smooth = self._seen.worst > 0 and not (hurry or self._cautious)
         h = self._bend.curvature if smooth else 0.0
@@ -195,13 +203,13 @@ class _Search:
         self._cautious = share < 1.0
         self._center = aim if self._cautious else None
         self._is_solution = h == 0.0 and not self._cautious
-        self._at = self._displacement()
+        self._at = self._view.displacement()
         if self._is_solution:
             # Elsewhere a residual near zero does not mean that the answer is near.
             self._adapt_margins(hurry=hurry)
         return True
 
-    def _look(self, aim: list[Tensor]) -> float:
+    def _look(self, aim: AbstractPacked) -> float:
         """Look at a displacement, or at a share of the way there; how large a share.
 
         Cuts from anywhere are valid, so a shorter step is as good as another.
@@ -209,12 +217,18 @@ class _Search:
         there = aim
         for share, shorter in zip((1.0, *SHARES), (*SHARES, 0.0), strict=True):
             try:
-                self._seen = self._view.move(there)
+                self._take(self._view.move(there))
             except NonFiniteError:
-                there = combine([1.0 - shorter, shorter], [self._at, aim])
+                there = self._at.times(1.0 - shorter)
+                there.add(aim, shorter)
             else:
                 return share
         return 0.0
+
+    def _take(self, seen: Look) -> None:
+        pack = self._view.space.pack
+        self._seen = seen
+        self._pulls = {name: pack(g) for name, g in seen.gradients.items()}
 
     def _adapt_margins(self, *, hurry: bool) -> None:
         seen, margins = self._seen, self._margins
@@ -240,19 +254,7 @@ class _Search:
         seen, margins = self._seen, self._margins
         tight = [n for n in seen.gradients if seen.values[n] + margins[n] > 0]
         self._bundle.reserve(len(tight))
-        at, far = self._at, norm(self._at)
+        at, far = self._at, self._at.norm()
         for name in tight:
-            value, gradient = seen.values[name], seen.gradients[name]
-            self._bundle.add(name, value, gradient, at, self._center, far=far)
-
-    def _displacement(self) -> list[Tensor]:
-        """Where the parameters are, seen from the origin; in float64 if they are few.
-
-        From far away the rounding of a displacement in float32 is more than the
-        residuals near the answer, and cuts whose offsets have it contradict each other.
-        """
-        here = [x.detach() for x in self._view.parameters]
-        origin = self._view.origin
-        if self._wide:
-            here, origin = ([x.double() for x in point] for point in (here, origin))
-        return list(torch._foreach_sub(here, origin))
+            value, pull = seen.values[name], self._pulls[name]
+            self._bundle.add(name, value, pull, at, self._center, far=far)

@@ -11,9 +11,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 
+import numpy as np
+
 from oneproj.arguments import check_number, is_count, is_number
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import Vector, difference, distance, norm
+from oneproj.parameters import Vector
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.bundle import Bundle
 from oneproj.projection.convex import Bend, project_convex
@@ -136,7 +138,7 @@ class Cuts(AbstractProjector):
         try:
             if view.first.worst <= 0:
                 self._past = past
-                return _report(view)
+                return _report(view, 0.0)
             if convex:
                 return self._project_convex(view, past)
             return self._project_local(view, past)
@@ -160,21 +162,25 @@ class Cuts(AbstractProjector):
             return past.suspects()
         return [] if self._warm else None
 
+    @np.errstate(over="ignore", invalid="ignore")  # nothing is seen at such a point
     def _project_convex(self, view: View, past: Past | None) -> Projection:
         room = max(self._room(view), len(view.constraints) + SPARE)
-        known = None if past is None else past.cuts_from(view.origin)
+        known = None if past is None else past.cuts_from(view)
         bundle, bend = known or (Bundle(room), Bend())
         facets = min(room, sum(p.numel() for p in view.parameters))
         budget = self._max_evaluations or max(ENOUGH, PER_DIMENSION * facets)
         empty = project_convex(view, bundle, bend, max_evaluations=budget)
         if self._warm and not empty:
             self._past = Past.of(view, cuts=(bundle, bend))
-        moved = difference(view.best_point, view.origin)
-        apart = distance(moved, bundle.displacement(view.origin))
+        view.return_to_best()
+        displacement = view.displacement()
+        apart = displacement.minus(bundle.displacement(displacement)).norm()
+        far = displacement.norm()
         return _report(
             view,
+            far,
             multipliers=bundle.multipliers(),
-            kkt_residual=apart / max(norm(moved), apart) if apart > 0 else 0.0,
+            kkt_residual=apart / max(far, apart) if apart > 0 else 0.0,
             lower_bound=None if empty else bundle.lower_bound(),
             empty=empty,
         )
@@ -193,6 +199,7 @@ class Cuts(AbstractProjector):
             self._past = Past.of(view, models=models.carry())
         return _report(
             view,
+            view.moved(),
             multipliers=models.multipliers(),
             kkt_residual=models.kkt_residual(),
         )
@@ -208,18 +215,19 @@ def _or(given: int | None, default: int) -> int:
 
 def _report(
     view: View,
+    distance: float,
     *,
     multipliers: Mapping[str, float] | None = None,
     kkt_residual: float = 0.0,
     lower_bound: float | None = None,
     empty: bool = False,
 ) -> Projection:
-    """Make the parameters hold the best point, and describe it."""
-    moved, weights = view.moved(), multipliers or {}
+    """Describe the best point, which the parameters hold, at this distance."""
+    weights = multipliers or {}
     status = Status.FEASIBLE if view.best.worst <= 0 else Status.INFEASIBLE
     projection = Projection(
         status=Status.EMPTY if empty else status,
-        distance=moved,
+        distance=distance,
         residuals=view.best.values,
         multipliers={name: weights.get(name, 0.0) for name in view.constraints},
         evaluations=view.evaluations,

@@ -9,15 +9,15 @@ per stored vector and one combination per step.
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from oneproj.parameters import Vector
-from oneproj.projection.stack import Stack
+from oneproj.projection.packed import AbstractPacked
+from oneproj.projection.piles import AbstractPile, pile_of
+from oneproj.projection.space import AbstractSpace
 from oneproj.projection.view import AbstractMove
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -38,53 +38,61 @@ class Frame:
     is room for, so they stay valid while the frame grows.
 
     Example:
-        >>> import torch
-        >>> frame = Frame(room=3)
-        >>> frame.coordinates([torch.tensor([3.0, 0.0])]).tolist()
+        >>> from oneproj.projection.packed import Short
+        >>> frame, eps = Frame(room=3), 2**-52
+        >>> frame.coordinates(Short(np.array([3.0, 0.0]), eps)).tolist()
         [3.0, 0.0, 0.0]
-        >>> frame.coordinates([torch.tensor([1.0, 2.0])]).tolist()
+        >>> frame.coordinates(Short(np.array([1.0, 2.0]), eps)).tolist()
         [1.0, 2.0, 0.0]
-        >>> frame.vector(np.array([0.0, 4.0, 0.0]))
-        [tensor([0., 4.])]
+        >>> frame.vector(np.array([0.0, 4.0, 0.0])).numbers
+        array([0., 4.])
     """
 
     def __init__(self, room: int) -> None:
         """Start with the empty frame, for at most ``room`` vectors."""
         self.room = room
-        self._vectors = Stack()
+        self._pile: AbstractPile[Any] | None = None
         self._inverse: Array = np.zeros((room, room))  # of L
 
     @property
     def size(self) -> int:
         """The dimension of the span, and how many vectors are stored."""
-        return len(self._vectors)
+        return 0 if self._pile is None else len(self._pile)
 
-    def coordinates(self, vector: Vector) -> Array:
+    def coordinates(self, vector: AbstractPacked) -> Array:
         """The coordinates of a vector; the frame grows by it if it is independent.
 
         In a full frame they are those of the nearest vector in the span.
         """
-        n = self.size
+        pile = self._pile = pile_of(vector) if self._pile is None else self._pile
+        n = len(pile)
         if n == self.room:
-            inside: Array = self._inverse.dot(self._vectors.products(vector))
+            inside: Array = self._inverse.dot(pile.products(vector))
             return inside
-        y, square = self._append(vector)
+        y, square = self._append(pile, vector)
         if y[n] ** 2 > CLEAR**2 * square:
             return y
-        self._vectors.remove(n)
+        pile.remove(n)
         y[n:] = 0.0
-        rest, _ = self._append(self._outside(vector, y) if n else vector)
+        if n:
+            # What is left of it without its part in the span.
+            outside = self.vector(-y)
+            outside.add(vector, 1.0)
+            vector = outside
+        rest, _ = self._append(pile, vector)
         if rest[n] ** 2 <= INDEPENDENT**2 * square:
-            self._vectors.remove(n)
+            pile.remove(n)
             rest[n:] = 0.0
         refined: Array = y + rest
         return refined
 
-    def _append(self, vector: Vector) -> tuple[Array, float]:
+    def _append(
+        self, pile: AbstractPile[Any], vector: AbstractPacked
+    ) -> tuple[Array, float]:
         """Store a vector; its coordinates, the last being new, and its square."""
-        n, inverse = self.size, self._inverse
+        n, inverse = len(pile), self._inverse
         y = np.zeros(self.room)
-        products = self._vectors.append(vector)
+        products = pile.append(vector)
         y[:n] = inverse[:n, :n].dot(products[:n])
         square = float(products[n])
         y[n] = new = math.sqrt(max(square - float(y.dot(y)), 0.0))
@@ -93,31 +101,29 @@ class Frame:
             inverse[n, n] = 1.0 / new
         return y, square
 
-    def vector(self, coordinates: Array) -> list[Tensor]:
+    def vector(self, coordinates: Array) -> AbstractPacked:
         """The vector with these coordinates, in a frame that is not empty."""
-        return self._vectors.combination(self._weights(coordinates))
+        pile, weights = self._weighed(coordinates)
+        found: AbstractPacked = pile.combination(weights)
+        return found
 
     def move(self, coordinates: Array, length: float) -> AbstractMove:
         """The displacement with these coordinates, not formed; its length is known."""
-        return _Move(self._vectors, self._weights(coordinates), length)
+        return _Move(*self._weighed(coordinates), length)
 
-    def _weights(self, coordinates: Array) -> Array:
-        n = len(self._vectors)
-        weights: Array = coordinates[:n].dot(self._inverse[:n, :n])
-        return weights
-
-    def _outside(self, vector: Vector, y: Array) -> list[Tensor]:
-        """What is left of a vector without its part in the span."""
-        left = [torch.empty_like(tensor) for tensor in vector]
-        self._vectors.move(left, vector, -self._weights(y))
-        return left
+    def _weighed(self, coordinates: Array) -> tuple[AbstractPile[Any], Array]:
+        if self._pile is None:
+            message = "an empty frame has no vectors"
+            raise ValueError(message)
+        n = len(self._pile)
+        return self._pile, coordinates[:n].dot(self._inverse[:n, :n])
 
 
 class _Move(AbstractMove):
-    """A sum of stacked vectors; those stacked later have no part in it."""
+    """A sum of piled vectors; those that came later have no part in it."""
 
-    def __init__(self, vectors: Stack, weights: Array, length: float) -> None:
-        self._vectors, self._weights, self.length = vectors, weights, length
+    def __init__(self, pile: AbstractPile[Any], weights: Array, length: float) -> None:
+        self._pile, self._weights, self.length = pile, weights, length
 
-    def apply(self, origin: Vector, point: Vector) -> None:
-        self._vectors.move(point, origin, self._weights)
+    def apply(self, space: AbstractSpace, point: Vector) -> None:
+        self._pile.write(self._weights, space, point)

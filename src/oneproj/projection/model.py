@@ -46,6 +46,10 @@ class Place(NamedTuple):
         """Whether at most a share of the displacement is left of it."""
         return self.imbalance(mu) <= 2.0 * share**2 * self.half
 
+    def has_slope(self) -> bool:
+        """Whether something that is violated here has a gradient."""
+        return any(c > 0 and g.any() for c, g in zip(self.c, self.J, strict=True))
+
 
 class Model:
     """``(1/2)|d + p|^2 + (1/2) p'Bp`` under ``c_j + <grad c_j, p> <= 0``.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from oneproj.parameters import Vector, difference
+from oneproj.parameters import Vector
 from oneproj.projection.bundle import Bundle
 from oneproj.projection.chart import Carried
 from oneproj.projection.convex import Bend
@@ -58,10 +58,11 @@ class Past:
         bundle, _ = self.cuts
         return [name for name, mu in bundle.multipliers().items() if mu > 0]
 
-    def cuts_from(self, origin: Vector) -> tuple[Bundle, Bend] | None:
-        """The cuts for displacements from another origin."""
+    def cuts_from(self, view: View) -> tuple[Bundle, Bend] | None:
+        """The cuts for displacements from another origin, that of the view."""
         if self.cuts is not None:
-            move = difference(origin, self.origin)
+            pack = view.space.pack
+            move = pack(view.origin).minus(pack(self.origin))
             for part in self.cuts:
                 part.shift(move)
         return self.cuts

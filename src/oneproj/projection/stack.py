@@ -10,11 +10,60 @@ import torch
 from torch import Tensor
 
 from oneproj.parameters import Vector
-from oneproj.projection.blocks import combination, combine_into, products
+from oneproj.projection.blocks import combination, products
 from oneproj.simplex_qp import Array
 
 SHORT = 2**14
 """Numbers in a vector up to which copying it costs less than looping over vectors."""
+
+
+class Rows:
+    """The rows of a matrix in float64, with room for more.
+
+    Example:
+        >>> rows = Rows()
+        >>> rows.append(np.array([3.0, 0.0])).tolist()
+        [9.0]
+        >>> rows.append(np.array([1.0, 2.0])).tolist()
+        [3.0, 5.0]
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._room: Array = np.zeros((0, 0))
+        self._count = 0
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return self._count
+
+    @property
+    def matrix(self) -> Array:
+        """The rows."""
+        rows: Array = self._room[: self._count]
+        return rows
+
+    def append(self, row: Array) -> Array:
+        """Copy a row; returns its product with each, itself last."""
+        n = self._count
+        if n == len(self._room):
+            grown = np.zeros((max(2 * n, 8), len(row)))
+            if n:
+                grown[:n] = self._room
+            self._room = grown
+        self._room[n] = row
+        self._count += 1
+        return self.products(row)
+
+    def products(self, row: Array) -> Array:
+        """The product of a row with each."""
+        found: Array = self._room[: self._count].dot(row)
+        return found
+
+    def remove(self, i: int) -> None:
+        """Drop a row; those after it move up."""
+        self._count -= 1
+        self._room[i : self._count] = self._room[i + 1 : self._count + 1]
 
 
 class Stack:
@@ -36,9 +85,8 @@ class Stack:
     def __init__(self) -> None:
         """Start empty."""
         self._vectors: list[Vector] = []
-        self._rows: Array = np.zeros((0, 0))
+        self._rows = Rows()
         self._row: _Row | None = None
-        self._origin: tuple[Vector | None, Array] = None, np.zeros(0)
 
     def __len__(self) -> int:
         """How many vectors there are."""
@@ -52,55 +100,27 @@ class Stack:
         kept.append(vector)
         if self._row is None:
             return np.array(products(vector, kept))
-        n, row = len(kept), self._row.of(vector)
-        if n > len(self._rows):
-            grown = np.zeros((max(2 * n, 8), len(row)))
-            grown[: n - 1] = self._rows[: n - 1] if n > 1 else 0.0
-            self._rows = grown
-        self._rows[n - 1] = row
-        found: Array = self._rows[:n].dot(row)
-        return found
+        return self._rows.append(self._row.of(vector))
 
     def products(self, vector: Vector) -> Array:
         """The product of a vector with each of those that are kept."""
         if self._row is None or not self._vectors:
             return np.array(products(vector, self._vectors))
-        found: Array = self._rows[: len(self._vectors)].dot(self._row.of(vector))
-        return found
+        return self._rows.products(self._row.of(vector))
 
-    def combination(
-        self, weights: Sequence[float] | Array, *, wide: bool = False
-    ) -> list[Tensor]:
-        """``sum_i weights[i] * vector_i``; wide is in float64, if they are short."""
+    def combination(self, weights: Sequence[float] | Array) -> list[Tensor]:
+        """``sum_i weights[i] * vector_i``."""
         if self._row is None:
             return combination(*self._used(weights))
         kept = self._vectors
-        parts = self._row.holding(weights, self._rows[: len(kept)])
-        if wide:
-            return [part.clone() for part in parts]
+        parts = self._row.holding(weights, self._rows.matrix)
         return [p.to(t, copy=True) for p, t in zip(parts, kept[0], strict=True)]
-
-    def move(
-        self, point: Vector, origin: Vector, weights: Sequence[float] | Array
-    ) -> None:
-        """Write ``origin + sum_i weights[i] * vector_i`` into ``point``.
-
-        None of them requires a gradient. There may be more vectors than weights; the
-        last ones then do not count.
-        """
-        if self._row is None:
-            combine_into(point, origin, *self._used(weights))
-            return
-        if self._origin[0] is not origin:  # as a rule it is that of the last move
-            self._origin = origin, self._row.of(origin).copy()
-        parts = self._row.holding(weights, self._rows[: len(weights)], self._origin[1])
-        torch._foreach_copy_(list(point), parts)
 
     def remove(self, i: int) -> None:
         """Drop a vector; those after it move up."""
         del self._vectors[i]
-        if len(self._rows):
-            self._rows[i:-1] = self._rows[i + 1 :]
+        if self._row is not None:
+            self._rows.remove(i)
 
     def _used(
         self, weights: Sequence[float] | Array
@@ -130,14 +150,9 @@ class _Row:
         numbers: Array = self._flat.numpy()
         return numbers
 
-    def holding(
-        self, weights: Sequence[float] | Array, rows: Array, origin: Array | None = None
-    ) -> list[Tensor]:
-        """The vector with the numbers ``origin + weights @ rows``, until the next."""
-        numbers: Array = self._flat.numpy()
-        np.dot(weights, rows, out=numbers)
-        if origin is not None:
-            numbers += origin
+    def holding(self, weights: Sequence[float] | Array, rows: Array) -> list[Tensor]:
+        """The vector with the numbers ``weights @ rows``, until the next."""
+        np.dot(weights, rows, out=self._flat.numpy())
         return self._parts
 
 

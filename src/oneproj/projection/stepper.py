@@ -8,8 +8,7 @@ from operator import itemgetter
 import numpy as np
 import torch
 
-from oneproj.parameters import combine, difference, norm
-from oneproj.projection.blocks import combined_norm
+from oneproj.parameters import combine, difference
 from oneproj.projection.bracket import close_in, is_unaware
 from oneproj.projection.chart import Carried, Chart
 from oneproj.projection.descent import nudges
@@ -71,7 +70,7 @@ class LocalModels:
         self._plan: Plan | None = None
         self._believed = True
         size = sum(parameter.numel() for parameter in view.parameters)
-        self._scale = max(norm(view.origin), math.sqrt(size))
+        self._scale = max(view.space.size_of_origin(), math.sqrt(size))
         self._line = LineSearch(self._chart)
 
     def settled(self, tolerance: float) -> bool:
@@ -140,11 +139,11 @@ class LocalModels:
 
     def leave(self) -> None:
         """Leave a start where what is violated has no gradient, if that helps."""
-        if self.place.J[self.place.c > 0].any():
+        if self.place.has_slope():
             return  # as a rule: a nudge costs a few copies of the parameters
         for moved in nudges(self._view):
             self.place = self._chart.jump(moved) or self.place
-            if self.place.J[self.place.c > 0].any():
+            if self.place.has_slope():
                 break
         self._recent, self._plan = [self.place], None
         self.close_in()
@@ -235,12 +234,11 @@ class LocalModels:
         view, mu = self._view, self.mu.tolist()
         moved = view.moved()
         pulls = [view.best.gradients[name] for name in self._chart.names]
-        here = [view.parameters, view.origin]
         largest = min(torch.finfo(t.dtype).max for t in view.parameters)
         if not max((abs(weight) for weight in mu), default=0.0) < largest:
             return math.inf  # of an empty set: no finite weight balances it
-        left = combined_norm([1.0, -1.0, *mu], [*here, *pulls])
-        return left / max(moved, TINY)
+        here = [parameter.detach() for parameter in view.parameters]
+        return view.space.length(here, mu, pulls) / max(moved, TINY)
 
     def multipliers(self) -> dict[str, float]:
         """Mu by the constraint's name."""

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from oneproj.errors import NonFiniteError
 from oneproj.parameters import Vector, assign, norm, snapshot
-from oneproj.projection.blocks import combined_norm
+from oneproj.projection.packed import AbstractPacked
 from oneproj.projection.sets import SetConstraint
+from oneproj.projection.space import AbstractSpace, space_around
 from oneproj.terms import AbstractTerm
 
 Watch = Callable[[int, float], None]
@@ -49,7 +50,7 @@ class AbstractMove(ABC):
     length: float
 
     @abstractmethod
-    def apply(self, origin: Vector, point: Vector) -> None:
+    def apply(self, space: AbstractSpace, point: Vector) -> None:
         """Write the origin plus the displacement into tensors without a gradient."""
 
 
@@ -59,10 +60,20 @@ class _Plain(AbstractMove):
     def __init__(self, displacement: Vector) -> None:
         self._displacement, self.length = list(displacement), norm(displacement)
 
-    def apply(self, origin: Vector, point: Vector) -> None:
+    def apply(self, space: AbstractSpace, point: Vector) -> None:
         moving = list(point)
-        torch._foreach_copy_(moving, list(origin))
+        torch._foreach_copy_(moving, space.origin)
         torch._foreach_add_(moving, self._displacement)
+
+
+class _Packed(AbstractMove):
+    """A displacement that is packed."""
+
+    def __init__(self, displacement: AbstractPacked) -> None:
+        self._displacement, self.length = displacement, displacement.norm()
+
+    def apply(self, space: AbstractSpace, point: Vector) -> None:
+        space.write(self._displacement, point)
 
 
 class _Arrived(AbstractMove):
@@ -71,8 +82,8 @@ class _Arrived(AbstractMove):
     def __init__(self, there: Vector, length: float) -> None:
         self._there, self.length = there, length
 
-    def apply(self, origin: Vector, point: Vector) -> None:
-        del origin
+    def apply(self, space: AbstractSpace, point: Vector) -> None:
+        del space
         assign(point, self._there)
 
 
@@ -105,6 +116,7 @@ class View:
         # The same memory, for writing to: nothing done to it is differentiated.
         self._storage = [parameter.detach() for parameter in parameters]
         self.origin = snapshot(parameters)
+        self._space: AbstractSpace | None = None
         self.evaluations = 0
         self._farthest = min(torch.finfo(p.dtype).max for p in parameters)
         guess = suspects is None and len(constraints) <= FEW
@@ -139,12 +151,22 @@ class View:
         """Its distance from the start."""
         return 0.0 if self._best_move is None else self._best_move.length
 
+    @property
+    def space(self) -> AbstractSpace:
+        """The points around the start; made on demand."""
+        if self._space is None:
+            self._space = space_around(self.origin)
+        return self._space
+
+    def displacement(self) -> AbstractPacked:
+        """Where the parameters are, seen from the start."""
+        return self.space.displacement(self._storage)
+
     def moved(self) -> float:
         """Its distance once more, from the parameters themselves, which go there."""
         self.return_to_best()
         if self._measured is None or self._measured[0] is not self.best:
-            here = [self.parameters, self.origin]
-            self._measured = self.best, combined_norm([1.0, -1.0], here)
+            self._measured = self.best, self.space.length(self._storage)
         return self._measured[1]
 
     def return_to_best(self) -> None:
@@ -185,20 +207,22 @@ class View:
             watch(self.evaluations, worst)
         return Look(values, gradients, worst)
 
-    def move(self, move: AbstractMove | Vector) -> Look:
+    def move(self, move: AbstractMove | AbstractPacked | Vector) -> Look:
         """Go to ``x_0 + displacement`` and look; remember the best point.
 
         Raises:
             NonFiniteError: Nothing can be seen there: the point, a value or a gradient
                 is not finite, or a decomposition in a constraint fails.
         """
-        if not isinstance(move, AbstractMove):
+        if isinstance(move, AbstractPacked):
+            move = _Packed(move)
+        elif not isinstance(move, AbstractMove):
             move = _Plain(move)
         if not move.length < self._farthest:
             quantity = "a point that the projection would try"
             raise NonFiniteError(quantity)
         self._here = None
-        move.apply(self.origin, self._storage)
+        move.apply(self.space, self._storage)
         try:
             self._here = seen = self.look()
         except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
@@ -213,7 +237,7 @@ class View:
         if self._best_move is None:
             assign(point, self.origin)
         else:
-            self._best_move.apply(self.origin, point)
+            self._best_move.apply(self.space, point)
 
     def _is_better(self, seen: Look, length: float) -> bool:
         """Feasible points are ranked by distance, others by their worst residual.

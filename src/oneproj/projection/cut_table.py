@@ -1,0 +1,111 @@
+"""The numbers of cuts in arrays: a solution over all of them is a few operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from oneproj.simplex_qp import Array
+
+ROOM = 16
+"""Cuts to make room for at first."""
+
+
+class CutTable:
+    """Halfspaces ``<g, d> <= offset`` with unit normals g, one entry of each array per.
+
+    The arrays are what they are called by until a cut comes or goes.
+
+    Example:
+        >>> cuts = CutTable()
+        >>> cuts.append((3.0, 0.0, 1.0, 0.0, 0.0, 0.5), {"a": 1.0}, np.zeros(0))
+        >>> cuts.offset.tolist(), cuts.z.tolist(), cuts.names, cuts.gram.tolist()
+        ([3.0], [0.5], ['a'], [[1.0]])
+    """
+
+    def __init__(self) -> None:
+        """Start without cuts."""
+        self.count = 0
+        self.names: list[str] = []
+        """Of the constraints that the cuts are from."""
+        self._facts: Array = np.zeros((6, ROOM))
+        self._worth: Array = np.zeros((0, ROOM))
+        self._gram: Array = np.zeros((ROOM, ROOM))
+
+    @property
+    def offset(self) -> Array:
+        """How far away the halfspace ends."""
+        return self._facts[0, : self.count]
+
+    @property
+    def level(self) -> Array:
+        """``<g, d>`` at the center, the displacement the next step is made from."""
+        return self._facts[1, : self.count]
+
+    @property
+    def length(self) -> Array:
+        """Of the vector that is kept in place of the unit normal."""
+        return self._facts[2, : self.count]
+
+    @property
+    def blur(self) -> Array:
+        """By how much rounding may have moved it: from far away that of far points."""
+        return self._facts[3, : self.count]
+
+    @property
+    def idle(self) -> Array:
+        """In how many solutions in a row it did not bind."""
+        return self._facts[4, : self.count]
+
+    @property
+    def z(self) -> Array:
+        """The dual solution."""
+        return self._facts[5, : self.count]
+
+    @property
+    def worth(self) -> Array:
+        """What a unit of z is worth in multipliers, one row per name."""
+        return self._worth[:, : self.count]
+
+    @property
+    def gram(self) -> Array:
+        """The products of the unit normals."""
+        return self._gram[: self.count, : self.count]
+
+    def append(
+        self, facts: tuple[float, ...], worth: Mapping[str, float], products: Array
+    ) -> None:
+        """Add a cut.
+
+        Args:
+            facts: Offset, level, length, blur, idle and z.
+            worth: Of a unit of z, by the constraint's name.
+            products: With the unit normals so far.
+        """
+        n = self.count
+        if n == len(self._gram):
+            self._make_room(2 * n)
+        self._facts[:, n], self._worth[:, n] = facts, 0.0
+        for name, weight in worth.items():
+            if name not in self.names:
+                self.names.append(name)
+                self._worth = np.vstack([self._worth, np.zeros(len(self._gram))])
+            self._worth[self.names.index(name), n] = weight
+        self._gram[n, :n] = self._gram[:n, n] = products
+        self._gram[n, n] = 1.0
+        self.count += 1
+
+    def remove(self, i: int) -> None:
+        """Drop a cut; those after it move up."""
+        n = self.count
+        for table in (self._facts, self._worth, self._gram, self._gram.T):
+            table[:, i : n - 1] = table[:, i + 1 : n]
+        self.count -= 1
+
+    def _make_room(self, room: int) -> None:
+        n = self.count
+        facts, worth = np.zeros((6, room)), np.zeros((len(self.names), room))
+        gram = np.zeros((room, room))
+        facts[:, :n], worth[:, :n], gram[:n, :n] = self._facts, self._worth, self._gram
+        self._facts, self._worth, self._gram = facts, worth, gram
