@@ -18,6 +18,8 @@ from oneproj.parameters import Vector, norm
 
 BLOCK = 2**17
 """Numbers in a block: it and the sum so far fit the caches of a core."""
+SLICE = 2**14
+"""Numbers in a block of many vectors in float64, all of which are to fit."""
 TINY = 1e-12
 """Below it the squares of a block may have vanished."""
 
@@ -86,6 +88,34 @@ def products(vector: Vector, others: Sequence[Vector]) -> list[float]:
         for found, part in zip(parts, rest, strict=True):
             found.append(float(torch.dot(x, part.reshape(-1).double())))
     return [math.fsum(found) for found in parts]
+
+
+@torch.no_grad()
+def product_table(vectors: Sequence[Vector], others: Sequence[Vector]) -> Tensor:
+    """The inner products in float64: a row for each vector, a column for each other.
+
+    A block is converted once, however many products it takes part in, and no copy is
+    longer than a block.
+
+    Example:
+        >>> a, b = [torch.tensor([3.0, 1.0])], [torch.tensor([0.0, 2.0])]
+        >>> product_table([a, b], [b]).tolist()
+        [[2.0], [4.0]]
+    """
+    if any(t.device.type != "cpu" for t in vectors[0]):
+        rows = [products(vector, others) for vector in vectors]
+        return torch.tensor(rows, dtype=torch.float64, device="cpu")
+    m, count = len(vectors), len(vectors) + len(others)
+    table = torch.zeros(m, count - m, dtype=torch.float64, device="cpu")
+    longest = min(SLICE, max(t.numel() for t in vectors[0]))
+    wide = torch.empty(count, longest, dtype=torch.float64, device="cpu")
+    for tensors in zip(*vectors, *others, strict=True):
+        blocks = (t.detach().reshape(-1).split(SLICE) for t in tensors)
+        for parts in zip(*blocks, strict=True):
+            block = wide[:, : len(parts[0])]
+            torch._foreach_copy_(list(block), list(parts))
+            table.addmm_(block[:m], block[m:].T)
+    return table
 
 
 def _aligned(vectors: Sequence[Vector]) -> Iterator[tuple[Tensor, ...]]:

@@ -67,14 +67,17 @@ class Chart:
 
     def place(self, d: Array, look: Look) -> Place:
         """What was seen at the displacement d."""
-        m = len(self.names)
-        rows = np.empty((m + 1, self._capacity))
-        for j, name in enumerate(self.names):
-            pull = self._view.space.pack(look.gradients[name])
-            rows[j] = self._frame.coordinates(pull)
-        rows[m] = d
+        return self._place(self._coordinates(look), d, look)
+
+    def _coordinates(self, look: Look) -> Array:
+        pack = self._view.space.pack
+        pulls = [pack(look.gradients[name]) for name in self.names]
+        return self._frame.all_coordinates(pulls)
+
+    def _place(self, J: Array, d: Array, look: Look) -> Place:
+        rows, half = np.vstack([J, d]), 0.5 * float(d.dot(d))
         c = np.array([look.values[name] for name in self.names]) + self._margins
-        return Place(rows[m], c, rows[:m], rows, look, 0.5 * float(d.dot(d)))
+        return Place(rows[-1], c, rows[:-1], rows, look, half)
 
     def visit(self, d: Array) -> Place | None:
         """The place at d, or None where a constraint is not a number.
@@ -165,8 +168,7 @@ class Chart:
     def _in_new_frame(self, moved: AbstractPacked, look: Look) -> Place:
         self._view.keep_best()
         self._frame, self._curvature = Frame(self._capacity), Curvature(self._memory)
-        for name in self.names:
-            self._frame.coordinates(self._view.space.pack(look.gradients[name]))
-        place = self.place(self._frame.coordinates(moved), look)
+        J = self._coordinates(look)
+        place = self._place(J, self._frame.coordinates(moved), look)
         self.best = place if look is self._view.best else None
         return place
