@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import oneproj
+from oneproj.projection.cuts import Cuts
 
 
 def wave(seed: int) -> tuple[list[Tensor], dict[str, oneproj.terms.AbstractTerm]]:
@@ -59,3 +60,15 @@ def test_a_sum_of_absolute_values_is_a_polytope_found_facet_by_facet() -> None:
     done = oneproj.project(w, {"sum": oneproj.function(lambda: w.abs().sum()) <= 1.0})
     # The nearest point of the L1 ball is (1, 0, 0).
     assert done.distance <= 1.001 * math.sqrt(1.0 + 0.09 + 1.0)
+
+
+def test_an_answer_of_the_cuts_has_their_multipliers() -> None:
+    # A maximum of linear functions: the answer lies on many, each with its gradient.
+    generator = torch.Generator().manual_seed(0)
+    A = torch.randn(60, 8, generator=generator, dtype=torch.float64)
+    w = torch.randn(8, generator=generator, dtype=torch.float64, requires_grad=True)
+    highest = oneproj.function(lambda: torch.max(A @ w)) <= 0.5
+    done = oneproj.project(w, {"highest": highest}, projector=Cuts(max_evaluations=60))
+    assert done.kkt_residual < 1e-6
+    assert done.multipliers["highest"] > 0
+    assert done.remark == ""
