@@ -84,3 +84,13 @@ def test_a_table_has_the_products_in_float64(dtype: torch.dtype) -> None:
         rtol=1e-13,
         atol=1e-13,
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_distance_of_half_precision_points_is_not_rounded(
+    dtype: torch.dtype,
+) -> None:
+    here, there, _ = draw(dtype)
+    exact = combine([1.0, -1.0], [[t.double() for t in v] for v in (here, there)])
+    found = combined_norm([1.0, -1.0], [here, there])
+    assert found == pytest.approx(norm(exact), rel=1e-6)

@@ -60,12 +60,15 @@ def combination(weights: Sequence[float], vectors: Sequence[Vector]) -> list[Ten
 def combined_norm(weights: Sequence[float], vectors: Sequence[Vector]) -> float:
     """The length of ``sum_k weights[k] * vectors[k]``, which is not formed.
 
+    Half precision, in which a difference of near vectors is mostly rounding, is left
+    for single.
+
     Example:
         >>> combined_norm([1.0, -1.0], [[torch.tensor([3.0])], [torch.tensor([1.0])]])
         2.0
     """
     lengths = [
-        torch.linalg.vector_norm(_sum(weights, parts), dtype=torch.float64)
+        torch.linalg.vector_norm(_sum(weights, _single(parts)), dtype=torch.float64)
         for parts in _aligned(vectors)
     ]
     length = math.hypot(*(float(part) for part in lengths))
@@ -130,6 +133,11 @@ def _aligned(vectors: Sequence[Vector]) -> Iterator[tuple[Tensor, ...]]:
             yield from zip(*(t.view(-1).split(BLOCK) for t in whole), strict=True)
         else:
             yield whole
+
+
+def _single(parts: Sequence[Tensor]) -> list[Tensor]:
+    """The parts, in single precision at least."""
+    return [p.to(torch.promote_types(p.dtype, torch.float32)) for p in parts]
 
 
 def _sum(weights: Sequence[float], parts: Sequence[Tensor]) -> Tensor:
