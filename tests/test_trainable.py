@@ -35,6 +35,10 @@ REFUSED = {
     "frozen tensor": (torch.ones(2), r"got 1 frozen tensor\(s\)"),
     "not a tensor": ([[1.0, 2.0]], "must be tensors, but got list.*model.parameters"),
     "computed": ([2 * torch.ones(1, requires_grad=True)], "not a leaf tensor"),
+    "empty": (
+        [torch.empty(0, 3, requires_grad=True)],
+        r"no numbers to move: every parameter is empty \(shapes \(0, 3\)\)",
+    ),
     "NaN": ([NAN], r"shape \(2,\) holds NaN or inf at the start"),
     "inf": ([torch.full((1,), math.inf, requires_grad=True)], "NaN or inf"),
     "complex": (

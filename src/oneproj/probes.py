@@ -23,7 +23,8 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
     """Try the term on a few examples: right shape, finite, reached by parameters.
 
     Raises:
-        InvalidProblemError: The shape is wrong, or no gradient reaches a parameter.
+        InvalidProblemError: The shape is wrong, no gradient reaches a parameter, or
+            the term writes to one.
         NonFiniteError: The value is NaN or inf.
 
     Example:
@@ -34,8 +35,11 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
     probe = _examples(term)
     # A model that is given evaluates; watched, it would be compiled once more.
     watching = watching_modes(enabled=term.model is None)
+    before = _versions(parameters)
     with evaluating(term.model), watching as training:
         value = term.batch_value(probe)
+    if _versions(parameters) != before:
+        _refuse_to_be_moved(term)
     if training:
         _warn_of_modes(training)
     elif isinstance(term, Constraint):
@@ -49,7 +53,8 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
             "gradient reaches them. Check that its function uses the same tensors that "
             "were passed as parameters, without .detach(), .item() or torch.no_grad(). "
             "A comparison (an accuracy, score > 0) has no gradient: use a surrogate, "
-            "such as torch.sigmoid(score) or softplus(-score)."
+            "such as torch.sigmoid(score) or softplus(-score). The tensor of a set "
+            "must be one of the parameters, and require a gradient."
         )
         raise InvalidProblemError(message)
 
@@ -97,6 +102,23 @@ def _reaches(value: Tensor, parameters: Vector) -> bool:
         return False
     found = torch.autograd.grad(value, list(parameters), allow_unused=True)
     return any(part is not None for part in found)
+
+
+def _versions(parameters: Vector) -> list[int]:
+    """A number for each that changes when something writes to it."""
+    # torch counts them itself: that takes no copy.
+    return [0 if p.is_inference() else p._version for p in parameters]  # noqa: SLF001
+
+
+def _refuse_to_be_moved(term: AbstractTerm) -> None:
+    message = (
+        f"Evaluating {term.name!r} changes the parameters, as an Embedding with "
+        "max_norm does: then neither its value nor how far they have moved means "
+        "anything. Make it a function that only reads them, and state what it did as a "
+        "constraint (such as an oneproj.function of the largest norm of the rows) or "
+        "as a parametrisation (torch.nn.utils.parametrize)."
+    )
+    raise InvalidProblemError(message)
 
 
 def _warn_if_random(term: Constraint, probe: Tensor | None, first: Tensor) -> None:

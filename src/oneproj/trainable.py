@@ -40,6 +40,13 @@ def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
         raise InvalidProblemError(message)
     for tensor in unique:
         check_writable(tensor)
+    if not any(tensor.numel() for tensor in unique):
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in unique)
+        message = (
+            f"There are no numbers to move: every parameter is empty (shapes {shapes})."
+            " Give the model its size before the problem is built."
+        )
+        raise InvalidProblemError(message)
     require_autograd(unique)
     for tensor in unique:
         _check_optimisable(tensor)

@@ -14,6 +14,7 @@ from oneproj.projection.blocks import (
     combination,
     combine_into,
     combined_norm,
+    product_table,
     products,
 )
 
@@ -23,6 +24,7 @@ WEIGHTS = [2.0, -1.0, 0.5]
 @pytest.fixture(autouse=True, params=[3, 2**17])
 def _block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "BLOCK", request.param)
+    monkeypatch.setattr(blocks, "SLICE", request.param)
 
 
 def draw(dtype: torch.dtype, count: int = 3) -> list[list[Tensor]]:
@@ -70,3 +72,25 @@ def test_no_length_is_zero() -> None:
     zero = [torch.zeros(9), torch.zeros(0)]
     assert combined_norm([1.0], [zero]) == 0.0
     assert math.isnan(combined_norm([1.0], [[torch.full((9,), torch.nan)]]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_table_has_the_products_in_float64(dtype: torch.dtype) -> None:
+    vectors, others = draw(dtype, 5)[:2], draw(dtype, 5)[1:]
+    expected = [products(vector, others) for vector in vectors]
+    torch.testing.assert_close(
+        product_table(vectors, others),
+        torch.tensor(expected, dtype=torch.float64),
+        rtol=1e-13,
+        atol=1e-13,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_distance_of_half_precision_points_is_not_rounded(
+    dtype: torch.dtype,
+) -> None:
+    here, there, _ = draw(dtype)
+    exact = combine([1.0, -1.0], [[t.double() for t in v] for v in (here, there)])
+    found = combined_norm([1.0, -1.0], [here, there])
+    assert found == pytest.approx(norm(exact), rel=1e-6)

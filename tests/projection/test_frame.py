@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from oneproj.projection import piles
 from oneproj.projection.frame import INDEPENDENT, Frame
 from oneproj.projection.packed import AbstractPacked, Long, Short
 
@@ -127,3 +128,29 @@ def test_nearly_dependent_vectors_keep_their_small_parts(
     y, z = (frame.coordinates(v) for v in V[-2:])
     apart = distance(V[-2], V[-1])
     assert float(np.linalg.norm(y - z)) == pytest.approx(apart, rel=1e-6)
+
+
+@both
+def test_all_coordinates_at_once_are_those_one_by_one(pack: Pack) -> None:
+    a, b, c, d, e = vectors(5, 0, pack)
+    nearly = a.times(1.0)
+    nearly.add(d, 1e-6)  # what is left of it is stored in its place
+    alone, together = Frame(room=6), Frame(room=6)
+    rows = []
+    for group in ([a, b], [nearly, c, b], [d, e], [c, nearly]):
+        rows += [alone.coordinates(vector) for vector in group]
+        found = together.all_coordinates(group)
+        np.testing.assert_allclose(found, rows[-len(group) :], rtol=1e-9, atol=1e-9)
+    assert alone.size == together.size == 5
+
+
+def test_products_of_several_long_vectors_are_made_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one_by_one = []
+    monkeypatch.setattr(piles, "products", one_by_one.append)
+    frame = Frame(room=9)
+    for seed in range(3):
+        frame.all_coordinates(vectors(3, seed, long))
+    assert frame.size == 9
+    assert not one_by_one

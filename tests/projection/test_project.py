@@ -294,7 +294,7 @@ REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
         [W, FROZEN],
         {"size": BALL.on(FROZEN)},
         {},
-        "'size' does not depend on the parameters",
+        "'size' does not depend on.*The tensor of a set must be one of the parameters",
     ),
 }
 
@@ -312,6 +312,18 @@ def test_bad_input_is_refused_before_anything_moves(
         project(parameters, constraints, **options)
     assert W.tolist() == [3.0, 4.0]
     assert ELSEWHERE.tolist() == FROZEN.tolist() == [30.0, 40.0]
+
+
+def test_a_constraint_that_changes_the_parameters_is_refused_and_they_stay() -> None:
+    rows = torch.nn.Embedding(3, 2, max_norm=1.0)
+    with torch.no_grad():
+        rows.weight.copy_(torch.tensor([[3.0, 4.0], [0.0, 5.0], [1.0, 0.0]]))
+    total = function(lambda: rows(torch.arange(3)).sum()) <= -1.0
+    with pytest.raises(InvalidProblemError, match=r"'total' changes.*max_norm"):
+        project(rows.weight, {"total": total})
+    assert rows.weight.tolist() == [[3.0, 4.0], [0.0, 5.0], [1.0, 0.0]]
+    with pytest.raises(InvalidProblemError, match=r"'objective' changes"):
+        oneproj.Problem(rows.weight, function(lambda: rows(torch.arange(3)).sum()), {})
 
 
 def test_a_constraint_that_is_not_finite_is_named() -> None:

@@ -18,6 +18,8 @@ from oneproj.parameters import Vector, norm
 
 BLOCK = 2**17
 """Numbers in a block: it and the sum so far fit the caches of a core."""
+SLICE = 2**14
+"""Numbers in a block of many vectors in float64, all of which are to fit."""
 TINY = 1e-12
 """Below it the squares of a block may have vanished."""
 
@@ -58,12 +60,15 @@ def combination(weights: Sequence[float], vectors: Sequence[Vector]) -> list[Ten
 def combined_norm(weights: Sequence[float], vectors: Sequence[Vector]) -> float:
     """The length of ``sum_k weights[k] * vectors[k]``, which is not formed.
 
+    Half precision, in which a difference of near vectors is mostly rounding, is left
+    for single.
+
     Example:
         >>> combined_norm([1.0, -1.0], [[torch.tensor([3.0])], [torch.tensor([1.0])]])
         2.0
     """
     lengths = [
-        torch.linalg.vector_norm(_sum(weights, parts), dtype=torch.float64)
+        torch.linalg.vector_norm(_sum(weights, _single(parts)), dtype=torch.float64)
         for parts in _aligned(vectors)
     ]
     length = math.hypot(*(float(part) for part in lengths))
@@ -88,6 +93,34 @@ def products(vector: Vector, others: Sequence[Vector]) -> list[float]:
     return [math.fsum(found) for found in parts]
 
 
+@torch.no_grad()
+def product_table(vectors: Sequence[Vector], others: Sequence[Vector]) -> Tensor:
+    """The inner products in float64: a row for each vector, a column for each other.
+
+    A block is converted once, however many products it takes part in, and no copy is
+    longer than a block.
+
+    Example:
+        >>> a, b = [torch.tensor([3.0, 1.0])], [torch.tensor([0.0, 2.0])]
+        >>> product_table([a, b], [b]).tolist()
+        [[2.0], [4.0]]
+    """
+    if any(t.device.type != "cpu" for t in vectors[0]):
+        rows = [products(vector, others) for vector in vectors]
+        return torch.tensor(rows, dtype=torch.float64, device="cpu")
+    m, count = len(vectors), len(vectors) + len(others)
+    table = torch.zeros(m, count - m, dtype=torch.float64, device="cpu")
+    longest = min(SLICE, max(t.numel() for t in vectors[0]))
+    wide = torch.empty(count, longest, dtype=torch.float64, device="cpu")
+    for tensors in zip(*vectors, *others, strict=True):
+        blocks = (t.detach().reshape(-1).split(SLICE) for t in tensors)
+        for parts in zip(*blocks, strict=True):
+            block = wide[:, : len(parts[0])]
+            torch._foreach_copy_(list(block), list(parts))
+            table.addmm_(block[:m], block[m:].T)
+    return table
+
+
 def _aligned(vectors: Sequence[Vector]) -> Iterator[tuple[Tensor, ...]]:
     """The same block of every vector, for one block after the other.
 
@@ -100,6 +133,11 @@ def _aligned(vectors: Sequence[Vector]) -> Iterator[tuple[Tensor, ...]]:
             yield from zip(*(t.view(-1).split(BLOCK) for t in whole), strict=True)
         else:
             yield whole
+
+
+def _single(parts: Sequence[Tensor]) -> list[Tensor]:
+    """The parts, in single precision at least."""
+    return [p.to(torch.promote_types(p.dtype, torch.float32)) for p in parts]
 
 
 def _sum(weights: Sequence[float], parts: Sequence[Tensor]) -> Tensor:

@@ -55,7 +55,7 @@ class Chart:
             if carried.frame.size + 2 * m <= carried.frame.room == capacity:
                 self._frame, self._curvature = carried.frame, carried.curvature
         self._last: Place | None = None
-        self._best: Place | None = self.place(np.zeros(capacity), view.first)
+        self.best: Place | None = self.place(np.zeros(capacity), view.first)
         """The view's best point; None if it is from before the present frame."""
         self.best_half = 0.0
         """Half its squared distance."""
@@ -67,14 +67,17 @@ class Chart:
 
     def place(self, d: Array, look: Look) -> Place:
         """What was seen at the displacement d."""
-        m = len(self.names)
-        rows = np.empty((m + 1, self._capacity))
-        for j, name in enumerate(self.names):
-            pull = self._view.space.pack(look.gradients[name])
-            rows[j] = self._frame.coordinates(pull)
-        rows[m] = d
+        return self._place(self._coordinates(look), d, look)
+
+    def _coordinates(self, look: Look) -> Array:
+        pack = self._view.space.pack
+        pulls = [pack(look.gradients[name]) for name in self.names]
+        return self._frame.all_coordinates(pulls)
+
+    def _place(self, J: Array, d: Array, look: Look) -> Place:
+        rows, half = np.vstack([J, d]), 0.5 * float(d.dot(d))
         c = np.array([look.values[name] for name in self.names]) + self._margins
-        return Place(rows[m], c, rows[:m], rows, look, 0.5 * float(d.dot(d)))
+        return Place(rows[-1], c, rows[:-1], rows, look, half)
 
     def visit(self, d: Array) -> Place | None:
         """The place at d, or None where a constraint is not a number.
@@ -89,7 +92,7 @@ class Chart:
             return None
         self._last = place = self.place(d, look)
         if self._view.best is look:
-            self._best, self.best_half = place, place.half
+            self.best, self.best_half = place, place.half
         return place
 
     def jump(self, moved: Vector) -> Place | None:
@@ -115,7 +118,7 @@ class Chart:
             if place.look.worst <= 0 and equal:
                 d = place.d
                 view.prefer(place.look, self._frame.move(d, math.sqrt(d.dot(d))))
-                self._best, self.best_half = place, place.half
+                self.best, self.best_half = place, place.half
         return view.best is place.look
 
     def remember(self, start: Place, end: Place) -> None:
@@ -150,12 +153,12 @@ class Chart:
     def best_place(self) -> Place:
         """The view's best point, which may be that of a step not taken."""
         view = self._view
-        if self._best is None or self._best.look is not view.best:
+        if self.best is None or self.best.look is not view.best:
             moved = view.space.displacement(view.best_point)
-            self._best = self._in_new_frame(moved, view.best)
+            self.best = self._in_new_frame(moved, view.best)
             # It may be from a look of the view's own, which no visit has measured.
-            self.best_half = self._best.half
-        return self._best
+            self.best_half = self.best.half
+        return self.best
 
     def carry(self, mu: Array) -> Carried:
         """What helps a projection onto the same constraints from a point nearby."""
@@ -165,8 +168,7 @@ class Chart:
     def _in_new_frame(self, moved: AbstractPacked, look: Look) -> Place:
         self._view.keep_best()
         self._frame, self._curvature = Frame(self._capacity), Curvature(self._memory)
-        for name in self.names:
-            self._frame.coordinates(self._view.space.pack(look.gradients[name]))
-        place = self.place(self._frame.coordinates(moved), look)
-        self._best = place if look is self._view.best else None
+        J = self._coordinates(look)
+        place = self._place(J, self._frame.coordinates(moved), look)
+        self.best = place if look is self._view.best else None
         return place

@@ -186,27 +186,38 @@ class Cuts(AbstractProjector):
         )
 
     def _project_local(self, view: View, past: Past | None) -> Projection:
+        capacity = max(self._capacity or ROOM, 2 * len(view.constraints) + SPARE)
+        bundle = Bundle(capacity)
         models = project_local(
             view,
             tolerance=self._tolerance,
             progress=self._progress,
             max_evaluations=self._max_evaluations or ENOUGH,
             memory=self._memory,
-            capacity=max(self._capacity or ROOM, 2 * len(view.constraints) + SPARE),
+            capacity=capacity,
             carried=None if past is None else past.models,
+            bundle=bundle,
         )
         if self._warm and view.best.worst <= 0:
             self._past = Past.of(view, models=models.carry())
+        multipliers, kkt_residual = models.multipliers(), models.kkt_residual()
+        if bundle.multipliers() and (left := _left(view, bundle)) < kkt_residual:
+            multipliers, kkt_residual = bundle.multipliers(), left
         return _report(
-            view,
-            view.moved(),
-            multipliers=models.multipliers(),
-            kkt_residual=models.kkt_residual(),
+            view, view.moved(), multipliers=multipliers, kkt_residual=kkt_residual
         )
 
     def _room(self, view: View) -> int:
         size = sum(parameter.numel() for parameter in view.parameters)
         return self._capacity or max(ROOM, min(AMPLE, FEW // size))
+
+
+def _left(view: View, bundle: Bundle) -> float:
+    """The relative KKT residual of the best point with the multipliers of cuts."""
+    view.return_to_best()
+    displacement = view.displacement()
+    apart = displacement.minus(bundle.displacement(displacement)).norm()
+    return apart / max(displacement.norm(), apart) if apart > 0 else 0.0
 
 
 def _or(given: int | None, default: int) -> int:

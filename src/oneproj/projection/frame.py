@@ -9,6 +9,7 @@ per stored vector and one combination per step.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -58,6 +59,20 @@ class Frame:
     def size(self) -> int:
         """The dimension of the span, and how many vectors are stored."""
         return 0 if self._pile is None else len(self._pile)
+
+    def all_coordinates(self, vectors: Sequence[AbstractPacked]) -> Array:
+        """The coordinates of one vector after the other, as rows.
+
+        The same as one by one; of long vectors the products are made at once.
+        """
+        if self._pile is None:
+            self._pile = pile_of(vectors[0])
+        pile, rows = self._pile, np.empty((len(vectors), self.room))
+        pile.expect(vectors)
+        for j, vector in enumerate(vectors):
+            rows[j] = self.coordinates(vector)
+        pile.expect([])
+        return rows
 
     def coordinates(self, vector: AbstractPacked) -> Array:
         """The coordinates of a vector; the frame grows by it if it is independent.

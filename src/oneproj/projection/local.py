@@ -61,6 +61,7 @@ def project_local(
     memory: int,
     capacity: int,
     carried: Carried | None = None,
+    bundle: Bundle | None = None,
 ) -> LocalModels:
     """Move the view's parameters to a feasible point that is nearest locally.
 
@@ -69,6 +70,7 @@ def project_local(
     ``progress``; or after steps in a row that gained less than that of the merit.
     ``carried`` is from a projection onto the same constraints from nearby; then the
     coarser stop for kinks always applies, since what counts is the next step.
+    ``bundle`` receives the cuts, if what may be convex is tried as if it were.
     """
     models = LocalModels(
         view, progress=progress, memory=memory, capacity=capacity, carried=carried
@@ -84,8 +86,8 @@ def project_local(
         _improve(models, view, tolerance, max_evaluations)
     lost = view.best.worst > 0 or view.evaluations >= max_evaluations
     if lost and may_be_convex(view):
-        bundle = Bundle(capacity)
-        project_convex(view, bundle, Bend(), max_evaluations=max_evaluations)
+        cuts = Bundle(capacity) if bundle is None else bundle
+        project_convex(view, cuts, Bend(), max_evaluations=max_evaluations)
     models.finish()
     return models
 
@@ -103,7 +105,10 @@ def _search(
         while not (settled := models.settled(tolerance)):
             if view.evaluations >= budget or slow >= SLOW:
                 break
-            slow = 0 if models.advance() > progress else slow + 1
+            before = view.best.worst
+            gained = models.advance() > progress
+            # What is slow outside says nothing about the way along the boundary.
+            slow = 0 if gained or view.best.worst <= 0 < before else slow + 1
         if settled:
             break
         before = models.length

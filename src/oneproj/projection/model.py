@@ -37,6 +37,15 @@ class Place(NamedTuple):
         violation: float = max(0.0, *(self.c + aim).tolist())
         return self.half + rho * violation
 
+    def imbalance(self, mu: Array) -> float:
+        """``|d + sum_j mu_j grad c_j|^2``, which is 0 at a nearest point."""
+        left = self.d + mu.dot(self.J)
+        return float(left.dot(left))
+
+    def is_balanced(self, mu: Array, share: float) -> bool:
+        """Whether at most a share of the displacement is left of it."""
+        return self.imbalance(mu) <= 2.0 * share**2 * self.half
+
     def has_slope(self) -> bool:
         """Whether something that is violated here has a gradient."""
         return any(c > 0 and g.any() for c, g in zip(self.c, self.J, strict=True))

@@ -7,12 +7,18 @@ work; the long ones are kept as they are, without a copy.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from oneproj.parameters import Vector
-from oneproj.projection.blocks import combination, combine_into, products
+from oneproj.projection.blocks import (
+    combination,
+    combine_into,
+    product_table,
+    products,
+)
 from oneproj.projection.packed import AbstractPacked, Long, Short
 from oneproj.projection.space import AbstractSpace
 from oneproj.projection.stack import Rows
@@ -27,6 +33,13 @@ class AbstractPile(ABC, Generic[P]):
     @abstractmethod
     def __len__(self) -> int:
         """How many there are."""
+
+    @abstractmethod
+    def expect(self, vectors: Sequence[P]) -> None:
+        """Prepare for the products of these, if that is better done at once.
+
+        They are not kept for it; they are until others are expected, or none.
+        """
 
     @abstractmethod
     def append(self, vector: P) -> Array:
@@ -61,6 +74,9 @@ class _ShortPile(AbstractPile[Short]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def expect(self, vectors: Sequence[Short]) -> None:
+        del vectors  # they are in the matrix's form already
+
     def append(self, vector: Short) -> Array:
         return self._rows.append(vector.numbers)
 
@@ -82,16 +98,31 @@ class _LongPile(AbstractPile[Long]):
 
     def __init__(self) -> None:
         self._vectors: list[Vector] = []
+        self._expected: list[Vector] = []
+        self._found: dict[tuple[int, int], float] = {}
 
     def __len__(self) -> int:
         return len(self._vectors)
+
+    def expect(self, vectors: Sequence[Long]) -> None:
+        self._expected, self._found = [v.tensors for v in vectors], {}
+        if len(vectors) > 1:
+            others = [*self._vectors, *self._expected]
+            table = product_table(self._expected, others)
+            for x, row in zip(self._expected, table.tolist(), strict=True):
+                for y, found in zip(others, row, strict=True):
+                    self._found[id(x), id(y)] = found
 
     def append(self, vector: Long) -> Array:
         self._vectors.append(vector.tensors)
         return self.products(vector)
 
     def products(self, vector: Long) -> Array:
-        return np.array(products(vector.tensors, self._vectors))
+        x, found = vector.tensors, self._found
+        new = [y for y in self._vectors if (id(x), id(y)) not in found]
+        rest = iter(products(x, new) if new else ())
+        known = (found.get((id(x), id(y))) for y in self._vectors)
+        return np.array([next(rest) if k is None else k for k in known])
 
     def combination(self, weights: Array) -> Long:
         return Long(combination(*self._used(weights)))

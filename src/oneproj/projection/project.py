@@ -86,9 +86,9 @@ def project(
     moving, named = trainable(parameters), named_constraints(constraints)
     chosen = choose_projector(projector, named)
     start = snapshot(moving)
-    for constraint in named.values():
-        check_connected(constraint, moving)
     try:
+        for constraint in named.values():
+            check_connected(constraint, moving)
         with (
             fresh_casts(),
             progress_line("projecting", enabled=progress) as say,

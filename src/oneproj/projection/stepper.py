@@ -29,6 +29,9 @@ BELIEVED = 0.3
 KINKED, COARSE = 100.0, 1e-2
 """Where the model is wrong, as at kinks, a gain of this multiple of the progress asked
 for, but of no more than this share, is not worth the gradients that it takes."""
+BALANCED = 0.2
+"""The KKT residual above which the model is too wrong for that stop. On networks with
+kinks it is half of this, at most."""
 SHALLOW, DEEP = 0.05, 0.25
 """The least, where the model is wrong, and the most that aiming inside may cost, as a
 share of that gain."""
@@ -73,11 +76,9 @@ class LocalModels:
     def settled(self, tolerance: float) -> bool:
         """Whether the KKT conditions hold, or what could be gained is not worth it."""
         plan, place = self._planned(), self.place
-        if self.feasible:
-            force = place.d + plan.mu.dot(place.J)
-            if _square(force) <= 2.0 * tolerance**2 * place.half:
-                # The frame drops what is tiny: confirm over the parameters.
-                return self._chart.prefer(place) and self.kkt_residual() <= tolerance
+        if self.feasible and place.is_balanced(plan.mu, tolerance):
+            # The frame drops what is tiny: confirm over the parameters.
+            return self._chart.prefer(place) and self.kkt_residual() <= tolerance
         if self._view.best.worst > 0 or self._progress == 0:
             return False
         exact = self._believed and not self._quick
@@ -85,7 +86,10 @@ class LocalModels:
         reached = self._chart.best_half
         if plan.optimum > WRONG * reached and self._doubt():
             return False
-        return reached - plan.optimum <= worth * reached
+        if reached - plan.optimum > worth * reached:
+            return False
+        best = self._chart.best or place
+        return exact or self._quick or best.is_balanced(plan.mu, BALANCED)
 
     def _doubt(self) -> bool:
         """Drop a model that knows less than the best point does, if there is another.
@@ -204,9 +208,9 @@ class LocalModels:
         if self.place.look is not self._view.best:
             self.resume()
         if self.feasible:
-            d, J, rows = self.place.d, self.place.J, self.place.rows
+            rows = self.place.rows
             _, plain = Model.flat(rows).feasible_step(self._rho, self.place.c)
-            self.mu = min(self.mu, plain, key=lambda mu: _square(d + mu.dot(J)))
+            self.mu = min(self.mu, plain, key=self.place.imbalance)
 
     def carry(self) -> Carried:
         """What helps a projection onto the same constraints from a point nearby."""

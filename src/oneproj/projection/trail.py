@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from oneproj.arguments import is_number
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, assign, distance, snapshot
+from oneproj.projection.blocks import combined_norm
 from oneproj.projection.remarks import remarked
 from oneproj.projection.view import Look, View
 from oneproj.results import Projection, Status
@@ -88,7 +89,7 @@ class Trail:
         assign(view.parameters, self.best_point)
         projection = Projection(
             status=Status.FEASIBLE if self.best.worst <= 0 else Status.INFEASIBLE,
-            distance=distance(view.parameters, view.origin),
+            distance=combined_norm([1.0, -1.0], [view.parameters, view.origin]),
             residuals=self.best.values,
             multipliers={name: weights.get(name, 0.0) for name in view.constraints},
             evaluations=view.evaluations,
