@@ -231,7 +231,7 @@ def test_far_outside_a_strength_does_not_fade() -> None:
     for k in range(1, 4):
         c = 10.0 * 0.8**k
         assert watched.see(wide(0.0), wide(-1.0 * k), (c, wide(1.0))) == (start,)
-    (near,) = watched.see(wide(0.0), wide(-4.0), (1.9, wide(1.0)))
+    (near,) = watched.see(wide(0.0), wide(-4.0), (2.9, wide(1.0)))
     assert near == pytest.approx(KEPT * start)
 
 

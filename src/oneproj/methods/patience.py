@@ -32,7 +32,7 @@ AS_LARGE = 0.9
 MOST = 32.0
 """The largest floor. n pieces of a maximum with orthogonal gradients need up to sqrt(n)
 times the strength that balances the objective with one of them."""
-MOVES = 2.0
+MOVES = 3.0
 """Of the longest length between two anchors. A bound that is nearer may be met by the
 next of them, and then the gradients at hand say what it costs."""
 SOON, FALLEN = 3, 0.75
