@@ -32,6 +32,9 @@ Their normals cancel to the root of the rounding, so less proves only that the f
 points are far away compared to the cuts.
 """
 
+ROUNDED = 4.0
+"""By so many of these units a cut is loosened for the bound on the distance."""
+
 STALE = 20
 """Solutions in a row in which a cut did not bind, to leave it behind with its origin.
 
@@ -52,8 +55,7 @@ class Cut:
     weights: dict[str, float]
     """What a unit of z is worth in multipliers, by the constraint's name."""
     blur: float = 0.0
-    """By how much rounding may have moved it: from far away it is that of far points.
-    """
+    """By how much rounding may have moved it: that of the point where it was taken."""
     idle: int = 0
     """In how many solutions in a row it did not bind."""
 
@@ -62,9 +64,7 @@ class Bundle:
     """The cuts that are kept, at most ``capacity`` of them.
 
     Example:
-        >>> import torch
-        >>> bundle = Bundle(capacity=10)
-        >>> d = [torch.zeros(1)]
+        >>> bundle, d = Bundle(capacity=10), [torch.zeros(1)]
         >>> bundle.add("a", 2.0, [torch.tensor([2.0])], d)   # 2 + 2 d <= 0
         >>> bundle.solve({"a": 0.0}), bundle.displacement(d)
         (True, [tensor([-1.])])
@@ -117,6 +117,12 @@ class Bundle:
         for cut, product in zip(self._cuts, self._normals.products(move), strict=True):
             cut.offset -= product / cut.length
             cut.level -= product / cut.length
+
+    def drop(self, name: str) -> None:
+        """Drop the cuts of one constraint, but for mixtures."""
+        for i in reversed(range(len(self._cuts))):
+            if self._cuts[i].weights.keys() == {name}:
+                self._remove(i)
 
     def forget(self) -> None:
         """Drop the older half of the cuts."""
@@ -204,18 +210,17 @@ class Bundle:
         """A distance below which no feasible point lies, by weak duality.
 
         Proven for convex constraints by the untightened cuts: every z >= 0 gives one.
+        Each is loosened by what rounding may have done to it, and z is best for those.
         """
-        z, h = self._z, np.array([cut.offset for cut in self._cuts])
+        h = np.array([c.offset + ROUNDED / UNITS * c.blur for c in self._cuts])
+        z = self._minimise(h).z
         value = -float(0.5 * z @ self._gram @ z + h @ z)
         return float(np.sqrt(max(0.0, 2.0 * value)))
 
     def _tightened(self, margins: dict[str, float]) -> Array:
-        return np.array(
-            [
-                cut.offset - sum(w * margins[name] for name, w in cut.weights.items())
-                for cut in self._cuts
-            ]
-        )
+        cuts = self._cuts
+        worth = [sum(w * margins[n] for n, w in cut.weights.items()) for cut in cuts]
+        return np.array([cut.offset for cut in cuts]) - worth
 
     def _minimise(self, offsets: Array) -> QpSolution:
         # What bound at the last solution, and what that solution violates.

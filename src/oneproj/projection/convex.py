@@ -17,6 +17,7 @@ of a model that has it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -139,6 +140,7 @@ class _Search:
         self._least, self._waited, self._vain = view.first.worst, 0, 0
         self._farthest = 0.0
         self._forgotten = 0
+        self._straight: dict[str, float] = {}  # how far away linear ones were cut
 
     @property
     def is_stuck(self) -> bool:
@@ -236,11 +238,23 @@ class _Search:
             }
 
     def _add_cuts(self) -> None:
-        """Linearise here what is violated, or nearly."""
+        """Linearise here what is violated, or nearly.
+
+        All cuts of a linear function are the same, but for rounding: the one that was
+        taken from the nearest point has the least of it, and is the only one to keep.
+        """
         seen, margins = self._seen, self._margins
-        tight = [n for n in seen.gradients if seen.values[n] + margins[n] > 0]
-        self._bundle.reserve(len(tight))
         at, far = self._at, norm(self._at)
+        tight = [n for n in seen.gradients if seen.values[n] + margins[n] > 0]
+        for name in [
+            n for n in tight if self._view.constraints[n].curvature == "linear"
+        ]:
+            if far >= self._straight.get(name, math.inf):
+                tight.remove(name)
+            else:
+                self._bundle.drop(name)
+                self._straight[name] = far
+        self._bundle.reserve(len(tight))
         for name in tight:
             value, gradient = seen.values[name], seen.gradients[name]
             self._bundle.add(name, value, gradient, at, self._center, far=far)
