@@ -19,8 +19,10 @@ from oneproj.projection.bundle import Bundle
 from oneproj.projection.convex import Bend, project_convex
 from oneproj.projection.local import project_local
 from oneproj.projection.past import Past
+from oneproj.projection.region import Region, region_of
 from oneproj.projection.remarks import remarked
 from oneproj.projection.view import View
+from oneproj.projection.within import Within
 from oneproj.results import Projection, Status
 from oneproj.terms import AbstractTerm
 
@@ -137,6 +139,9 @@ class Cuts(AbstractProjector):
             if view.first.worst <= 0:
                 self._past = past
                 return _report(view)
+            region = region_of(parameters, constraints) if convex else None
+            if region is not None and region.places:
+                return self._project_within(view, region)
             if convex:
                 return self._project_convex(view, past)
             return self._project_local(view, past)
@@ -176,6 +181,21 @@ class Cuts(AbstractProjector):
             multipliers=bundle.multipliers(),
             kkt_residual=apart / max(norm(moved), apart) if apart > 0 else 0.0,
             lower_bound=None if empty else bundle.lower_bound(),
+            empty=empty,
+        )
+
+    def _project_within(self, view: View, region: Region) -> Projection:
+        room = max(self._room(view), len(view.constraints) + SPARE)
+        budget = self._max_evaluations or ENOUGH
+        within = Within(view, region, capacity=room, max_evaluations=budget)
+        empty = within.search()
+        moved = norm(difference(view.best_point, view.origin))
+        apart = within.imbalance()
+        return _report(
+            view,
+            multipliers=within.dual.multipliers(),
+            kkt_residual=apart / max(moved, apart) if apart > 0 else 0.0,
+            lower_bound=None if empty else within.dual.lower_bound(),
             empty=empty,
         )
 

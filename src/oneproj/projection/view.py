@@ -209,6 +209,11 @@ class View:
             self.prefer(seen, move)
         return seen
 
+    def move_to(self, point: Vector) -> Look:
+        """Go to a point and look, as ``move`` does; the point is kept, not copied."""
+        length = combined_norm([1.0, -1.0], [point, self.origin])
+        return self.move(_Arrived(point, length))
+
     def _go_to_best(self, point: Vector) -> None:
         if self._best_move is None:
             assign(point, self.origin)

@@ -1,0 +1,208 @@
+"""The nearest point of a region that satisfies some cuts, by its dual.
+
+``min (1/2)|d|^2  subject to  x_0 + d in S  and  <g_i, d> <= h_i``
+
+for a product S of closed-form sets. Given multipliers z >= 0 of the cuts, the d that
+minimises the Lagrangian takes one projection, ``x_0 + d = P_S(y)`` with
+``y = x_0 - sum_i z_i g_i``, and what it leaves of the dual is, with the Gram matrix G,
+
+    ``D(z) = (1/2)|y - P_S(y)|^2 - (1/2) z'Gz - h'z,   grad D(z)_i = <g_i, d> - h_i``.
+
+It is concave and smooth, and of few numbers: one per cut. Any z gives a lower bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oneproj.parameters import Vector, combine, dot, norm
+from oneproj.projection.ascent import Height, ascend
+from oneproj.projection.bundle import ROUNDED
+from oneproj.projection.region import Region
+from oneproj.projection.stack import is_short
+from oneproj.simplex_qp import EPSILON, Array
+
+FAR = 1e6
+"""If no common point is nearer than this many times the farthest of the cuts and sets,
+there is none: at such distances only rounding decides."""
+PART = 0.1
+"""The part of its margin by which a solution may miss a cut."""
+ROUNDING = 16.0
+"""The rounding units of a point by which it may miss it, whatever the margin."""
+
+
+@dataclass
+class _Cut:
+    """A halfspace ``<normal, d> <= offset`` with a normal of length 1."""
+
+    normal: Vector
+    offset: float
+    weights: dict[str, float]
+    """What a unit of z is worth in multipliers, by the constraint's name."""
+    blur: float
+    """By how much rounding may have moved the offset."""
+
+
+class RegionDual:
+    """The cuts, at most ``capacity`` of them, and the multipliers of the last solution.
+
+    Example:
+        >>> from oneproj.projection.sets.balls import Ball
+        >>> w = torch.zeros(2, dtype=torch.float64)
+        >>> region = Region([w], {"size": Ball(1.0).on(w)})
+        >>> dual = RegionDual(region, [torch.tensor([3.0, 4.0])], capacity=10)
+        >>> first = [torch.tensor([1.0, 0.0])]
+        >>> dual.add("first", 3.0, first, [torch.zeros(2)])    # 3 + d_1 <= 0
+        >>> dual.solve({"first": 0.0}), round(dual.lower_bound(), 6)
+        (True, 4.242641)
+        >>> {name: round(mu, 6) for name, mu in dual.multipliers().items()}
+        {'first': 3.0, 'size': 3.0}
+    """
+
+    def __init__(self, region: Region, origin: Vector, capacity: int) -> None:
+        """Start without cuts."""
+        self._region, self._capacity = region, capacity
+        wide = is_short(origin)
+        self._origin = [x.double() for x in origin] if wide else list(origin)
+        self._cuts: list[_Cut] = []
+        self._gram: Array = np.zeros((0, 0))
+        self._z: Array = np.zeros(0)
+        self._size = norm(origin)
+
+    def add(self, name: str, value: float, gradient: Vector, at: Vector) -> bool:
+        """Add ``value + <gradient, d - at> <= 0``; False if no d satisfies that."""
+        length = norm(gradient)
+        if length == 0.0:
+            return value <= 0
+        while len(self._cuts) >= self._capacity:
+            self._mix()
+        eps = max(torch.finfo(t.dtype).eps for t in gradient)
+        offset = (dot(gradient, at) - value) / length
+        blur = ROUNDED * eps * norm(at)
+        self._append(_Cut(gradient, offset, {name: 1.0}, blur), length)
+        return True
+
+    def knows(self, name: str) -> bool:
+        """Whether there is a cut of this constraint."""
+        return any(name in cut.weights for cut in self._cuts)
+
+    def solve(self, margins: Mapping[str, float]) -> bool:
+        """Solve over the cuts, each tightened by its constraint's margin.
+
+        Returns:
+            Whether some point of the region satisfies all tightened cuts.
+        """
+        slack = [sum(margins[n] * w for n, w in c.weights.items()) for c in self._cuts]
+        offsets = np.array([cut.offset for cut in self._cuts]) - slack
+        self._z, found = self._maximise(offsets, np.array(slack))
+        return found
+
+    def target(self) -> list[Tensor]:
+        """y, whose nearest point of the region is the solution."""
+        weights = [1.0, *(-z for z in self._z)]
+        vectors = [self._origin, *(cut.normal for cut in self._cuts)]
+        return combine(weights, vectors)
+
+    def multipliers(self) -> dict[str, float]:
+        """mu_j of each constraint; of a set, the length of its part of ``y - P(y)``."""
+        total: dict[str, float] = {}
+        for cut, z in zip(self._cuts, self._z, strict=True):
+            for name, weight in cut.weights.items():
+                total[name] = total.get(name, 0.0) + float(z) * weight
+        return total | {n: norm([v]) for n, v in self._excess(self._z).items()}
+
+    def lower_bound(self) -> float:
+        """A distance below which no point of the region satisfies the cuts.
+
+        Every z >= 0 proves one. The cuts are not tightened but loosened, by what
+        rounding may have done to them.
+        """
+        offsets = np.array([cut.offset + cut.blur for cut in self._cuts])
+        z, _ = self._maximise(offsets, np.zeros(len(offsets)))
+        return math.sqrt(max(0.0, 2.0 * self._height(z, offsets).value))
+
+    def _maximise(self, offsets: Array, slack: Array) -> tuple[Array, bool]:
+        """The best z for these offsets, and whether D has a maximum."""
+        z = self._z
+        if not len(z):
+            return z, True
+        outside = norm([*self._excess(np.zeros(len(z))).values()])
+        farthest = max(outside, float(np.abs(offsets).max()))
+        top = 0.5 * (FAR * farthest) ** 2
+        rounding = ROUNDING * EPSILON * (self._size + farthest)
+        z = ascend(
+            lambda z: self._height(z, offsets),
+            self._gram,
+            z,
+            enough=np.maximum(PART * slack, rounding),
+            top=top,
+            unit=farthest + EPSILON**0.25 * self._size,
+        )
+        return z, self._height(z, offsets).value <= top
+
+    def _height(self, z: Array, offsets: Array) -> Height:
+        excess, places = self._excess(z), self._region.places
+        pulls = self._gram.dot(z)
+        for i, cut in enumerate(self._cuts):
+            for name, vector in excess.items():
+                pulls[i] += dot([cut.normal[places[name]]], [vector])
+        square = sum(dot([vector], [vector]) for vector in excess.values())
+        value = 0.5 * square - 0.5 * float(z @ self._gram @ z) - float(offsets @ z)
+        return Height(value, -pulls - offsets)
+
+    def _excess(self, z: Array) -> dict[str, Tensor]:
+        """``y - P(y)`` at y = x_0 - sum_i z_i g_i, where there are sets."""
+        y = list(self._origin)
+        for i in self._region.places.values():
+            part = self._origin[i].double()
+            for cut, weight in zip(self._cuts, z, strict=True):
+                if weight:
+                    part = part - float(weight) * cut.normal[i]
+            y[i] = part
+        return self._region.excess(y)
+
+    def _append(self, cut: _Cut, length: float, z: float = 0.0) -> None:
+        """Keep a cut whose normal has this length, made 1."""
+        wide = is_short(self._origin)
+        unit = [t.double() / length if wide else t / length for t in cut.normal]
+        worth = {name: weight / length for name, weight in cut.weights.items()}
+        row = np.array([dot(unit, other.normal) for other in self._cuts])
+        n = len(row)
+        gram = np.ones((n + 1, n + 1))
+        gram[:n, :n] = self._gram
+        gram[:n, n] = gram[n, :n] = row
+        self._gram, self._z = gram, np.append(self._z, z)
+        self._cuts.append(_Cut(unit, cut.offset, worth, cut.blur))
+
+    def _mix(self) -> None:
+        """Drop a cut that does not bind; if all do, replace two by their mean under z.
+
+        The mean of two cuts is a cut, and with these weights the solution stays.
+        """
+        idle = np.flatnonzero(self._z == 0)
+        if len(idle):
+            self._remove(int(idle[0]))
+            return
+        (a, z_a), (b, z_b) = self._remove(0), self._remove(0)
+        normal = combine([z_a, z_b], [a.normal, b.normal])
+        weights = {
+            name: z_a * a.weights.get(name, 0.0) + z_b * b.weights.get(name, 0.0)
+            for name in a.weights | b.weights
+        }
+        length = norm(normal)
+        offset, blur = z_a * a.offset + z_b * b.offset, z_a * a.blur + z_b * b.blur
+        if length > 0:
+            mean = _Cut(normal, offset / length, weights, blur / length)
+            self._append(mean, length, length)
+
+    def _remove(self, i: int) -> tuple[_Cut, float]:
+        z = float(self._z[i])
+        self._gram = np.delete(np.delete(self._gram, i, 0), i, 1)
+        self._z = np.delete(self._z, i)
+        return self._cuts.pop(i), z
