@@ -109,11 +109,7 @@ def nearest_member(members: AbstractSet, outside: Tensor, least: Tensor) -> Tens
         [0.6, 0.8]
     """
     exact, best = outside.double(), least
-    # Rounding x_hat moves it by an eps of its dtype; adding up n squares in float64,
-    # in an order that is not ours, moves the residual by about sqrt(n) of its own.
-    unit = HAIR * torch.finfo(least.dtype).eps
-    unit += math.sqrt(least.numel()) * torch.finfo(torch.float64).eps
-    margin = unit * norm([members.project(exact)])
+    margin = hair(members, exact, least.dtype)
     lowest = float(members.residual(least.double()))
     for _ in range(MARGIN_TRIES):
         x = members.project(exact, margin=margin).to(least)
@@ -124,6 +120,22 @@ def nearest_member(members: AbstractSet, outside: Tensor, least: Tensor) -> Tens
             break
         margin = 2.0 * max(margin, residual)
     return best
+
+
+def hair(members: AbstractSet, x: Tensor, dtype: torch.dtype) -> float:
+    """The margin that rounding to a dtype takes near the set's nearest point.
+
+    Rounding x_hat moves it by an eps of its dtype; adding up n squares in float64, in
+    an order that is not ours, moves the residual by about sqrt(n) of its own.
+
+    Example:
+        >>> from oneproj.projection.sets.balls import Ball
+        >>> hair(Ball(1.0), torch.ones(4).double(), torch.float64)
+        8.881784197001252e-16
+    """
+    unit = HAIR * torch.finfo(dtype).eps
+    unit += math.sqrt(x.numel()) * torch.finfo(torch.float64).eps
+    return unit * norm([members.project(x.double())])
 
 
 def _hardness(members: AbstractSet) -> int:

@@ -71,6 +71,10 @@ class RegionDual:
         wide = is_short(origin)
         self._origin = [x.double() for x in origin] if wide else list(origin)
         self._cuts: list[_Cut] = []
+        self._rows = {
+            name: origin[i].new_zeros((0, origin[i].numel()), dtype=torch.float64)
+            for name, i in region.places.items()
+        }
         self._gram: Array = np.zeros((0, 0))
         self._z: Array = np.zeros(0)
         self._size = norm(origin)
@@ -98,16 +102,30 @@ class RegionDual:
         Returns:
             Whether some point of the region satisfies all tightened cuts.
         """
-        slack = [sum(margins[n] * w for n, w in c.weights.items()) for c in self._cuts]
-        offsets = np.array([cut.offset for cut in self._cuts]) - slack
-        self._z, found = self._maximise(offsets, np.array(slack))
+        slack = self._slack(margins)
+        self._z, found = self._maximise(self._offsets() - slack, slack, self._origin)
         return found
 
     def target(self) -> list[Tensor]:
         """y, whose nearest point of the region is the solution."""
-        weights = [1.0, *(-z for z in self._z)]
-        vectors = [self._origin, *(cut.normal for cut in self._cuts)]
-        return combine(weights, vectors)
+        return self._target(self._z, self._origin)
+
+    def step(
+        self, margins: Mapping[str, float], center: Vector, curvature: float
+    ) -> list[Tensor]:
+        """As ``target``, of the nearest point if the constraints curve.
+
+        It minimises ``|d|^2 + curvature |d - center|^2``, that is, the distance from
+        ``share * center``.
+        """
+        share = curvature / (1.0 + curvature)
+        levels = [share * dot(cut.normal, center) for cut in self._cuts]
+        origin, slack = (
+            combine([1.0, share], [self._origin, center]),
+            self._slack(margins),
+        )
+        z, _ = self._maximise(self._offsets() - slack - levels, slack, origin)
+        return self._target(z, origin)
 
     def multipliers(self) -> dict[str, float]:
         """mu_j of each constraint; of a set, the length of its part of ``y - P(y)``."""
@@ -115,7 +133,8 @@ class RegionDual:
         for cut, z in zip(self._cuts, self._z, strict=True):
             for name, weight in cut.weights.items():
                 total[name] = total.get(name, 0.0) + float(z) * weight
-        return total | {n: norm([v]) for n, v in self._excess(self._z).items()}
+        excess = self._excess(self._z, self._origin)
+        return total | {name: norm([vector]) for name, vector in excess.items()}
 
     def lower_bound(self) -> float:
         """A distance below which no point of the region satisfies the cuts.
@@ -123,48 +142,58 @@ class RegionDual:
         Every z >= 0 proves one. The cuts are not tightened but loosened, by what
         rounding may have done to them.
         """
-        offsets = np.array([cut.offset + cut.blur for cut in self._cuts])
-        z, _ = self._maximise(offsets, np.zeros(len(offsets)))
-        return math.sqrt(max(0.0, 2.0 * self._height(z, offsets).value))
+        offsets = self._offsets() + [cut.blur for cut in self._cuts]
+        z, _ = self._maximise(offsets, np.zeros(len(offsets)), self._origin)
+        return math.sqrt(max(0.0, 2.0 * self._height(z, offsets, self._origin).value))
 
-    def _maximise(self, offsets: Array, slack: Array) -> tuple[Array, bool]:
+    def _offsets(self) -> Array:
+        return np.array([cut.offset for cut in self._cuts])
+
+    def _slack(self, margins: Mapping[str, float]) -> Array:
+        cuts = self._cuts
+        return np.array(
+            [sum(margins[n] * w for n, w in cut.weights.items()) for cut in cuts]
+        )
+
+    def _target(self, z: Array, origin: Vector) -> list[Tensor]:
+        normals = [cut.normal for cut in self._cuts]
+        return combine([1.0, *(-weight for weight in z.tolist())], [origin, *normals])
+
+    def _maximise(
+        self, offsets: Array, slack: Array, origin: Vector
+    ) -> tuple[Array, bool]:
         """The best z for these offsets, and whether D has a maximum."""
-        z = self._z
-        if not len(z):
-            return z, True
-        outside = norm([*self._excess(np.zeros(len(z))).values()])
+        if not len(offsets):
+            return offsets, True
+        outside = norm([*self._excess(np.zeros(len(offsets)), origin).values()])
         farthest = max(outside, float(np.abs(offsets).max()))
         top = 0.5 * (FAR * farthest) ** 2
         rounding = ROUNDING * EPSILON * (self._size + farthest)
         z = ascend(
-            lambda z: self._height(z, offsets),
+            lambda z: self._height(z, offsets, origin),
             self._gram,
-            z,
+            self._z,
             enough=np.maximum(PART * slack, rounding),
             top=top,
             unit=farthest + EPSILON**0.25 * self._size,
         )
-        return z, self._height(z, offsets).value <= top
+        return z, self._height(z, offsets, origin).value <= top
 
-    def _height(self, z: Array, offsets: Array) -> Height:
-        excess, places = self._excess(z), self._region.places
+    def _height(self, z: Array, offsets: Array, origin: Vector) -> Height:
         pulls = self._gram.dot(z)
-        for i, cut in enumerate(self._cuts):
-            for name, vector in excess.items():
-                pulls[i] += dot([cut.normal[places[name]]], [vector])
-        square = sum(dot([vector], [vector]) for vector in excess.values())
-        value = 0.5 * square - 0.5 * float(z @ self._gram @ z) - float(offsets @ z)
+        value = -0.5 * float(z @ pulls) - float(offsets @ z)
+        for name, excess in self._excess(z, origin).items():
+            flat = excess.flatten()
+            pulls += (self._rows[name] @ flat).cpu().numpy()
+            value += 0.5 * float(flat @ flat)
         return Height(value, -pulls - offsets)
 
-    def _excess(self, z: Array) -> dict[str, Tensor]:
+    def _excess(self, z: Array, origin: Vector) -> dict[str, Tensor]:
         """``y - P(y)`` at y = x_0 - sum_i z_i g_i, where there are sets."""
-        y = list(self._origin)
-        for i in self._region.places.values():
-            part = self._origin[i].double()
-            for cut, weight in zip(self._cuts, z, strict=True):
-                if weight:
-                    part = part - float(weight) * cut.normal[i]
-            y[i] = part
+        y = list(origin)
+        for name, i in self._region.places.items():
+            weights = torch.from_numpy(z).to(self._rows[name])
+            y[i] = origin[i] - (weights @ self._rows[name]).view_as(origin[i])
         return self._region.excess(y)
 
     def _append(self, cut: _Cut, length: float, z: float = 0.0) -> None:
@@ -172,13 +201,16 @@ class RegionDual:
         wide = is_short(self._origin)
         unit = [t.double() / length if wide else t / length for t in cut.normal]
         worth = {name: weight / length for name, weight in cut.weights.items()}
-        row = np.array([dot(unit, other.normal) for other in self._cuts])
-        n = len(row)
+        near = np.array([dot(unit, other.normal) for other in self._cuts])
+        n = len(near)
         gram = np.ones((n + 1, n + 1))
         gram[:n, :n] = self._gram
-        gram[:n, n] = gram[n, :n] = row
+        gram[:n, n] = gram[n, :n] = near
         self._gram, self._z = gram, np.append(self._z, z)
         self._cuts.append(_Cut(unit, cut.offset, worth, cut.blur))
+        for name, i in self._region.places.items():
+            row = unit[i].double().reshape(1, -1)
+            self._rows[name] = torch.cat([self._rows[name], row])
 
     def _mix(self) -> None:
         """Drop a cut that does not bind; if all do, replace two by their mean under z.
@@ -205,4 +237,6 @@ class RegionDual:
         z = float(self._z[i])
         self._gram = np.delete(np.delete(self._gram, i, 0), i, 1)
         self._z = np.delete(self._z, i)
+        for name, rows in self._rows.items():
+            self._rows[name] = torch.cat([rows[:i], rows[i + 1 :]])
         return self._cuts.pop(i), z

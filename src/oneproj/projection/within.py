@@ -12,8 +12,10 @@ from torch import Tensor
 
 from oneproj.errors import NonFiniteError
 from oneproj.parameters import combine, difference, distance
-from oneproj.projection.region import Region
+from oneproj.projection.convex import Bend
+from oneproj.projection.region import Region, hair
 from oneproj.projection.region_dual import RegionDual
+from oneproj.projection.sets import SetConstraint
 from oneproj.projection.stack import is_short
 from oneproj.projection.view import Look, View
 
@@ -42,11 +44,19 @@ class Within:
         self._budget = max_evaluations
         self.dual = RegionDual(region, view.origin, capacity)
         self._at = combine([0.0], [view.origin])
-        self._margins = {
-            name: 0.0 if name in region.places else margin
-            for name, margin in view.margins.items()
-        }
+        self._margins = {name: self._margin(name) for name in view.margins}
         self._least, self._waited = float("inf"), 0
+        self._bend = Bend()
+
+    def _margin(self, name: str) -> float:
+        """What to begin with: of a set, which is computed in float64, a hair."""
+        constraint, margin = self._view.constraints[name], self._view.margins[name]
+        if name in self._region.places:
+            return 0.0
+        if isinstance(constraint, SetConstraint):
+            x = constraint.tensor.detach()
+            return min(margin, WIDER * hair(constraint.members, x, x.dtype))
+        return margin
 
     def search(self) -> bool:
         """Move the view's parameters to the nearest feasible point.
@@ -59,13 +69,17 @@ class Within:
             hurry = view.evaluations > self._budget
             if self._is_done(hurry=hurry) or view.evaluations > 2 * self._budget:
                 return False
-            look, share = self._look()
+            self._bend.update(seen, self._at, self.dual.multipliers())
+            # From a feasible point that is not the nearest one the solution is next.
+            h = 0.0 if hurry or seen.worst <= 0 else self._bend.curvature
+            look, share = self._look(h)
             if look is None:
                 return False
             seen = look
-            if share == 1.0 and seen.worst <= 0:
-                return False
-            self._adapt_margins(seen, hurry=hurry)
+            if h == 0.0 and share == 1.0:
+                if seen.worst <= 0:
+                    return False
+                self._adapt_margins(seen, hurry=hurry)
         return view.best.worst > 0
 
     def imbalance(self) -> float:
@@ -95,9 +109,11 @@ class Within:
         nearest = self._region.nearest(self.dual.target())
         return distance(self._wide(nearest), self._wide(self._view.origin))
 
-    def _look(self) -> tuple[Look | None, float]:
+    def _look(self, curvature: float) -> tuple[Look | None, float]:
         """Look at the solution, or where something can be seen on the way there."""
         view, y = self._view, self.dual.target()
+        if curvature > 0:
+            y = self.dual.step(self._margins, self._at, curvature)
         here = combine([1.0, 1.0], [self._wide(view.origin), self._at])
         for share in SHARES:
             there = combine([share, 1.0 - share], [y, here]) if share < 1.0 else y
