@@ -13,7 +13,6 @@ when a cut arrives, and one combination per solution.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from torch import Tensor
 
 from oneproj.parameters import Vector, combine, dot, norm
 from oneproj.projection.active_set import settled_minimiser
+from oneproj.projection.cut import Cut, Prediction
 from oneproj.projection.stack import Stack
 from oneproj.simplex_qp import Array, QpSolution, solve_simplex_qp
 
@@ -41,23 +41,6 @@ STALE = 20
 With 20, hinge risks take a third of the gradients of a cold start; more cuts cost more
 time than the gradients that they save.
 """
-
-
-@dataclass
-class Cut:
-    """A halfspace with a unit normal, from a constraint or a mixture of cuts."""
-
-    offset: float
-    level: float
-    """``<g, d>`` at the center, the displacement from which the next step is made."""
-    length: float
-    """Of the vector that is kept in place of the unit normal."""
-    weights: dict[str, float]
-    """What a unit of z is worth in multipliers, by the constraint's name."""
-    blur: float = 0.0
-    """By how much rounding may have moved it: that of the point where it was taken."""
-    idle: int = 0
-    """In how many solutions in a row it did not bind."""
 
 
 class Bundle:
@@ -193,6 +176,14 @@ class Bundle:
         if share > 0:
             torch._foreach_add_(there, list(center), alpha=share)
         return there
+
+    def predictions(self) -> list[Prediction]:
+        """What the cuts of single constraints say at the center."""
+        return [
+            Prediction.of(cut.weights, cut.level, cut.offset)
+            for cut in self._cuts
+            if len(cut.weights) == 1
+        ]
 
     def multipliers(self) -> dict[str, float]:
         """mu_j, the weight of each constraint's gradients in ``-d``."""

@@ -26,6 +26,7 @@ from torch import Tensor
 from oneproj.errors import NonFiniteError
 from oneproj.parameters import Vector, combine, difference, dot, norm
 from oneproj.projection.bundle import Bundle
+from oneproj.projection.refutation import Witness
 from oneproj.projection.stack import is_short
 from oneproj.projection.view import Look, View
 
@@ -140,6 +141,7 @@ class _Search:
         self._least, self._waited, self._vain = view.first.worst, 0, 0
         self._farthest = 0.0
         self._forgotten = 0
+        self._witness = Witness(view)
         self._straight: dict[str, float] = {}  # how far away linear ones were cut
 
     @property
@@ -195,6 +197,8 @@ class _Search:
         if share == 0.0:
             return False
         self._cautious = share < 1.0
+        if not self._cautious:
+            self._witness.check(self._seen, bundle.predictions(), norm(aim))
         self._center = aim if self._cautious else None
         self._is_solution = h == 0.0 and not self._cautious
         self._at = self._displacement()

@@ -9,18 +9,19 @@ inner products of parameter-size vectors.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 
 from oneproj.arguments import check_number, is_count, is_number
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import Vector, difference, distance, norm
+from oneproj.parameters import Vector, combine, difference, distance, norm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.bundle import Bundle
 from oneproj.projection.convex import Bend, project_convex
 from oneproj.projection.local import project_local
 from oneproj.projection.past import Past
 from oneproj.projection.region import Region, region_of
-from oneproj.projection.remarks import remarked
+from oneproj.projection.remarks import LOOSE, remarked
 from oneproj.projection.view import View
 from oneproj.projection.within import Within
 from oneproj.results import Projection, Status
@@ -176,11 +177,14 @@ class Cuts(AbstractProjector):
             self._past = Past.of(view, cuts=(bundle, bend))
         moved = difference(view.best_point, view.origin)
         apart = distance(moved, bundle.displacement(view.origin))
+        multipliers, bound = bundle.multipliers(), bundle.lower_bound()
+        if norm(moved) > LOOSE * bound:
+            apart = max(apart, _imbalance(view, multipliers, {}))
         return _report(
             view,
-            multipliers=bundle.multipliers(),
-            kkt_residual=apart / max(norm(moved), apart) if apart > 0 else 0.0,
-            lower_bound=None if empty else bundle.lower_bound(),
+            multipliers=multipliers,
+            kkt_residual=_relative(apart, norm(moved)),
+            lower_bound=None if empty else bound,
             empty=empty,
         )
 
@@ -191,11 +195,14 @@ class Cuts(AbstractProjector):
         empty = within.search()
         moved = norm(difference(view.best_point, view.origin))
         apart = within.imbalance()
+        multipliers, bound = within.dual.multipliers(), within.dual.lower_bound()
+        if moved > LOOSE * bound:
+            apart = max(apart, _imbalance(view, multipliers, within.normals()))
         return _report(
             view,
-            multipliers=within.dual.multipliers(),
-            kkt_residual=apart / max(moved, apart) if apart > 0 else 0.0,
-            lower_bound=None if empty else within.dual.lower_bound(),
+            multipliers=multipliers,
+            kkt_residual=_relative(apart, moved),
+            lower_bound=None if empty else bound,
             empty=empty,
         )
 
@@ -224,6 +231,27 @@ class Cuts(AbstractProjector):
 
 def _or(given: int | None, default: int) -> int:
     return default if given is None else given
+
+
+def _imbalance(
+    view: View, multipliers: Mapping[str, float], normals: Mapping[str, Vector]
+) -> float:
+    """``|x_hat - x + sum_j mu_j grad c_j(x_hat)|``, with the normals of sets given.
+
+    Where a bound proves that the answer is nearest it is not looked at: gradients of
+    cuts balance then, and at a kink the gradient is only one of those that do.
+    """
+    gradients = {**view.best.gradients, **normals}
+    used = [name for name in gradients if multipliers.get(name, 0.0) > 0]
+    moved = difference(view.best_point, view.origin)
+    pulls = [gradients[name] for name in used]
+    return norm(combine([1.0, *(multipliers[n] for n in used)], [moved, *pulls]))
+
+
+def _relative(apart: float, moved: float) -> float:
+    if math.isfinite(apart):
+        return apart / max(moved, apart) if apart > 0 else 0.0
+    return 1.0
 
 
 def _report(

@@ -24,6 +24,7 @@ from torch import Tensor
 from oneproj.parameters import Vector, combine, dot, norm
 from oneproj.projection.ascent import Height, ascend
 from oneproj.projection.bundle import ROUNDED
+from oneproj.projection.cut import Prediction
 from oneproj.projection.region import Region
 from oneproj.projection.stack import is_short
 from oneproj.simplex_qp import EPSILON, Array
@@ -126,6 +127,14 @@ class RegionDual:
         )
         z, _ = self._maximise(self._offsets() - slack - levels, slack, origin)
         return self._target(z, origin)
+
+    def predictions(self, at: Vector) -> list[Prediction]:
+        """What the cuts of single constraints say there."""
+        return [
+            Prediction.of(cut.weights, dot(cut.normal, at), cut.offset)
+            for cut in self._cuts
+            if len(cut.weights) == 1
+        ]
 
     def multipliers(self) -> dict[str, float]:
         """mu_j of each constraint; of a set, the length of its part of ``y - P(y)``."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import combine, difference, distance
+from oneproj.parameters import combine, difference, distance, norm
 from oneproj.projection.convex import Bend
+from oneproj.projection.refutation import Witness
 from oneproj.projection.region import Region, hair
 from oneproj.projection.region_dual import RegionDual
 from oneproj.projection.sets import SetConstraint
@@ -46,7 +47,7 @@ class Within:
         self._at = combine([0.0], [view.origin])
         self._margins = {name: self._margin(name) for name in view.margins}
         self._least, self._waited = float("inf"), 0
-        self._bend = Bend()
+        self._bend, self._witness = Bend(), Witness(view)
 
     def _margin(self, name: str) -> float:
         """What to begin with: of a set, which is computed in float64, a hair."""
@@ -88,6 +89,16 @@ class Within:
         nearest = self._region.nearest(y)
         return distance(self._wide(self._view.best_point), self._wide(nearest))
 
+    def normals(self) -> dict[str, list[Tensor]]:
+        """The unit normals of the sets that balance at the solution, by name."""
+        found = {}
+        for name, vector in self._region.excess(self.dual.target()).items():
+            length = norm([vector])
+            if length > 0:
+                found[name] = combine([0.0], [self._view.origin])
+                found[name][self._region.places[name]] = vector / length
+        return found
+
     def _wide(self, point: list[Tensor]) -> list[Tensor]:
         return [x.double() for x in point] if is_short(point) else point
 
@@ -122,6 +133,8 @@ class Within:
             except NonFiniteError:
                 continue
             self._at = self._displacement()
+            said = self.dual.predictions(self._at)
+            self._witness.check(seen, said, norm(self._at))
             return seen, share
         return None, 0.0
 
