@@ -21,10 +21,11 @@ APART = 1e-6
 
 
 class Height(NamedTuple):
-    """A value and its derivatives."""
+    """A value, its derivatives, and how high the highest point is proven to be."""
 
     value: float
     slope: Array
+    proof: float = 0.0
 
 
 def ascend(
@@ -33,7 +34,7 @@ def ascend(
     start: Array,
     *,
     enough: Array,
-    top: float,
+    far: float,
     unit: float,
 ) -> Array:
     """Maximise over ``z >= 0``: Newton steps, damped by a bound on the curvature.
@@ -48,13 +49,13 @@ def ascend(
         bound: A matrix H with ``-f'' <= H``.
         start: Where to begin.
         enough: The slopes to stop at: no larger, and where z > 0 no smaller than minus.
-        top: The height to stop at.
+        far: The proof to stop at.
         unit: The size of a step that is not small, to difference slopes by.
 
     Example:
         >>> f = lambda z: Height(float(z[0] - 0.5 * z[0] ** 2), 1.0 - z)
         >>> zero, one = np.zeros(1), np.ones((1, 1))
-        >>> ascend(f, one, zero, enough=zero + 1e-12, top=9.0, unit=1.0).round(9)
+        >>> ascend(f, one, zero, enough=zero + 1e-12, far=9.0, unit=1.0).round(9)
         array([1.])
     """
     z, share = start, FIRST
@@ -62,10 +63,11 @@ def ascend(
     for _ in range(ROUNDS):
         beyond = np.where(z > 0, np.abs(here.slope), here.slope)
         free = (z > 0) | (here.slope > 0)
-        if here.value > top or not (beyond > enough).any():
+        if here.proof > far or not (beyond > enough).any():
             break
         if curvature is None:
-            curvature = _curvature(height, z, here, free, APART * unit)
+            apart = APART * (unit + float(np.abs(z).sum()))
+            curvature = _curvature(height, z, here, free, apart)
         H = (1.0 - share) * curvature + share * bound[np.ix_(free, free)]
         step = np.zeros_like(z)
         step[free] = _model_step(H, here.slope[free], z[free])

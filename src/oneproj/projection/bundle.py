@@ -177,11 +177,17 @@ class Bundle:
             torch._foreach_add_(there, list(center), alpha=share)
         return there
 
-    def predictions(self) -> list[Prediction]:
-        """What the cuts of single constraints say at the center."""
+    def predictions(self, at: Vector | None = None) -> list[Prediction]:
+        """What the cuts of single constraints say there, or at the center.
+
+        At the center that is known, but for what cancels if multipliers are large.
+        """
+        levels = [cut.level for cut in self._cuts]
+        if at is not None:
+            levels = (self._normals.products(at) / self._lengths()).tolist()
         return [
-            Prediction.of(cut.weights, cut.level, cut.offset)
-            for cut in self._cuts
+            Prediction.of(cut.weights, level, cut.offset)
+            for cut, level in zip(self._cuts, levels, strict=True)
             if len(cut.weights) == 1
         ]
 

@@ -197,15 +197,21 @@ class _Search:
         if share == 0.0:
             return False
         self._cautious = share < 1.0
-        if not self._cautious:
-            self._witness.check(self._seen, bundle.predictions(), norm(aim))
         self._center = aim if self._cautious else None
         self._is_solution = h == 0.0 and not self._cautious
         self._at = self._displacement()
+        if not self._cautious:
+            self._believe(norm(aim))
         if self._is_solution:
             # Elsewhere a residual near zero does not mean that the answer is near.
             self._adapt_margins(hurry=hurry)
         return True
+
+    def _believe(self, far: float) -> None:
+        """Refuse a declared curvature that what was just seen refutes."""
+        bundle, witness = self._bundle, self._witness
+        if witness.refusal(self._seen, bundle.predictions(), far):
+            witness.check(self._seen, bundle.predictions(self._at), far)
 
     def _look(self, aim: list[Tensor]) -> float:
         """Look at a displacement, or at a share of the way there; how large a share.

@@ -10,7 +10,6 @@ from oneproj.projection.bundle import SURE, UNITS
 from oneproj.projection.cut import Prediction
 from oneproj.projection.sets import SetConstraint
 from oneproj.projection.view import MARGIN_POWER, Look, View
-from oneproj.terms import AbstractTerm
 
 
 class Witness:
@@ -41,6 +40,12 @@ class Witness:
         Raises:
             InvalidProblemError: A declared curvature is wrong.
         """
+        message = self.refusal(seen, said, moved)
+        if message:
+            raise InvalidProblemError(message)
+
+    def refusal(self, seen: Look, said: Iterable[Prediction], moved: float) -> str:
+        """What ``check`` would say; nothing if all may be as it was declared."""
         for name, predicted, terms, slope in said:
             value, constraint = seen.values[name], self._constraints[name]
             size = self._scales[name] + abs(value) + terms
@@ -48,15 +53,13 @@ class Witness:
             noise = self._sure * size + self._far * slope * (self._size + moved)
             # The band of a set bends its distance, slightly, and it is what it is.
             if predicted - value > noise and not isinstance(constraint, SetConstraint):
-                raise InvalidProblemError(_refusal(name, constraint, predicted, value))
-
-
-def _refusal(name: str, term: AbstractTerm, predicted: float, value: float) -> str:
-    return (
-        f"The constraint {name!r} is declared {term.curvature}, but is not: where a "
-        f"linearisation of it is {predicted:.6g} its value is {value:.6g}, and such a "
-        "function is never below its linearisations. The nearest point may have been "
-        "cut off. Leave the term's curvature out: the answer is then nearest locally. "
-        "If the declaration is true, the term has to be the same function at every "
-        "call: no dropout, and no other batch."
-    )
+                return (
+                    f"The constraint {name!r} is declared {constraint.curvature}, but "
+                    f"is not: where a linearisation of it is {predicted:.6g} its value "
+                    f"is {value:.6g}, and such a function is never below its "
+                    "linearisations. The nearest point may have been cut off. Leave "
+                    "the term's curvature out: the answer is then nearest locally. If "
+                    "the declaration is true, the term has to be the same function at "
+                    "every call: no dropout, and no other batch."
+                )
+        return ""

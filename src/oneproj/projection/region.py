@@ -33,8 +33,8 @@ class Region:
         >>> from oneproj.projection.sets.balls import Ball
         >>> w, b = torch.tensor([3.0, 4.0]), torch.tensor([9.0])
         >>> region = Region([w, b], {"size": Ball(1.0).on(w)})
-        >>> region.excess([w, b])["size"]
-        tensor([2.4000, 3.2000], dtype=torch.float64)
+        >>> region.parts([w, b])["size"]
+        tensor([0.6000, 0.8000], dtype=torch.float64)
         >>> [x.tolist() for x in region.member([w, b], like=[w, b])]
         [[0.5999999046325684, 0.7999998927116394], [9.0]]
     """
@@ -46,17 +46,16 @@ class Region:
         self._sets = {name: constraint.members for name, constraint in sets.items()}
         self._exact = {name: members.bare() for name, members in self._sets.items()}
 
-    def excess(self, y: Vector) -> dict[str, Tensor]:
-        """``y - P(y)`` of every tensor that has a set, by its name, in float64."""
-        wide = {name: y[i].double() for name, i in self.places.items()}
-        return {name: x - self._exact[name].project(x) for name, x in wide.items()}
+    def parts(self, y: Vector) -> dict[str, Tensor]:
+        """P(y) of every tensor that has a set, by its name, in float64."""
+        exact = self._exact
+        return {n: exact[n].project(y[i].double()) for n, i in self.places.items()}
 
     def nearest(self, y: Vector) -> list[Tensor]:
-        """``P(y)``; exact, and so without regard to how it is to be rounded."""
+        """P(y); exact, and so without regard to how it is to be rounded."""
         point = list(y)
-        for name, vector in self.excess(y).items():
-            i = self.places[name]
-            point[i] = (point[i].double() - vector).to(point[i])
+        for name, part in self.parts(y).items():
+            point[self.places[name]] = part.to(point[self.places[name]])
         return point
 
     def member(self, y: Vector, like: Vector) -> list[Tensor]:

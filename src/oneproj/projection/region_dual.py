@@ -4,11 +4,15 @@
 
 for a product S of closed-form sets. Given multipliers z >= 0 of the cuts, the d that
 minimises the Lagrangian takes one projection, ``x_0 + d = P_S(y)`` with
-``y = x_0 - sum_i z_i g_i``, and what it leaves of the dual is, with the Gram matrix G,
+``y = x_0 - sum_i z_i g_i``, and that leaves the dual
 
-    ``D(z) = (1/2)|y - P_S(y)|^2 - (1/2) z'Gz - h'z,   grad D(z)_i = <g_i, d> - h_i``.
+    ``D(z) = (1/2)|d|^2 + z'D'(z),   D'(z)_i = <g_i, d> - h_i``,
 
-It is concave and smooth, and of few numbers: one per cut. Any z gives a lower bound.
+which is concave, smooth, and of few numbers: one per cut. Any z gives a lower bound.
+P_S(y) being nearest, ``<y - P_S(y), x - P_S(y)> <= 0`` for all x in S, and if x also
+satisfies the cuts this says, with the Schwarz inequality,
+
+    ``|x - x_0| >= |d| + z'D'(z) / |d|``.
 """
 
 from __future__ import annotations
@@ -77,6 +81,7 @@ class RegionDual:
             for name, i in region.places.items()
         }
         self._gram: Array = np.zeros((0, 0))
+        self._free = self._gram  # of the tensors that have no set
         self._z: Array = np.zeros(0)
         self._size = norm(origin)
 
@@ -142,8 +147,13 @@ class RegionDual:
         for cut, z in zip(self._cuts, self._z, strict=True):
             for name, weight in cut.weights.items():
                 total[name] = total.get(name, 0.0) + float(z) * weight
-        excess = self._excess(self._z, self._origin)
-        return total | {name: norm([vector]) for name, vector in excess.items()}
+        return total | {name: norm([n]) for name, n in self.normals().items()}
+
+    def normals(self) -> dict[str, Tensor]:
+        """``y - P(y)`` where there are sets: normals of them at the solution."""
+        y = self.target()
+        parts = self._region.parts(y)
+        return {name: y[i] - parts[name] for name, i in self._region.places.items()}
 
     def lower_bound(self) -> float:
         """A distance below which no point of the region satisfies the cuts.
@@ -153,7 +163,7 @@ class RegionDual:
         """
         offsets = self._offsets() + [cut.blur for cut in self._cuts]
         z, _ = self._maximise(offsets, np.zeros(len(offsets)), self._origin)
-        return math.sqrt(max(0.0, 2.0 * self._height(z, offsets, self._origin).value))
+        return max(0.0, self._height(z, offsets, self._origin).proof)
 
     def _offsets(self) -> Array:
         return np.array([cut.offset for cut in self._cuts])
@@ -174,52 +184,59 @@ class RegionDual:
         """The best z for these offsets, and whether D has a maximum."""
         if not len(offsets):
             return offsets, True
-        outside = norm([*self._excess(np.zeros(len(offsets)), origin).values()])
+        outside = self._height(np.zeros(len(offsets)), offsets, origin).proof
         farthest = max(outside, float(np.abs(offsets).max()))
-        top = 0.5 * (FAR * farthest) ** 2
         rounding = ROUNDING * EPSILON * (self._size + farthest)
         z = ascend(
             lambda z: self._height(z, offsets, origin),
             self._gram,
             self._z,
             enough=np.maximum(PART * slack, rounding),
-            top=top,
+            far=FAR * farthest,
             unit=farthest + EPSILON**0.25 * self._size,
         )
-        return z, self._height(z, offsets, origin).value <= top
+        return z, self._height(z, offsets, origin).proof <= FAR * farthest
 
     def _height(self, z: Array, offsets: Array, origin: Vector) -> Height:
-        pulls = self._gram.dot(z)
-        value = -0.5 * float(z @ pulls) - float(offsets @ z)
-        for name, excess in self._excess(z, origin).items():
-            flat = excess.flatten()
-            pulls += (self._rows[name] @ flat).cpu().numpy()
-            value += 0.5 * float(flat @ flat)
-        return Height(value, -pulls - offsets)
+        pull = self._free.dot(z)
+        square, slope = float(z @ pull), -pull - offsets
+        for name, d in self._moves(z, origin).items():
+            square += float(d @ d)
+            slope += (self._rows[name] @ d).cpu().numpy()
+        length, gain = math.sqrt(max(0.0, square)), float(z @ slope)
+        proof = length + gain / length if length > 0 else 0.0
+        return Height(0.5 * square + gain, slope, proof)
 
-    def _excess(self, z: Array, origin: Vector) -> dict[str, Tensor]:
-        """``y - P(y)`` at y = x_0 - sum_i z_i g_i, where there are sets."""
-        y = list(origin)
-        for name, i in self._region.places.items():
+    def _moves(self, z: Array, origin: Vector) -> dict[str, Tensor]:
+        """Where there are sets, d at y = x_0 - sum_i z_i g_i, flat."""
+        y, places = list(origin), self._region.places
+        for name, i in places.items():
             weights = torch.from_numpy(z).to(self._rows[name])
             y[i] = origin[i] - (weights @ self._rows[name]).view_as(origin[i])
-        return self._region.excess(y)
+        parts = self._region.parts(y)
+        return {name: (parts[name] - origin[i]).flatten() for name, i in places.items()}
 
     def _append(self, cut: _Cut, length: float, z: float = 0.0) -> None:
         """Keep a cut whose normal has this length, made 1."""
         wide = is_short(self._origin)
         unit = [t.double() / length if wide else t / length for t in cut.normal]
         worth = {name: weight / length for name, weight in cut.weights.items()}
-        near = np.array([dot(unit, other.normal) for other in self._cuts])
-        n = len(near)
-        gram = np.ones((n + 1, n + 1))
-        gram[:n, :n] = self._gram
-        gram[:n, n] = gram[n, :n] = near
-        self._gram, self._z = gram, np.append(self._z, z)
+        self._z = np.append(self._z, z)
         self._cuts.append(_Cut(unit, cut.offset, worth, cut.blur))
+        held = set(self._region.places.values())
+        free = [i for i in range(len(unit)) if i not in held]
+        near = np.array(
+            [
+                dot([unit[i] for i in free], [c.normal[i] for i in free])
+                for c in self._cuts
+            ]
+        )
+        self._free = _bordered(self._free, near)
         for name, i in self._region.places.items():
-            row = unit[i].double().reshape(1, -1)
-            self._rows[name] = torch.cat([self._rows[name], row])
+            row = unit[i].double().flatten()
+            self._rows[name] = torch.cat([self._rows[name], row[None]])
+            near = near + (self._rows[name] @ row).cpu().numpy()
+        self._gram = _bordered(self._gram, near)
 
     def _mix(self) -> None:
         """Drop a cut that does not bind; if all do, replace two by their mean under z.
@@ -244,8 +261,19 @@ class RegionDual:
 
     def _remove(self, i: int) -> tuple[_Cut, float]:
         z = float(self._z[i])
-        self._gram = np.delete(np.delete(self._gram, i, 0), i, 1)
+        self._gram, self._free = (
+            np.delete(np.delete(P, i, 0), i, 1) for P in (self._gram, self._free)
+        )
         self._z = np.delete(self._z, i)
         for name, rows in self._rows.items():
             self._rows[name] = torch.cat([rows[:i], rows[i + 1 :]])
         return self._cuts.pop(i), z
+
+
+def _bordered(P: Array, row: Array) -> Array:
+    """A symmetric matrix with one more row and column, its corner the last of them."""
+    n = len(P)
+    grown = np.empty((n + 1, n + 1))
+    grown[:n, :n] = P
+    grown[n] = grown[:, n] = row
+    return grown

@@ -92,7 +92,7 @@ class Within:
     def normals(self) -> dict[str, list[Tensor]]:
         """The unit normals of the sets that balance at the solution, by name."""
         found = {}
-        for name, vector in self._region.excess(self.dual.target()).items():
+        for name, vector in self.dual.normals().items():
             length = norm([vector])
             if length > 0:
                 found[name] = combine([0.0], [self._view.origin])
