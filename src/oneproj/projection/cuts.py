@@ -1,9 +1,10 @@
 """``"cuts"``: the projector for constraints that are functions, the default.
 
 Linearisations of the constraints, and the nearest point of what they leave: all of
-them, for convex constraints (``convex.py``); those at the present point, for others
-(``local.py``). What it costs is full constraint gradients; everything else is a few
-inner products of parameter-size vectors.
+them, for convex constraints (``convex.py``, and ``within.py`` where closed-form sets
+are among them); those at the present point, for others (``local.py``). What it costs is
+full constraint gradients; everything else is a few inner products of parameter-size
+vectors.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ class Cuts(AbstractProjector):
         Near the last start it takes fewer gradients. Cuts of convex constraints stay
         valid, so the answer is the nearest point as ever, proven by ``lower_bound``.
         For others multipliers and curvature are a first guess, and it stops earlier at
-        kinks, where the next start is not far.
+        kinks, where the next start is not far. Convex functions within closed-form sets
+        take few gradients anyway, and begin anew.
 
         All is forgotten with other parameters or constraints, other objects that is; a
         change of what a constraint reads, such as its data, goes unnoticed.

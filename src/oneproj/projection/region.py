@@ -35,8 +35,8 @@ class Region:
         >>> region = Region([w, b], {"size": Ball(1.0).on(w)})
         >>> region.parts([w, b])["size"]
         tensor([0.6000, 0.8000], dtype=torch.float64)
-        >>> [x.tolist() for x in region.member([w, b], like=[w, b])]
-        [[0.5999999046325684, 0.7999998927116394], [9.0]]
+        >>> region.member([w, b], like=[w, b])
+        [tensor([0.6000, 0.8000]), tensor([9.])]
     """
 
     def __init__(self, parameters: Vector, sets: Mapping[str, SetConstraint]) -> None:

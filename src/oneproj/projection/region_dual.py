@@ -64,6 +64,7 @@ class RegionDual:
         >>> dual = RegionDual(region, [torch.tensor([3.0, 4.0])], capacity=10)
         >>> first = [torch.tensor([1.0, 0.0])]
         >>> dual.add("first", 3.0, first, [torch.zeros(2)])    # 3 + d_1 <= 0
+        True
         >>> dual.solve({"first": 0.0}), round(dual.lower_bound(), 6)
         (True, 4.242641)
         >>> {name: round(mu, 6) for name, mu in dual.multipliers().items()}
