@@ -61,13 +61,11 @@ class Region:
     def member(self, y: Vector, like: Vector) -> list[Tensor]:
         """A member of the dtypes of ``like``, as near to the nearest one as can be."""
         point = [x.to(kept) for x, kept in zip(y, like, strict=True)]
-        for name, i in self.places.items():
-            # From what is nearest exactly: a band would end the way at its edge.
-            nearest = self._exact[name].project(y[i].double())
-            inside = nearest.to(like[i])
-            if self._sets[name].residual(inside.double()) > 0:
-                inside = nearest_member(self._sets[name], y[i], inside)
-            point[i] = inside
+        for name, part in self.parts(y).items():
+            i, members = self.places[name], self._sets[name]
+            # Into a band it aims at the middle, the exact set, and not at the edge.
+            aim = part if isinstance(members, AbstractThinSet) else y[i]
+            point[i] = nearest_member(members, aim, part.to(like[i]))
         return point
 
 
