@@ -98,7 +98,8 @@ class Projection:
     evaluations: int
     """Full constraint gradients used: points at which all constraints were seen."""
     kkt_residual: float = 0.0
-    """The norm of the left-hand side above, relative to the distance moved."""
+    """The norm of the left-hand side above, relative to the distance moved; where the
+    lower bound vouches for that, with the gradients that prove it, as at a kink."""
     residuals_before: Mapping[str, float] = field(default_factory=dict)
     lower_bound: float | None = None
     """No feasible point is nearer than this; None where nothing proves it."""

@@ -170,7 +170,7 @@ def test_mixing_keeps_the_solution_the_multipliers_and_the_bound(
 ) -> None:
     G, v = halfspaces(6, 8, seed)
     bundle = filled(G, v, pack=pack)
-    margins = {f"c{i}": 0.01 * i for i in range(6)}
+    margins = no_margins(6)
     bundle.solve(margins)
     like = pack(np.zeros(8))
     d, mu, bound = (
@@ -263,3 +263,14 @@ def test_a_mixed_cut_is_no_proof_within_its_rounding(
     )
     assert not bundle.solve({"far": 0.0, "near": 0.0})  # d_2 <= 1 and d_2 >= 1 + gap
     assert bundle.contradicts is proof
+
+
+def test_the_bound_does_not_rest_on_what_rounding_moved() -> None:
+    bundle, far = Bundle(10), 1e7
+    unit = pack_short(np.array([1.0, 0.0], dtype=np.float32))
+    bundle.add("near", 1.0, unit, pack_short(np.zeros(2)))  # d_1 <= -1
+    # The same halfspace from far away, where one rounding unit of a number is 1.
+    bundle.add("far", far + 2.0, unit, pack_short(np.array([far, 0.0])))
+    assert bundle.solve({"near": 0.0, "far": 0.0})
+    assert bundle.length() == 2.0
+    assert bundle.lower_bound() == 1.0

@@ -22,6 +22,7 @@ from oneproj.projection.active_set import settled_minimiser
 from oneproj.projection.cut_table import CutTable
 from oneproj.projection.packed import AbstractPacked
 from oneproj.projection.piles import AbstractPile, pile_of
+from oneproj.projection.prediction import Prediction
 from oneproj.simplex_qp import EPSILON, Array, QpSolution, solve_simplex_qp
 
 SURE, UNITS = 1e-6, 1e3
@@ -31,6 +32,9 @@ and beyond this many rounding units of the gradients and of where they were take
 Their normals cancel to the root of the rounding, so less proves only that the feasible
 points are far away compared to the cuts.
 """
+
+ROUNDED = 4.0
+"""By so many of these units a cut is loosened for the bound on the distance."""
 
 BLURRED = 1e-6
 """The share of a solution's square that rounding may have."""
@@ -102,6 +106,12 @@ class Bundle:
             self._cuts.offset[:] -= along
             self._cuts.level[:] -= along
 
+    def drop(self, name: str) -> None:
+        """Drop the cuts of one constraint, but for mixtures."""
+        for i in reversed(range(self._cuts.count)):
+            if self._cuts.single(i) == name:
+                self._remove(i)
+
     def forget(self) -> None:
         """Drop the older half of the cuts."""
         for i in reversed(range(self._cuts.count // 2)):
@@ -163,14 +173,27 @@ class Bundle:
             return center.times(share)
         z, levels = cuts.z, share * cuts.level
         if share > 0:
-            offsets = self._tight - levels
-            quick = self._quick_minimiser(offsets)
-            z = self._minimiser(offsets).z if quick is None else quick
+            z = self._best(self._tight - levels)
         cuts.level[:] = levels - cuts.gram.dot(z)
         there = self._combined(self._normals, -z)
         if share > 0:
             there.add(center, share)
         return there
+
+    def predictions(self, at: AbstractPacked | None = None) -> list[Prediction]:
+        """What the cuts of single constraints say there, or at the center.
+
+        At the center that is known, but for what cancels if multipliers are large.
+        """
+        cuts = self._cuts
+        if self._normals is None:
+            return []
+        levels = cuts.level if at is None else self._normals.products(at) / cuts.length
+        return [
+            Prediction.of({name: cuts.worth[:, i].sum()}, levels[i], cuts.offset[i])
+            for i in range(cuts.count)
+            if (name := cuts.single(i)) is not None
+        ]
 
     def multipliers(self) -> dict[str, float]:
         """mu_j, the weight of each constraint's gradients in ``-d``."""
@@ -186,8 +209,10 @@ class Bundle:
         """A distance below which no feasible point lies, by weak duality.
 
         Proven for convex constraints by the untightened cuts: every z >= 0 gives one.
+        Each is loosened by what rounding may have done to it, and z is best for those.
         """
-        z, h = self._cuts.z, self._cuts.offset
+        h = self._cuts.offset + ROUNDED / UNITS * self._cuts.blur
+        z = self._best(h)
         value = -float(0.5 * z @ self._cuts.gram @ z + h @ z)
         return math.sqrt(max(0.0, 2.0 * value))
 
@@ -197,11 +222,12 @@ class Bundle:
         return EPSILON * total**2 > BLURRED * self.length() ** 2
 
     def _tightened(self, margins: Mapping[str, float]) -> Array:
-        cuts = self._cuts
-        tight: Array = cuts.offset - np.dot(
-            [margins[n] for n in cuts.names], cuts.worth
-        )
-        return tight
+        wanted = np.array([margins[name] for name in self._cuts.names])
+        return self._cuts.offset - wanted.dot(self._cuts.worth)
+
+    def _best(self, offsets: Array) -> Array:
+        quick = self._quick_minimiser(offsets)
+        return self._minimiser(offsets).z if quick is None else quick
 
     def _quick_minimiser(self, offsets: Array) -> Array | None:
         # What bound at the last solution, and what that solution violates.

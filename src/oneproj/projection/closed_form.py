@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import torch
@@ -16,15 +15,10 @@ from oneproj.parameters import (
     snapshot,
 )
 from oneproj.projection.base import AbstractProjector
+from oneproj.projection.region import nearest_member
 from oneproj.projection.sets import SetConstraint
 from oneproj.results import Projection, Status
 from oneproj.terms import AbstractTerm
-
-HAIR = 2.0
-"""The margin to start with, in rounding units of the nearest point."""
-
-MARGIN_TRIES = 40
-"""The margin doubles each time; 40 doublings cover the rounding of any dtype."""
 
 
 class ClosedForm(AbstractProjector):
@@ -87,22 +81,7 @@ class ClosedForm(AbstractProjector):
 
 def _project_tensor(constraint: SetConstraint) -> float:
     """Move the tensor into its set and return how far."""
-    x, project = constraint.tensor, constraint.members.project
+    x = constraint.tensor
     outside = snapshot([x])[0]
-    exact = outside.double()
-    # Rounding x_hat moves it by an eps of its dtype; adding up n squares in float64,
-    # in an order that is not ours, moves the residual by about sqrt(n) of its own.
-    unit = HAIR * torch.finfo(x.dtype).eps
-    unit += math.sqrt(x.numel()) * torch.finfo(torch.float64).eps
-    margin = unit * norm([project(exact)])
-    best, least = outside, constraint.value()
-    for _ in range(MARGIN_TRIES):
-        x.copy_(project(exact, margin=margin))
-        residual = constraint.value()
-        if residual < least:
-            best, least = snapshot([x])[0], residual
-        if residual <= 0:
-            break
-        margin = 2.0 * max(margin, residual)
-    x.copy_(best)
+    x.copy_(nearest_member(constraint.members, outside, outside))
     return distance([x], [outside])

@@ -17,12 +17,14 @@ of a model that has it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
 from oneproj.errors import NonFiniteError
 from oneproj.projection.bundle import Bundle
 from oneproj.projection.packed import AbstractPacked
+from oneproj.projection.refutation import Witness
 from oneproj.projection.view import Look, View
 
 STALLED = 3
@@ -146,6 +148,8 @@ class _Search:
         self._least, self._waited, self._vain = view.first.worst, 0, 0
         self._farthest = 0.0
         self._forgotten = 0
+        self._witness = Witness(view)
+        self._straight: dict[str, float] = {}  # how far away linear ones were cut
 
     @property
     def is_stuck(self) -> bool:
@@ -204,10 +208,18 @@ class _Search:
         self._center = aim if self._cautious else None
         self._is_solution = h == 0.0 and not self._cautious
         self._at = self._view.displacement()
+        if not self._cautious:
+            self._believe(aim.norm())
         if self._is_solution:
             # Elsewhere a residual near zero does not mean that the answer is near.
             self._adapt_margins(hurry=hurry)
         return True
+
+    def _believe(self, far: float) -> None:
+        """Refuse a declared curvature that what was just seen refutes."""
+        bundle, witness = self._bundle, self._witness
+        if witness.refusal(self._seen, bundle.predictions(), far):
+            witness.check(self._seen, bundle.predictions(self._at), far)
 
     def _look(self, aim: AbstractPacked) -> float:
         """Look at a displacement, or at a share of the way there; how large a share.
@@ -250,11 +262,23 @@ class _Search:
             }
 
     def _add_cuts(self) -> None:
-        """Linearise here what is violated, or nearly."""
+        """Linearise here what is violated, or nearly.
+
+        All cuts of a linear function are the same, but for rounding: the one that was
+        taken from the nearest point has the least of it, and is the only one to keep.
+        """
         seen, margins = self._seen, self._margins
-        tight = [n for n in seen.gradients if seen.values[n] + margins[n] > 0]
-        self._bundle.reserve(len(tight))
         at, far = self._at, self._at.norm()
+        tight = [n for n in seen.gradients if seen.values[n] + margins[n] > 0]
+        for name in [
+            n for n in tight if self._view.constraints[n].curvature == "linear"
+        ]:
+            if far >= self._straight.get(name, math.inf):
+                tight.remove(name)
+            else:
+                self._bundle.drop(name)
+                self._straight[name] = far
+        self._bundle.reserve(len(tight))
         for name in tight:
             value, pull = seen.values[name], self._pulls[name]
             self._bundle.add(name, value, pull, at, self._center, far=far)

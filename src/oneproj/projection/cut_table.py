@@ -73,6 +73,11 @@ class CutTable:
         """The products of the unit normals."""
         return self._gram[: self.count, : self.count]
 
+    def single(self, i: int) -> str | None:
+        """The constraint that a cut is of; None for a mixture."""
+        (found,) = np.nonzero(self.worth[:, i])
+        return self.names[found[0]] if len(found) == 1 else None
+
     def append(
         self, facts: tuple[float, ...], worth: Mapping[str, float], products: Array
     ) -> None:

@@ -1,28 +1,32 @@
 """``"cuts"``: the projector for constraints that are functions, the default.
 
 Linearisations of the constraints, and the nearest point of what they leave: all of
-them, for convex constraints (``convex.py``); those at the present point, for others
-(``local.py``). What it costs is full constraint gradients; everything else is a few
-inner products of parameter-size vectors.
+them, for convex constraints (``convex.py``, and ``within.py`` where closed-form sets
+are among them); those at the present point, for others (``local.py``). What it costs is
+full constraint gradients; everything else is a few inner products of parameter-size
+vectors.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from oneproj.arguments import check_number, is_count, is_number
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import Vector
+from oneproj.parameters import Vector, combine, difference, norm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.bundle import Bundle
 from oneproj.projection.convex import Bend, project_convex
 from oneproj.projection.local import project_local
 from oneproj.projection.past import Past
-from oneproj.projection.remarks import remarked
+from oneproj.projection.region import Region, region_of
+from oneproj.projection.remarks import LOOSE, remarked
 from oneproj.projection.view import View
+from oneproj.projection.within import Within
 from oneproj.results import Projection, Status
 from oneproj.terms import AbstractTerm
 
@@ -108,7 +112,8 @@ class Cuts(AbstractProjector):
         Near the last start it takes fewer gradients. Cuts of convex constraints stay
         valid, so the answer is the nearest point as ever, proven by ``lower_bound``.
         For others multipliers and curvature are a first guess, and it stops earlier at
-        kinks, where the next start is not far.
+        kinks, where the next start is not far. Convex functions within closed-form sets
+        take few gradients anyway, and begin anew.
 
         All is forgotten with other parameters or constraints, other objects that is; a
         change of what a constraint reads, such as its data, goes unnoticed.
@@ -139,6 +144,9 @@ class Cuts(AbstractProjector):
             if view.first.worst <= 0:
                 self._past = past
                 return _report(view, 0.0)
+            region = region_of(parameters, constraints) if convex else None
+            if region is not None and region.places:
+                return self._project_within(view, region)
             if convex:
                 return self._project_convex(view, past)
             return self._project_local(view, past)
@@ -172,16 +180,34 @@ class Cuts(AbstractProjector):
         empty = project_convex(view, bundle, bend, max_evaluations=budget)
         if self._warm and not empty:
             self._past = Past.of(view, cuts=(bundle, bend))
-        view.return_to_best()
-        displacement = view.displacement()
-        apart = displacement.minus(bundle.displacement(displacement)).norm()
-        far = displacement.norm()
+        apart, far = _apart(view, bundle)
+        multipliers, bound = bundle.multipliers(), bundle.lower_bound()
+        if far > LOOSE * bound:
+            apart = max(apart, _imbalance(view, multipliers, {}))
         return _report(
             view,
             far,
-            multipliers=bundle.multipliers(),
-            kkt_residual=apart / max(far, apart) if apart > 0 else 0.0,
-            lower_bound=None if empty else bundle.lower_bound(),
+            multipliers=multipliers,
+            kkt_residual=_relative(apart, far),
+            lower_bound=None if empty else bound,
+            empty=empty,
+        )
+
+    def _project_within(self, view: View, region: Region) -> Projection:
+        room = max(self._room(view), len(view.constraints) + SPARE)
+        budget = self._max_evaluations or ENOUGH
+        within = Within(view, region, capacity=room, max_evaluations=budget)
+        empty = within.search()
+        far, apart = view.moved(), within.imbalance()
+        multipliers, bound = within.dual.multipliers(), within.dual.lower_bound()
+        if far > LOOSE * bound:
+            apart = max(apart, _imbalance(view, multipliers, within.normals()))
+        return _report(
+            view,
+            far,
+            multipliers=multipliers,
+            kkt_residual=_relative(apart, far),
+            lower_bound=None if empty else bound,
             empty=empty,
         )
 
@@ -201,7 +227,8 @@ class Cuts(AbstractProjector):
         if self._warm and view.best.worst <= 0:
             self._past = Past.of(view, models=models.carry())
         multipliers, kkt_residual = models.multipliers(), models.kkt_residual()
-        if bundle.multipliers() and (left := _left(view, bundle)) < kkt_residual:
+        left = _relative(*_apart(view, bundle))
+        if bundle.multipliers() and left < kkt_residual:
             multipliers, kkt_residual = bundle.multipliers(), left
         return _report(
             view, view.moved(), multipliers=multipliers, kkt_residual=kkt_residual
@@ -212,16 +239,37 @@ class Cuts(AbstractProjector):
         return self._capacity or max(ROOM, min(AMPLE, FEW // size))
 
 
-def _left(view: View, bundle: Bundle) -> float:
-    """The relative KKT residual of the best point with the multipliers of cuts."""
+def _apart(view: View, bundle: Bundle) -> tuple[float, float]:
+    """How far the best point is from the solution over cuts, and from the origin."""
     view.return_to_best()
     displacement = view.displacement()
     apart = displacement.minus(bundle.displacement(displacement)).norm()
-    return apart / max(displacement.norm(), apart) if apart > 0 else 0.0
+    return apart, displacement.norm()
 
 
 def _or(given: int | None, default: int) -> int:
     return default if given is None else given
+
+
+def _imbalance(
+    view: View, multipliers: Mapping[str, float], normals: Mapping[str, Vector]
+) -> float:
+    """``|x_hat - x + sum_j mu_j grad c_j(x_hat)|``, with the normals of sets given.
+
+    Where a bound proves that the answer is nearest it is not looked at: gradients of
+    cuts balance then, and at a kink the gradient is only one of those that do.
+    """
+    gradients = {**view.best.gradients, **normals}
+    used = [name for name in gradients if multipliers.get(name, 0.0) > 0]
+    moved = difference(view.best_point, view.origin)
+    pulls = [gradients[name] for name in used]
+    return norm(combine([1.0, *(multipliers[n] for n in used)], [moved, *pulls]))
+
+
+def _relative(apart: float, moved: float) -> float:
+    if math.isfinite(apart):
+        return apart / max(moved, apart) if apart > 0 else 0.0
+    return 1.0
 
 
 def _report(

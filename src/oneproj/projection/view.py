@@ -233,6 +233,10 @@ class View:
             self.prefer(seen, move)
         return seen
 
+    def move_to(self, point: Vector) -> Look:
+        """Go to a point and look, as ``move`` does; the point is kept, not copied."""
+        return self.move(_Arrived(point, self.space.length(point)))
+
     def _go_to_best(self, point: Vector) -> None:
         if self._best_move is None:
             assign(point, self.origin)

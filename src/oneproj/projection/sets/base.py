@@ -57,6 +57,10 @@ class AbstractSet(ABC):
         del dtype
         return self
 
+    def bare(self) -> AbstractSet:
+        """This set without the band that makes its members decidable, if it has one."""
+        return self
+
     def depth(self, x: Tensor) -> float:
         """How far inside the set a point near P(x) can lie: no margin can be larger."""
         del x

@@ -24,8 +24,8 @@ class Box(AbstractDistanceSet):
     residual is the distance; inside, minus the distance to the nearest face.
 
     A box has corners, and a corner has many normals. The KKT certificate finds the one
-    that counts. The projector ``"cuts"`` sees one normal at a time; it is exact, and
-    needs more gradients the more faces the answer touches.
+    that counts. Among convex functions the projector ``"cuts"`` projects onto the box
+    itself, and cuts the functions only.
 
     Args:
         lower: A number, a tensor or list shaped like the parameter, or None for no

@@ -86,6 +86,12 @@ class AbstractThinSet(AbstractDistanceSet):
         thick.tolerance = torch.finfo(dtype).eps ** BAND_POWER
         return thick
 
+    def bare(self) -> Self:
+        """This set as thin as float64 can tell, whatever the tolerance."""
+        thin = copy.copy(self)
+        thin.tolerance = None
+        return thin.rounded_to(torch.float64)
+
     @torch.no_grad()
     def depth(self, x: Tensor) -> float:
         """Half the thickness of the band, near P(x)."""

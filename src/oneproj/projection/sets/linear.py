@@ -74,9 +74,9 @@ class Affine(AbstractThinSet):
     taking back what is too much: ``P(x) = x - A'(A x - b)``. Dependent rows are fine.
 
     An affine set has no interior, so its members are the points whose distance to it is
-    at most ``tolerance |x|``. Projections aim at the exact set. Through the projector
-    ``"cuts"`` an answer lies in the band, and its ``lower_bound`` says how much nearer
-    a point of the exact set could be. The KKT certificate speaks of the exact set.
+    at most ``tolerance |x|``. Projections aim at the exact set, those of the projector
+    ``"cuts"`` included, whose ``lower_bound`` says how much nearer a point of that
+    could be. The KKT certificate speaks of the exact set.
 
     Args:
         matrix: A, one row per equation and one column per entry of the tensor.

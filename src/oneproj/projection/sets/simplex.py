@@ -45,9 +45,9 @@ class Simplex(AbstractThinSet):
     within ``tolerance * total`` of the total; the residual is the signed distance to
     that slab, and projections aim at its middle, the exact simplex.
 
-    Through the projector ``"cuts"`` an answer lies in the slab, and its ``lower_bound``
-    says how much nearer another could be. The KKT certificate speaks of the exact
-    simplex.
+    Among convex functions the projector ``"cuts"`` aims at the exact simplex, too, and
+    its ``lower_bound`` says how much nearer a point of that could be. The KKT
+    certificate speaks of the exact simplex.
 
     Args:
         total: What the entries of the tensor sum to, > 0.
@@ -117,8 +117,8 @@ class L1Ball(AbstractDistanceSet):
     distance to the nearest face, ``(sum |x_i| - radius) / sqrt(n)``.
 
     It has corners, where the sparse points are, and a corner has many normals. The KKT
-    certificate finds the one that counts. The projector ``"cuts"`` sees one normal at a
-    time; it is exact, and needs more gradients the more zeros the answer has.
+    certificate finds the one that counts. Among convex functions the projector
+    ``"cuts"`` projects onto the ball itself, and cuts the functions only.
 
     Example:
         >>> L1Ball(2.0).project(torch.tensor([3.0, -2.0, 0.5])).tolist()
