@@ -41,10 +41,8 @@ BLURRED = 1e-6
 
 STALE = 20
 """Solutions in a row in which a cut did not bind, to leave it behind with its origin.
-
 With 20, hinge risks take a third of the gradients of a cold start; more cuts cost more
-time than the gradients that they save.
-"""
+time than the gradients that they save."""
 
 
 class Bundle:
@@ -222,8 +220,8 @@ class Bundle:
         return EPSILON * total**2 > BLURRED * self.length() ** 2
 
     def _tightened(self, margins: Mapping[str, float]) -> Array:
-        wanted = np.array([margins[name] for name in self._cuts.names])
-        return self._cuts.offset - wanted.dot(self._cuts.worth)
+        cuts, wanted = self._cuts, [margins[name] for name in self._cuts.names]
+        return np.subtract(cuts.offset, np.dot(wanted, cuts.worth))
 
     def _best(self, offsets: Array) -> Array:
         quick = self._quick_minimiser(offsets)
