@@ -226,7 +226,7 @@ def test_strict_aims_inside_and_the_papers_aim_is_reported_as_it_is() -> None:
     ],
 )
 def test_senseless_settings_are_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(InvalidProblemError, match=f"{list(settings)[-1]} must be at"):
+    with pytest.raises(InvalidProblemError, match=f"{list(settings)[-1]} must be a "):
         AugmentedLagrangian(**settings)  # type: ignore[arg-type]
 
 
