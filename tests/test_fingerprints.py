@@ -125,3 +125,22 @@ def test_names() -> None:
     assert name_of(by(1)) == "by.<locals>.<lambda>"
     assert name_of(functools.partial(Maker)) == "partial of Maker"
     assert name_of(Maker()) == "Maker"
+
+
+def test_a_part_of_a_method_without_a_module_has_digits_too() -> None:
+    assert fingerprint(functools.partial(torch.Tensor.add, 1))
+
+
+calls = 0
+
+
+def counting() -> int:
+    global calls  # noqa: PLW0603 - that is what is tested
+    calls += 1
+    return calls
+
+
+def test_a_counter_that_a_function_keeps_does_not_change_it() -> None:
+    before = fingerprint(counting)
+    counting()
+    assert fingerprint(counting) == before

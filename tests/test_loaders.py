@@ -152,3 +152,10 @@ def test_many_at_a_time(data: Any, expected: list[int]) -> None:  # noqa: ANN401
     source = as_source(data)
     assert source.span(0, 3).tolist() == expected
     assert source.take(torch.tensor([2, 0])).tolist() == [expected[2], expected[0]]
+
+
+def test_indices_beyond_the_data_are_refused() -> None:
+    data = TensorDataset(torch.arange(20.0))
+    loader = DataLoader(data, sampler=SubsetRandomSampler([0, 50]))
+    with pytest.raises(InvalidProblemError, match="up to 50 of a data set that has 20"):
+        oneproj.mean(lambda batch: batch[0], loader)

@@ -63,7 +63,7 @@ def _words(value: Any, module: str | None, seen: set[int]) -> Iterator[str]:  # 
         yield from _words(value.co_consts, module, seen)
     elif isinstance(value, partial):
         parts = (value.func, value.args, *sorted(value.keywords.items()))
-        yield from _words(parts, value.func.__module__, seen)
+        yield from _words(parts, getattr(value.func, "__module__", None), seen)
     elif isinstance(value, MethodType):
         yield from _words(value.__func__, module, seen)
     elif isinstance(value, FunctionType) and id(value) not in seen:
@@ -102,4 +102,7 @@ def _globals(code: CodeType, place: dict[str, Any]) -> dict[str, Any]:
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             found |= _globals(inner, place)
+    for step in dis.get_instructions(code):
+        if step.opname == "STORE_GLOBAL":  # a counter, which is another at every call
+            found.pop(step.argval, None)
     return {name: value for name, value in found.items() if not name.startswith("__")}

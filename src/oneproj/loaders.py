@@ -66,6 +66,12 @@ def sampled(loader: DataLoader[Any], size: int) -> Dataset[Any]:
         )
         raise InvalidProblemError(message)
     indices = _indices(loader, size)
+    if not all(0 <= i < size for i in indices):
+        message = (
+            f"The sampler of the DataLoader goes through examples up to {max(indices)} "
+            f"of a data set that has {size}. Give it that data set, or its indices."
+        )
+        raise InvalidProblemError(message)
     if indices == range(size):
         return loader.dataset
     return Subset(loader.dataset, indices)

@@ -86,6 +86,22 @@ def solve_simplex_qp(
     return QpSolution(program.z)
 
 
+def solve_nonnegative_qp(P: Array, w: Array, start: Array | None = None) -> QpSolution:
+    """Minimise ``(1/2) z'Pz + w'z`` over z >= 0, as ``solve_simplex_qp`` does.
+
+    Example:
+        >>> solve_nonnegative_qp(np.eye(2), np.array([1.0, -3.0])).z.tolist()
+        [0.0, 3.0]
+    """
+    n = len(w)
+    # The solver has a simplex; an entry of its own, without cost, fulfils it.
+    padded = np.zeros((n + 1, n + 1))
+    padded[:n, :n] = P
+    begin = None if start is None else np.append(start, 1.0)
+    found = solve_simplex_qp(padded, np.append(w, 0.0), np.arange(n + 1) == n, begin)
+    return QpSolution(found.z[:-1], None if found.ray is None else found.ray[:-1])
+
+
 def refine_on_support(P: Array, simplex: Mask, z: Array, slope: Array) -> Array:
     """Correct the positive entries of z, given their slopes to higher accuracy.
 

@@ -110,3 +110,10 @@ def test_a_resumed_run_has_the_longer_steps(tmp_path: Path) -> None:
     solution = oneproj.solve(again, steps=60, resume=file)
     assert torch.equal(again.parameters[0], whole.parameters[0])
     assert solution.settings["lr"] == expected.settings["lr"] > LR
+
+
+def test_parameters_that_a_constraint_does_not_see_lengthen_nothing() -> None:
+    point = [torch.tensor([290.0, 0.5]), torch.tensor([400.0])]
+    slope = [torch.tensor([0.0, 1e-3]), torch.zeros(1)]
+    anchor = Anchor(point, {"cap": 1.0}, {"cap": slope})
+    assert far_lr(anchor, steps=500) == pytest.approx(0.024)

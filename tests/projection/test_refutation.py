@@ -55,3 +55,18 @@ def test_an_infimum_that_is_not_attained_is_no_balance() -> None:
     assert done.lower_bound is not None
     assert done.lower_bound < 1e3
     assert "A nearer feasible point probably exists" in done.remark
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_cancels_inside_a_function_refutes_nothing(seed: int) -> None:
+    """Pressures in pascal: a hundredth is the rounding of each in float32."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(200, 5, generator=generator)
+    base = 101325.0 + 3.0 * torch.randn(200, generator=generator)
+    w = torch.randn(5, generator=generator).requires_grad_()
+    excess = oneproj.function(
+        lambda: (base + x @ w * 3.0).mean() - 101325.0, curvature="linear"
+    )
+    done = oneproj.project(w, {"excess": excess <= -0.5})
+    assert done.residuals["excess"] <= 0
+    assert done.evaluations < 20

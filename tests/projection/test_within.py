@@ -200,3 +200,28 @@ def test_a_wrong_declaration_is_refused_within_sets() -> None:
     with pytest.raises(InvalidProblemError, match="'outside' is declared convex, but"):
         oneproj.project(w, constraints)
     assert w.tolist() == [0.1, 0.2]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_where_sets_and_functions_touch_the_search_ends(dtype: torch.dtype) -> None:
+    w = normal(1, 5).to(dtype).requires_grad_()
+    least = oneproj.function(w.max, curvature="convex")
+    touching = {"simplex": sets.Simplex().on(w), "largest": least <= 0.2}
+    assert oneproj.project(w, touching).evaluations < 60
+    torch.testing.assert_close(w.detach(), torch.full_like(w, 0.2))
+    total = oneproj.function(w.sum, curvature="linear")
+    apart = {"box": sets.Box(0.0, 1.0).on(w), "total": total >= 5.0001}
+    with pytest.raises(InfeasibleError):
+        oneproj.project(w, apart)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_allows_for_the_rounding_of_a_value(seed: int) -> None:
+    w = normal(seed, 20).float().requires_grad_()
+    away = (1.0 - w.detach()).norm().item()
+    total = oneproj.function(w.sum, curvature="linear")
+    corner = {"box": sets.Box(0.0, 1.0).on(w), "total": total >= 20.0}
+    done = oneproj.project(w, corner)
+    assert done.distance == pytest.approx(away, rel=1e-6)
+    assert done.lower_bound is not None
+    assert done.lower_bound <= away * (1 + 1e-6)

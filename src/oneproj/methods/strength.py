@@ -30,7 +30,7 @@ from oneproj.oracles import Anchor
 from oneproj.oracles.anchor import on_devices
 from oneproj.parameters import SMALL, Vector, distance
 from oneproj.penalties import Hinges
-from oneproj.simplex_qp import Array, solve_simplex_qp
+from oneproj.simplex_qp import Array, solve_nonnegative_qp
 
 SAFETY = 2.0
 """The ratio of a strength to the multiplier that it has to exceed."""
@@ -204,12 +204,8 @@ def _least_residual(P: list[list[float]], w: list[float]) -> list[float]:
         (a, b), (_, d) = P
         if a * d - b * b > PARALLEL * a * d:
             return _pair(a, b, d, *w)
-    padded, linear = np.zeros((m + 1, m + 1)), np.zeros(m + 1)
-    if m:
-        padded[:m, :m], linear[:m] = P, w
-    # The solver has a simplex; an entry of its own, without cost, fulfils it.
-    found = solve_simplex_qp(padded, linear, np.arange(m + 1) == m)
-    mu: list[float] = found.z[:m].tolist()
+    found = solve_nonnegative_qp(np.array(P).reshape(m, m), np.array(w))
+    mu: list[float] = found.z.tolist()
     return mu
 
 

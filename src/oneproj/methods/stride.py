@@ -10,14 +10,14 @@ another. The way to a bound is, in the parameter that changes most,
 at least if c_j is convex, and the way from there to the solution comes on top. Steps
 whose sum is not ``WAYS`` times that are lengthened until it is. A start where c_j is
 nearly flat would be said to be far from everything, so the size of the largest
-parameter is the most that counts: other starts are near zero, and remain as they are.
+parameter that it depends on is the most that counts: other starts are near zero, and
+remain as they are.
 """
 
 from __future__ import annotations
 
 import math
 
-import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -55,6 +55,7 @@ def far_lr(anchor: Anchor, steps: int) -> float:
     """The step with which that many updates come back from such a start.
 
     Example:
+        >>> import torch
         >>> values = {"cap": 60.0}
         >>> slope = {"cap": [torch.tensor([2.0, 1.0])]}
         >>> far_lr(Anchor([torch.tensor([25.0, 9.0])], values, slope), steps=500)
@@ -62,12 +63,12 @@ def far_lr(anchor: Anchor, steps: int) -> float:
         >>> far_lr(Anchor([torch.tensor([0.5, 0.1])], values, slope), steps=500)
         0.024
     """
-    ways = [
-        c / slope
-        for name, c in anchor.values.items()
-        if c > 0 and (slope := _size(anchor.jacobian[name], order=1)) > 0
-    ]
-    way = min(max(ways, default=0.0), _size(anchor.point, order=math.inf))
+    way = 0.0
+    for name, c in anchor.values.items():
+        slopes = anchor.jacobian[name]
+        steepness = sum(float(slope.abs().sum()) for slope in slopes)
+        if c > 0 and steepness > 0:
+            way = max(way, min(c / steepness, _largest(anchor.point, slopes)))
     return way * min(2.0 * WAYS / steps, LONGEST)
 
 
@@ -75,6 +76,7 @@ def lengthen(optimizer: Optimizer, scheduler: LRScheduler, lr: float) -> None:
     """Make lr the first step of a run, before any was made, if it is the longer.
 
     Example:
+        >>> import torch
         >>> from torch.optim.lr_scheduler import LambdaLR
         >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1)
         >>> scheduler = LambdaLR(optimizer, lambda k: 1.0 / (k + 1))
@@ -88,9 +90,8 @@ def lengthen(optimizer: Optimizer, scheduler: LRScheduler, lr: float) -> None:
             group["initial_lr"] = scheduler.base_lrs[k] = lr
 
 
-def _size(vector: Vector, order: float) -> float:
-    """The l1 norm, or the largest entry."""
-    sizes = [
-        torch.linalg.vector_norm(part, order).item() for part in vector if part.numel()
-    ]
-    return max(sizes, default=0.0) if math.isinf(order) else sum(sizes)
+def _largest(point: Vector, slopes: Vector) -> float:
+    """The largest entry among those with a slope."""
+    parts = zip(point, slopes, strict=True)
+    sizes = [float(x[slope != 0].abs().max()) for x, slope in parts if slope.any()]
+    return max(sizes, default=0.0)

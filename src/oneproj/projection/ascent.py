@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oneproj.simplex_qp import EPSILON, Array, Mask, solve_simplex_qp
+from oneproj.simplex_qp import EPSILON, Array, Mask, solve_nonnegative_qp
 
-ROUNDS = 200
+ROUNDS = 40
 """Steps, tried ones included. Most ascents take ten, the cap is for luck."""
 FIRST, LESS, MORE = 1e-2, 1e-2, 30.0
 """The share of the bound on the curvature in a model; by what it falls and grows."""
@@ -112,14 +112,9 @@ def _curvature(
 
 def _model_step(H: Array, slope: Array, z: Array) -> Array:
     """The step to the maximiser of the model over ``z + step >= 0``."""
-    n = len(z)
-    P = np.zeros((n + 1, n + 1))
-    P[:n, :n] = H
-    # The solver has a simplex; an entry of its own, without cost, fulfils it.
-    w = np.append(-slope - H @ z, 0.0)
-    found = solve_simplex_qp(P, w, np.arange(n + 1) == n, np.append(z, 1.0))
-    way = found.z[:-1] - z
+    found = solve_nonnegative_qp(H, -slope - H @ z, z)
+    way = found.z - z
     if found.ray is not None:
-        way = way + (1.0 + np.abs(z).sum()) * found.ray[:-1]
+        way = way + (1.0 + np.abs(z).sum()) * found.ray
     step: Array = way
     return step

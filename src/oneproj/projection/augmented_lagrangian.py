@@ -39,7 +39,7 @@ from oneproj.projection.base import AbstractProjector
 from oneproj.projection.trail import Trail, check_least
 from oneproj.projection.view import Look
 from oneproj.results import Projection
-from oneproj.simplex_qp import solve_simplex_qp
+from oneproj.simplex_qp import solve_nonnegative_qp
 from oneproj.terms import AbstractTerm
 
 TINY = 1e-300
@@ -205,12 +205,9 @@ def _balancing(trail: Trail, names: list[str]) -> dict[str, float]:
     """``argmin |x - x_0 + sum_j mu_j grad c_j(x)|`` over mu >= 0 of these names."""
     pulls = [trail.best.gradients[name] for name in names]
     moved, n = difference(trail.best_point, trail.view.origin), len(names)
-    P, w, alone = np.zeros((n + 1, n + 1)), np.zeros(n + 1), np.arange(n + 1) == n
-    P[:n, :n] = [[dot(a, b) for b in pulls] for a in pulls] if n else 0.0
-    w[:n] = [dot(moved, a) for a in pulls]
-    # The solver has a simplex; an entry of its own, without cost, fulfils it.
-    mu = solve_simplex_qp(P, w, alone).z
-    return {name: float(mu_j) for name, mu_j in zip(names, mu[:n], strict=True)}
+    P = np.array([[dot(a, b) for b in pulls] for a in pulls]).reshape(n, n)
+    mu = solve_nonnegative_qp(P, np.array([dot(moved, a) for a in pulls])).z
+    return dict(zip(names, mu.tolist(), strict=True))
 
 
 def _restore(trail: Trail) -> None:

@@ -23,7 +23,7 @@ from oneproj.projection.cut_table import CutTable
 from oneproj.projection.packed import AbstractPacked
 from oneproj.projection.piles import AbstractPile, pile_of
 from oneproj.projection.prediction import Prediction
-from oneproj.simplex_qp import EPSILON, Array, QpSolution, solve_simplex_qp
+from oneproj.simplex_qp import EPSILON, Array, QpSolution, solve_nonnegative_qp
 
 SURE, UNITS = 1e-6, 1e3
 """Cuts contradict each other if what they add up to is beyond this share of its terms,
@@ -104,12 +104,6 @@ class Bundle:
             self._cuts.offset[:] -= along
             self._cuts.level[:] -= along
 
-    def drop(self, name: str) -> None:
-        """Drop the cuts of one constraint, but for mixtures."""
-        for i in reversed(range(self._cuts.count)):
-            if self._cuts.single(i) == name:
-                self._remove(i)
-
     def forget(self) -> None:
         """Drop the older half of the cuts."""
         for i in reversed(range(self._cuts.count // 2)):
@@ -178,19 +172,22 @@ class Bundle:
             there.add(center, share)
         return there
 
-    def predictions(self, at: AbstractPacked | None = None) -> list[Prediction]:
-        """What the cuts of single constraints say there, or at the center.
+    def predictions(
+        self, values: Mapping[str, float], at: AbstractPacked | None = None
+    ) -> list[Prediction]:
+        """What cuts of single constraints say there, or at the center, beyond values.
 
         At the center that is known, but for what cancels if multipliers are large.
         """
         cuts = self._cuts
-        if self._normals is None:
+        if self._normals is None or not cuts.count:
             return []
         levels = cuts.level if at is None else self._normals.products(at) / cuts.length
+        limits = np.array([*(values[name] for name in cuts.names), math.inf])
+        more = (levels - cuts.offset) * cuts.length > limits[cuts.owner]
         return [
-            Prediction.of({name: cuts.worth[:, i].sum()}, levels[i], cuts.offset[i])
-            for i in range(cuts.count)
-            if (name := cuts.single(i)) is not None
+            Prediction.of(cuts.names[j], levels[i], cuts.offset[i], cuts.length[i])
+            for i, j in zip(np.flatnonzero(more), cuts.owner[more], strict=True)
         ]
 
     def multipliers(self) -> dict[str, float]:
@@ -234,16 +231,7 @@ class Bundle:
         return settled_minimiser(gram, -offsets, active)
 
     def _minimiser(self, offsets: Array) -> QpSolution:
-        gram, z = self._cuts.gram, self._cuts.z
-        # The solver has a simplex; an entry of its own, without cost, fulfils it.
-        n = len(offsets)
-        P = np.zeros((n + 1, n + 1))
-        P[:n, :n] = gram
-        start = np.append(z, 1.0)
-        found = solve_simplex_qp(
-            P, np.append(offsets, 0.0), np.arange(n + 1) == n, start
-        )
-        return QpSolution(found.z[:-1], None if found.ray is None else found.ray[:-1])
+        return solve_nonnegative_qp(self._cuts.gram, offsets, self._cuts.z)
 
     def _append(
         self,

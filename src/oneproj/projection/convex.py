@@ -17,12 +17,11 @@ of a model that has it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
 from oneproj.errors import NonFiniteError
-from oneproj.projection.bundle import Bundle
+from oneproj.projection.bundle import ROUNDED, Bundle
 from oneproj.projection.packed import AbstractPacked
 from oneproj.projection.refutation import Witness
 from oneproj.projection.view import Look, View
@@ -149,7 +148,6 @@ class _Search:
         self._farthest = 0.0
         self._forgotten = 0
         self._witness = Witness(view)
-        self._straight: dict[str, float] = {}  # how far away linear ones were cut
 
     @property
     def is_stuck(self) -> bool:
@@ -217,9 +215,9 @@ class _Search:
 
     def _believe(self, far: float) -> None:
         """Refuse a declared curvature that what was just seen refutes."""
-        bundle, witness = self._bundle, self._witness
-        if witness.refusal(self._seen, bundle.predictions(), far):
-            witness.check(self._seen, bundle.predictions(self._at), far)
+        seen, witness, said = self._seen, self._witness, self._bundle.predictions
+        if witness.refusal(seen, said(seen.values), far):
+            witness.check(seen, said(seen.values, self._at), far)
 
     def _look(self, aim: AbstractPacked) -> float:
         """Look at a displacement, or at a share of the way there; how large a share.
@@ -264,21 +262,22 @@ class _Search:
     def _add_cuts(self) -> None:
         """Linearise here what is violated, or nearly.
 
-        All cuts of a linear function are the same, but for rounding: the one that was
-        taken from the nearest point has the least of it, and is the only one to keep.
+        All cuts of a linear function are the same, but for rounding: another is taken
+        only where more than that is violated.
         """
         seen, margins = self._seen, self._margins
         at, far = self._at, self._at.norm()
-        tight = [n for n in seen.gradients if seen.values[n] + margins[n] > 0]
-        for name in [
-            n for n in tight if self._view.constraints[n].curvature == "linear"
-        ]:
-            if far >= self._straight.get(name, math.inf):
-                tight.remove(name)
-            else:
-                self._bundle.drop(name)
-                self._straight[name] = far
+        tight = [
+            name
+            for name, pull in self._pulls.items()
+            if seen.values[name] + margins[name] > self._rounding(name, pull, far)
+        ]
         self._bundle.reserve(len(tight))
         for name in tight:
             value, pull = seen.values[name], self._pulls[name]
             self._bundle.add(name, value, pull, at, self._center, far=far)
+
+    def _rounding(self, name: str, pull: AbstractPacked, far: float) -> float:
+        """Of a linear function there; of others, whose cuts differ, 0."""
+        linear = self._view.constraints[name].curvature == "linear"
+        return ROUNDED * pull.eps * far * pull.norm() if linear else 0.0

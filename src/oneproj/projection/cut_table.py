@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oneproj.simplex_qp import Array
 
+Indices: TypeAlias = NDArray[np.intp]
 ROOM = 16
 """Cuts to make room for at first."""
 
@@ -30,6 +33,7 @@ class CutTable:
         self.names: list[str] = []
         """Of the constraints that the cuts are from."""
         self._facts: Array = np.zeros((6, ROOM))
+        self._owner: Indices = np.zeros(ROOM, dtype=np.intp)
         self._worth: Array = np.zeros((0, ROOM))
         self._gram: Array = np.zeros((ROOM, ROOM))
 
@@ -73,10 +77,10 @@ class CutTable:
         """The products of the unit normals."""
         return self._gram[: self.count, : self.count]
 
-    def single(self, i: int) -> str | None:
-        """The constraint that a cut is of; None for a mixture."""
-        (found,) = np.nonzero(self.worth[:, i])
-        return self.names[found[0]] if len(found) == 1 else None
+    @property
+    def owner(self) -> Indices:
+        """The place among the names of the constraint it is of; -1 for a mixture."""
+        return self._owner[: self.count]
 
     def append(
         self, facts: tuple[float, ...], worth: Mapping[str, float], products: Array
@@ -99,6 +103,7 @@ class CutTable:
                 grown[:-1] = self._worth
                 self._worth = grown
             self._worth[self.names.index(name), n] = weight
+        self._owner[n] = self.names.index(next(iter(worth))) if len(worth) == 1 else -1
         self._gram[n, :n] = self._gram[:n, n] = products
         self._gram[n, n] = 1.0
         self.count += 1
@@ -108,6 +113,7 @@ class CutTable:
         n = self.count
         for table in (self._facts, self._worth, self._gram, self._gram.T):
             table[:, i : n - 1] = table[:, i + 1 : n]
+        self._owner[i : n - 1] = self._owner[i + 1 : n]
         self.count -= 1
 
     def _make_room(self, room: int) -> None:
@@ -116,3 +122,4 @@ class CutTable:
         gram = np.zeros((room, room))
         facts[:, :n], worth[:, :n], gram[:n, :n] = self._facts, self._worth, self._gram
         self._facts, self._worth, self._gram = facts, worth, gram
+        self._owner = np.resize(self._owner, room)

@@ -198,6 +198,8 @@ class Cuts(AbstractProjector):
         budget = self._max_evaluations or ENOUGH
         within = Within(view, region, capacity=room, max_evaluations=budget)
         empty = within.search()
+        if view.best.worst > 0 and not empty:
+            return self._project_convex(view, None)
         far, apart = view.moved(), within.imbalance()
         multipliers, bound = within.dual.multipliers(), within.dual.lower_bound()
         if far > LOOSE * bound:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 
@@ -17,13 +16,12 @@ class Prediction(NamedTuple):
     """The norm of the gradient."""
 
     @classmethod
-    def of(cls, weights: Mapping[str, float], level: float, offset: float) -> Self:
+    def of(cls, name: str, level: float, offset: float, slope: float) -> Self:
         """From a cut ``<g, d> <= offset`` with a unit normal, and ``level = <g, d>``.
 
         Example:
-            >>> Prediction.of({"a": 0.5}, level=3.0, offset=1.0)
+            >>> Prediction.of("a", level=3.0, offset=1.0, slope=2.0)
             Prediction(name='a', value=4.0, terms=8.0, slope=2.0)
         """
-        ((name, worth),) = weights.items()
-        terms = (abs(level) + abs(offset)) / worth
-        return cls(name, (level - offset) / worth, terms, 1.0 / worth)
+        terms = slope * (abs(level) + abs(offset))
+        return cls(name, slope * (level - offset), terms, slope)

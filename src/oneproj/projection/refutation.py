@@ -11,6 +11,9 @@ from oneproj.projection.prediction import Prediction
 from oneproj.projection.sets import SetConstraint
 from oneproj.projection.view import MARGIN_POWER, Look, View
 
+PLAIN = 0.1
+"""Of the residual at the start: a value is below a linearisation by more than that."""
+
 
 class Witness:
     """Compares what is seen with what cuts say, and refuses what contradicts them.
@@ -26,7 +29,7 @@ class Witness:
         self._sure = max(SURE, UNITS * eps)
         self._far = UNITS * eps
         self._size = norm(view.origin)
-        self._constraints = view.constraints
+        self._constraints, self._first = view.constraints, view.first.values
         self._scales = {name: c.scale() for name, c in view.constraints.items()}
 
     def check(self, seen: Look, said: Iterable[Prediction], moved: float) -> None:
@@ -51,6 +54,8 @@ class Witness:
             size = self._scales[name] + abs(value) + terms
             # The point is rounded too, and the value with it.
             noise = self._sure * size + self._far * slope * (self._size + moved)
+            # What is large inside a function, and cancels, is rounded unseen.
+            noise = max(noise, PLAIN * abs(self._first[name]))
             # The band of a set bends its distance, slightly, and it is what it is.
             if predicted - value > noise and not isinstance(constraint, SetConstraint):
                 return (

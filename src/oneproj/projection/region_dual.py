@@ -65,8 +65,8 @@ class RegionDual:
         >>> first = [torch.tensor([1.0, 0.0])]
         >>> dual.add("first", 3.0, first, [torch.zeros(2)])    # 3 + d_1 <= 0
         True
-        >>> dual.solve({"first": 0.0}), round(dual.lower_bound(), 6)
-        (True, 4.242641)
+        >>> dual.solve({"first": 0.0}), round(dual.lower_bound(), 4)
+        (True, 4.2426)
         >>> {name: round(mu, 6) for name, mu in dual.multipliers().items()}
         {'first': 3.0, 'size': 3.0}
     """
@@ -95,13 +95,9 @@ class RegionDual:
             self._mix()
         eps = max(torch.finfo(t.dtype).eps for t in gradient)
         offset = (dot(gradient, at) - value) / length
-        blur = ROUNDED * eps * norm(at)
+        blur = ROUNDED * eps * (self._size + norm(at) + abs(value) / length)
         self._append(_Cut(gradient, offset, {name: 1.0}, blur), length)
         return True
-
-    def knows(self, name: str) -> bool:
-        """Whether there is a cut of this constraint."""
-        return any(name in cut.weights for cut in self._cuts)
 
     def solve(self, margins: Mapping[str, float]) -> bool:
         """Solve over the cuts, each tightened by its constraint's margin.
@@ -137,9 +133,10 @@ class RegionDual:
     def predictions(self, at: Vector) -> list[Prediction]:
         """What the cuts of single constraints say there."""
         return [
-            Prediction.of(cut.weights, dot(cut.normal, at), cut.offset)
+            Prediction.of(name, dot(cut.normal, at), cut.offset, 1.0 / worth)
             for cut in self._cuts
             if len(cut.weights) == 1
+            for name, worth in cut.weights.items()
         ]
 
     def multipliers(self) -> dict[str, float]:
@@ -164,7 +161,8 @@ class RegionDual:
         """
         offsets = self._offsets() + [cut.blur for cut in self._cuts]
         z, _ = self._maximise(offsets, np.zeros(len(offsets)), self._origin)
-        return max(0.0, self._height(z, offsets, self._origin).proof)
+        tried = (z, self._z, np.zeros(len(z)))
+        return max(0.0, *(self._height(w, offsets, self._origin).proof for w in tried))
 
     def _offsets(self) -> Array:
         return np.array([cut.offset for cut in self._cuts])

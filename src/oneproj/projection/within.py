@@ -11,7 +11,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import combine, difference, distance, norm
+from oneproj.parameters import combine, difference, distance, norm, rounding_unit
+from oneproj.projection.bundle import ROUNDED
 from oneproj.projection.convex import Bend
 from oneproj.projection.refutation import Witness
 from oneproj.projection.region import Region, hair
@@ -22,6 +23,9 @@ from oneproj.projection.view import Look, View
 
 STALLED, WIDER = 3, 4.0
 """Looks without progress after which rounding is in the way; the margin grows so."""
+STUCK = 6
+"""Looks in a row that are hardly less outside than one before: where the sets touch
+what the functions allow, the dual has no end, and cuts of the sets are better."""
 SHARES = (1.0, 2**-1, 2**-2, 2**-4, 2**-8, 2**-16, 2**-32)
 """Of a step to where nothing can be seen: what is tried."""
 
@@ -47,6 +51,7 @@ class Within:
         self._at = combine([0.0], [view.origin])
         self._margins = {name: self._margin(name) for name in view.margins}
         self._least, self._waited = float("inf"), 0
+        self._lowest, self._vain = float("inf"), 0
         self._bend, self._witness = Bend(), Witness(view)
 
     def _margin(self, name: str) -> float:
@@ -63,12 +68,15 @@ class Within:
         """Move the view's parameters to the nearest feasible point.
 
         Returns:
-            Whether the cuts prove that no point of the region is feasible.
+            Whether the cuts prove that no point of the region is feasible. If not, the
+            view may have none yet: then these looks led nowhere.
         """
         view, seen = self._view, self._view.first
         while self._cut(seen) and self._solve():
             hurry = view.evaluations > self._budget
             if self._is_done(hurry=hurry) or view.evaluations > 2 * self._budget:
+                return False
+            if self._is_stuck():
                 return False
             pulls = {name: view.space.pack(g) for name, g in seen.gradients.items()}
             here, mu = view.displacement(), self.dual.multipliers()
@@ -118,6 +126,14 @@ class Within:
             return False
         return hurry or view.best_distance <= self._length() * (1.0 + view.share)
 
+    def _is_stuck(self) -> bool:
+        """Whether the looks do not come any nearer to the constraints."""
+        worst = self._view.best.worst
+        better = worst <= 0 or worst < 0.9 * self._lowest
+        self._vain = 0 if better else self._vain + 1
+        self._lowest = min(self._lowest, worst)
+        return self._vain >= STUCK
+
     def _length(self) -> float:
         nearest = self._region.nearest(self.dual.target())
         return distance(self._wide(nearest), self._wide(self._view.origin))
@@ -147,14 +163,15 @@ class Within:
     def _cut(self, seen: Look) -> bool:
         """Linearise the functions that are violated here; False if one always is.
 
-        All cuts of a linear function are the same, but for rounding: one is enough.
+        All cuts of a linear function are the same, but for rounding: another is taken
+        only where more than that is violated.
         """
+        far = norm(self._at)
         for name, gradient in seen.gradients.items():
-            tight = seen.values[name] + self._margins[name] > 0
             linear = self._view.constraints[name].curvature == "linear"
+            noise = ROUNDED * rounding_unit(gradient) * far * norm(gradient)
+            tight = seen.values[name] + self._margins[name] > (noise if linear else 0.0)
             if name in self._region.places or not tight:
-                continue
-            if linear and self.dual.knows(name):
                 continue
             if not self.dual.add(name, seen.values[name], gradient, self._at):
                 return False
