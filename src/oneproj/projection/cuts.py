@@ -24,6 +24,7 @@ from oneproj.projection.convex import Bend, project_convex
 from oneproj.projection.local import project_local
 from oneproj.projection.past import Past
 from oneproj.projection.region import Region, region_of
+from oneproj.projection.region_dual import RegionDual
 from oneproj.projection.remarks import LOOSE, remarked
 from oneproj.projection.view import View
 from oneproj.projection.within import Within
@@ -180,18 +181,7 @@ class Cuts(AbstractProjector):
         empty = project_convex(view, bundle, bend, max_evaluations=budget)
         if self._warm and not empty:
             self._past = Past.of(view, cuts=(bundle, bend))
-        apart, far = _apart(view, bundle)
-        multipliers, bound = bundle.multipliers(), bundle.lower_bound()
-        if far > LOOSE * bound:
-            apart = max(apart, _imbalance(view, multipliers, {}))
-        return _report(
-            view,
-            far,
-            multipliers=multipliers,
-            kkt_residual=_relative(apart, far),
-            lower_bound=None if empty else bound,
-            empty=empty,
-        )
+        return _bounded(view, bundle, *_apart(view, bundle), {}, empty=empty)
 
     def _project_within(self, view: View, region: Region) -> Projection:
         room = max(self._room(view), len(view.constraints) + SPARE)
@@ -200,18 +190,8 @@ class Cuts(AbstractProjector):
         empty = within.search()
         if view.best.worst > 0 and not empty:
             return self._project_convex(view, None)
-        far, apart = view.moved(), within.imbalance()
-        multipliers, bound = within.dual.multipliers(), within.dual.lower_bound()
-        if far > LOOSE * bound:
-            apart = max(apart, _imbalance(view, multipliers, within.normals()))
-        return _report(
-            view,
-            far,
-            multipliers=multipliers,
-            kkt_residual=_relative(apart, far),
-            lower_bound=None if empty else bound,
-            empty=empty,
-        )
+        apart, far, normals = within.imbalance(), view.moved(), within.normals()
+        return _bounded(view, within.dual, apart, far, normals, empty=empty)
 
     def _project_local(self, view: View, past: Past | None) -> Projection:
         capacity = max(self._capacity or ROOM, 2 * len(view.constraints) + SPARE)
@@ -249,6 +229,29 @@ def _apart(view: View, bundle: Bundle) -> tuple[float, float]:
     return apart, displacement.norm()
 
 
+def _bounded(
+    view: View,
+    cuts: Bundle | RegionDual,
+    apart: float,
+    far: float,
+    normals: Mapping[str, Vector],
+    *,
+    empty: bool,
+) -> Projection:
+    """Describe an answer that is this far ``apart`` from a solution over cuts."""
+    multipliers, bound = cuts.multipliers(), cuts.lower_bound()
+    if far > LOOSE * bound:
+        apart = max(apart, _imbalance(view, multipliers, normals))
+    return _report(
+        view,
+        far,
+        multipliers=multipliers,
+        kkt_residual=_relative(apart, far),
+        lower_bound=None if empty else bound,
+        empty=empty,
+    )
+
+
 def _or(given: int | None, default: int) -> int:
     return default if given is None else given
 
@@ -269,9 +272,7 @@ def _imbalance(
 
 
 def _relative(apart: float, moved: float) -> float:
-    if math.isfinite(apart):
-        return apart / max(moved, apart) if apart > 0 else 0.0
-    return 1.0
+    return apart / max(moved, apart) if 0 < apart < math.inf else float(apart != 0)
 
 
 def _report(
