@@ -43,7 +43,7 @@ theory: $(VENV)/laboratory.stamp  ## execute the theorems' schedules
 	$(BIN)/oneproj theory $(ARGS)
 
 interrupt: $(VENV)/dev.stamp  ## kill runs and sweeps again and again, compare bits
-	$(ONE_THREAD) $(BIN)/python tests/test_interruptions.py
+	$(ONE_THREAD) $(BIN)/python tests/runs/test_interruptions.py
 	$(ONE_THREAD) $(BIN)/python tests/experiments/test_killed.py 10
 
 api: $(VENV)/dev.stamp  ## accept the present public API as the recorded one

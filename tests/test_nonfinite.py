@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from oneproj.averages import mean
 from oneproj.errors import NonFiniteError
-from oneproj.functions import function
 from oneproj.oracles import ORACLES, AbstractOracle, Minibatch
 from oneproj.penalties import Hinge
 from oneproj.problem import Problem
 from oneproj.results import Counts
-from oneproj.terms import AbstractTerm
+from oneproj.terms.averages import mean
+from oneproj.terms.base import AbstractTerm
+from oneproj.terms.functions import function
 
 # --- terms on all data --------------------------------------------------------
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.averages import mean
 from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
-from oneproj.functions import function
-from oneproj.probes import check_connected
 from oneproj.problem import Problem, check_problem, named_constraints
+from oneproj.terms.averages import mean
+from oneproj.terms.functions import function
+from oneproj.terms.probes import check_connected
 
 W = torch.tensor([2.0, 0.0], requires_grad=True)
 ELSEWHERE = torch.ones(2, requires_grad=True)

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj import stops
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.project import choose_projector
 from oneproj.results import Projection, Status
+from oneproj.runs import stops
 from oneproj.theory import Schedule
 
 Build = Callable[..., tuple[oneproj.Problem, Tensor]]

@@ -5,7 +5,6 @@ from importlib.metadata import version as _version
 
 from oneproj import logs as logs
 from oneproj import theory as theory
-from oneproj.averages import mean as mean
 from oneproj.certificates.certify import certify as certify
 from oneproj.errors import CheckpointError as CheckpointError
 from oneproj.errors import InfeasibleError as InfeasibleError
@@ -15,7 +14,6 @@ from oneproj.errors import NonFiniteError as NonFiniteError
 from oneproj.errors import OneprojError as OneprojError
 from oneproj.errors import OneprojWarning as OneprojWarning
 from oneproj.errors import ProjectionFailed as ProjectionFailed
-from oneproj.functions import function as function
 from oneproj.methods.one_projection import OneProjection as OneProjection
 from oneproj.penalties import Hinge as Hinge
 from oneproj.penalties import Softplus as Softplus
@@ -30,6 +28,8 @@ from oneproj.results import Solution as Solution
 from oneproj.results import Status as Status
 from oneproj.results import Update as Update
 from oneproj.solve import solve as solve
+from oneproj.terms.averages import mean as mean
+from oneproj.terms.functions import function as function
 
 try:
     __version__ = _version("oneproj")

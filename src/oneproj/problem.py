@@ -16,10 +16,10 @@ from torch import Tensor
 from oneproj.arguments import check_number
 from oneproj.autograd import fresh_casts, require_autograd
 from oneproj.errors import InvalidProblemError
-from oneproj.expressions import AbstractExpression
 from oneproj.parameters import dimension
-from oneproj.probes import check_connected, check_still_connected
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
+from oneproj.terms.expressions import AbstractExpression
+from oneproj.terms.probes import check_connected, check_still_connected
 from oneproj.trainable import as_center, trainable
 
 RESERVED_NAMES = ("objective", "outer", "seconds", "update")

@@ -12,11 +12,7 @@ from typing import Any
 from oneproj.autograd import borrowing_gradients, fresh_casts
 from oneproj.certificates.certify import certify
 from oneproj.certificates.feasibility import ball_excess
-from oneproj.checkpoints import checkpoint_file
 from oneproj.errors import InfeasibleError, warn
-from oneproj.failures import explained
-from oneproj.history import History, Stopwatch
-from oneproj.iterate import Callback, Loop
 from oneproj.methods import choose_method
 from oneproj.methods.base import read_options
 from oneproj.methods.setting import Setting, prepare
@@ -28,8 +24,12 @@ from oneproj.projection.project import (
     raise_if_infeasible,
 )
 from oneproj.results import Projection, Solution, Status
-from oneproj.runs import Location, Run, resume_run
-from oneproj.stops import Wishes, heed_interrupt
+from oneproj.runs.checkpoints import checkpoint_file
+from oneproj.runs.failures import explained
+from oneproj.runs.history import History, Stopwatch
+from oneproj.runs.iterate import Callback, Loop
+from oneproj.runs.run import Location, Run, resume_run
+from oneproj.runs.stops import Wishes, heed_interrupt
 from oneproj.theory import Schedule
 from oneproj.theory.schedules import check_schedule
 

@@ -20,7 +20,7 @@ from oneproj.parameters import Vector, snapshot
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.results import Certificate, Measure, Projection, Status
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 from oneproj.theory import (
     ConvexConstants,
     NonconvexConstants,

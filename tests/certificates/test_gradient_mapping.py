@@ -21,7 +21,7 @@ from oneproj.parameters import Vector, snapshot
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.results import Measure, Projection, Status
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 FEW = settings(max_examples=10, derandomize=True, deadline=None, database=None)
 

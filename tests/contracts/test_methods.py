@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 import oneproj
-from oneproj import stops
 from oneproj.methods import METHODS
 from oneproj.oracles import ORACLES
 from oneproj.projection.base import AbstractProjector
 from oneproj.results import Projection, Status, Update
+from oneproj.runs import stops
 
 # Runs are stopped within their first outer iteration here, which is warned of.
 pytestmark = pytest.mark.filterwarnings("ignore:The selected iterate is the start")

@@ -26,7 +26,7 @@ from oneproj.projection.dual_bisection import DualBisection
 from oneproj.projection.project import PROJECTORS
 from oneproj.projection.view import MARGIN_POWER
 from oneproj.results import Projection, Status
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 DTYPES = [torch.float32, torch.float64]
 ACCURACY: dict[type[AbstractProjector], Callable[[float], float]] = {

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from oneproj.averages import mean
 from oneproj.errors import NonFiniteError
-from oneproj.functions import function
 from oneproj.oracles import anchor as module
 from oneproj.oracles.anchor import Anchor, take_anchor
 from oneproj.problem import Problem
 from oneproj.projection.sets import Ball
 from oneproj.results import Counts
+from oneproj.terms.averages import mean
+from oneproj.terms.functions import function
 
 LARGE, FEW = 7, 3
 

@@ -17,14 +17,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from oneproj.averages import mean
 from oneproj.errors import NonFiniteError
-from oneproj.functions import function
 from oneproj.oracles import AbstractOracle, Anchored, Minibatch
 from oneproj.penalties import AbstractPenalty, Combine, Hinge
 from oneproj.problem import Problem
 from oneproj.projection.sets import Ball
 from oneproj.results import Counts
+from oneproj.terms.averages import mean
+from oneproj.terms.functions import function
 
 N = 5
 PUSH = (3.0, 2.0, 0.5, 0.25)

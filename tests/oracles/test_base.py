@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oneproj.averages import mean
-from oneproj.functions import function
 from oneproj.oracles import ORACLES, AbstractOracle, Anchored, Exact, Minibatch
 from oneproj.penalties import AbstractPenalty, Hinge, Softplus
 from oneproj.problem import Problem
 from oneproj.projection.sets import Ball
 from oneproj.results import Counts
+from oneproj.terms.averages import mean
+from oneproj.terms.functions import function
 
 examples = settings(derandomize=True, deadline=None, max_examples=25)
 PENALTIES: dict[str, AbstractPenalty] = {

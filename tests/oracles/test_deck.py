@@ -8,7 +8,7 @@ import torch
 import oneproj
 from oneproj.oracles import deck as module
 from oneproj.oracles.deck import Deck
-from oneproj.probes import PROBE_SIZE
+from oneproj.terms.probes import PROBE_SIZE
 
 
 def deck(n: int, batch_size: int, seed: int = 0) -> Deck:

@@ -16,7 +16,7 @@ from oneproj.projection import augmented_lagrangian
 from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Status
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 Made = tuple[list[Tensor], Mapping[str, AbstractTerm]]
 

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import oneproj
-from oneproj.constraints import Constraint
 from oneproj.errors import InfeasibleError
 from oneproj.parameters import combine, distance, norm, snapshot
 from oneproj.problem import named_constraints
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection, Status
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
+from oneproj.terms.constraints import Constraint
 
 Array = NDArray[np.float64]
 LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -335,7 +335,7 @@ def test_an_active_constraint_without_a_multiplier() -> None:
 @pytest.mark.parametrize("curvature", ["convex", None])
 @pytest.mark.parametrize("bound", [2.0, 1.5])
 def test_a_feasible_start_costs_one_look(
-    curvature: oneproj.terms.Curvature | None, bound: float
+    curvature: oneproj.terms.base.Curvature | None, bound: float
 ) -> None:
     w = point(1.5, 0.0)  # inside, and exactly on the boundary
     size = oneproj.function(lambda: w[0] + w[1], curvature=curvature)

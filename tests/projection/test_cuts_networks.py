@@ -22,7 +22,7 @@ from oneproj.problem import named_constraints
 from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection, Status
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 ARCHITECTURES: dict[str, tuple[int, list[int], type[nn.Module]]] = {
     "11 inputs, [8] ReLU": (11, [8], nn.ReLU),
@@ -389,7 +389,7 @@ def test_a_start_without_a_value_is_an_error_and_stays() -> None:
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, RuntimeError])
 @pytest.mark.parametrize("curvature", ["convex", None])
 def test_an_interruption_leaves_the_best_point_so_far(
-    interruption: type[BaseException], curvature: oneproj.terms.Curvature | None
+    interruption: type[BaseException], curvature: oneproj.terms.base.Curvature | None
 ) -> None:
     for after in range(1, 6):
         w = point(3.0, 4.0, 1.0)

@@ -15,7 +15,7 @@ from oneproj.problem import named_constraints
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection, Status
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 DIMENSION, CAP = 12, 0.35
 STARTS = 15

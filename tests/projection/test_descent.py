@@ -9,7 +9,7 @@ import oneproj
 from oneproj.projection import stepper
 from oneproj.projection.descent import PATIENCE, descend, find_inside
 from oneproj.projection.view import View
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 
 def banana(w: torch.Tensor) -> dict[str, AbstractTerm]:

@@ -18,7 +18,7 @@ from oneproj.projection.cuts import Cuts
 from oneproj.projection.dual_bisection import DualBisection
 from oneproj.projection.example_dual import ROOM, ExampleDual
 from oneproj.results import Status
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 CAP = 0.5
 LOSSES = {

@@ -17,7 +17,7 @@ from oneproj.projection.local import may_be_convex, project_local
 from oneproj.projection.stepper import LocalModels
 from oneproj.projection.view import View
 from oneproj.results import Status
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 Array = NDArray[np.float64]
 

@@ -18,7 +18,6 @@ from oneproj.errors import (
     NonFiniteError,
     ProjectionFailed,
 )
-from oneproj.functions import function
 from oneproj.parameters import Vector
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
@@ -30,7 +29,8 @@ from oneproj.projection.project import (
     raise_if_infeasible,
 )
 from oneproj.results import Projection, Status
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
+from oneproj.terms.functions import function
 
 
 def outside() -> Tensor:
@@ -174,7 +174,7 @@ def test_where_no_point_exists_only_bounds_are_advised() -> None:
 
 @pytest.mark.parametrize("curvature", ["linear", None])
 def test_an_equality_without_room_is_told_to_have_some(
-    curvature: oneproj.terms.Curvature | None,
+    curvature: oneproj.terms.base.Curvature | None,
 ) -> None:
     generator = torch.Generator().manual_seed(0)
     a = torch.randn(7, generator=generator)

@@ -37,7 +37,7 @@ def test_a_large_kkt_residual_is_put_into_words(bound: float | None) -> None:
     assert "To come nearer" in remark
 
 
-def sparse() -> tuple[torch.Tensor, dict[str, oneproj.terms.AbstractTerm]]:
+def sparse() -> tuple[torch.Tensor, dict[str, oneproj.terms.base.AbstractTerm]]:
     """A budget of square roots, which are steepest at 0: one corner per support."""
     generator = torch.Generator().manual_seed(0)
     w = torch.randn(8, generator=generator, dtype=torch.float64).requires_grad_()

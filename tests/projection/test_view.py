@@ -13,7 +13,7 @@ import oneproj
 from oneproj.errors import NonFiniteError
 from oneproj.problem import named_constraints
 from oneproj.projection.view import FEW, MARGIN_POWER, View
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 
 def setting(*start: float, every: bool = False) -> tuple[Tensor, View]:

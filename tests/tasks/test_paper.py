@@ -7,12 +7,12 @@ import os
 import pytest
 import torch
 
-from oneproj.constraints import Constraint
 from oneproj.errors import InvalidProblemError
 from oneproj.projection.project import project
 from oneproj.tasks import build
 from oneproj.tasks.models import count_parameters
 from oneproj.tasks.settings import Method
+from oneproj.terms.constraints import Constraint
 
 SYNTHETIC = ["transfer-gaussian", "abstention-gaussian"]
 

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from oneproj.averages import Mean, mean
 from oneproj.bench.watch import Watch, Watched
-from oneproj.constraints import Constraint
 from oneproj.parameters import Vector, assign, dimension, snapshot
 from oneproj.problem import Problem
 from oneproj.projection.base import AbstractProjector
 from oneproj.results import Projection
 from oneproj.solve import solve
-from oneproj.terms import AbstractTerm
+from oneproj.terms.averages import Mean, mean
+from oneproj.terms.base import AbstractTerm
+from oneproj.terms.constraints import Constraint
 
 Start = Literal["random", "trained"]
 STARTS: tuple[Start, ...] = get_args(Start)

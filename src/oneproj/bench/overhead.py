@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam, Optimizer
 
-from oneproj.averages import mean
 from oneproj.bench.measure import Spread, alternate, paired_ratio, surroundings
 from oneproj.experiments.interrupts import abandoning
 from oneproj.parameters import assign, dimension, snapshot
@@ -33,6 +32,7 @@ from oneproj.problem import Problem
 from oneproj.progress import progress_bar
 from oneproj.results import Solution
 from oneproj.solve import solve
+from oneproj.terms.averages import mean
 
 BARS = {"minibatch": 1.15, "anchored": 1.7}
 """The ratio that ``solve`` may reach with each oracle."""

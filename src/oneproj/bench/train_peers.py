@@ -27,7 +27,7 @@ from oneproj.errors import InvalidProblemError, OneprojError
 from oneproj.methods.setting import Setting
 from oneproj.parameters import project_ball_
 from oneproj.results import Update
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 RATES = (1e-3, 1e-2, 1e-1)
 """Primal learning rates of the grid."""

@@ -18,7 +18,7 @@ from torch.nn.functional import softplus
 
 import oneproj
 from oneproj.problem import Problem
-from oneproj.terms import Curvature
+from oneproj.terms.base import Curvature
 
 EXAMPLES, FEATURES, SEPARATION = 2000, 10, 1.6
 RADIUS = 100.0

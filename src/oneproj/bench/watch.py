@@ -7,8 +7,8 @@ import time
 
 from torch import Tensor
 
-from oneproj.constraints import Constraint
 from oneproj.parameters import Vector
+from oneproj.terms.constraints import Constraint
 
 
 class TimeUpError(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from oneproj.certificates.bundle import Cut
 from oneproj.certificates.points import doubled
 from oneproj.parameters import Vector, combine, dot, norm
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 
 def linearize(term: AbstractTerm, parameters: Vector, label: str) -> Cut:

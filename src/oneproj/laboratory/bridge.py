@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from oneproj.functions import function
 from oneproj.laboratory.base import AbstractLaboratoryProblem
 from oneproj.laboratory.dent import DentedDisc
 from oneproj.problem import Problem
+from oneproj.terms.functions import function
 
 
 def objective_value(problem: AbstractLaboratoryProblem, w: Tensor) -> Tensor:

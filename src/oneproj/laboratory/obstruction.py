@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from oneproj.functions import function
 from oneproj.methods.one_projection import OneProjection
 from oneproj.penalties import Hinge
 from oneproj.problem import Problem
+from oneproj.terms.functions import function
 
 WEAK_CONVEXITY = 1.0
 """Any ell > 0 will do for f = 0."""

@@ -16,12 +16,12 @@ from typing import Any
 from oneproj.methods.ball_step import BallStep
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.base_steps import BaseLike, DecayLike
+from oneproj.methods.plain import flatten, rebuild
 from oneproj.methods.setting import Setting
 from oneproj.oracles import Sight
-from oneproj.plain import flatten, rebuild
 from oneproj.projection.project import raise_if_infeasible
 from oneproj.results import Projection
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 
 @dataclass(frozen=True)

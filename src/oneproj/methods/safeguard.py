@@ -12,10 +12,10 @@ import math
 import torch
 from torch import Tensor
 
-from oneproj.functions import function
 from oneproj.parameters import Vector, norm, offset
 from oneproj.problem import Problem
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
+from oneproj.terms.functions import function
 
 NAME = "safeguard ball"
 EDGE = 0.9

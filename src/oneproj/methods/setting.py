@@ -21,7 +21,7 @@ from oneproj.problem import Problem
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.project import ProjectorLike, choose_projector
 from oneproj.results import Counts, Projection
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 from oneproj.theory import Schedule
 
 DEFAULT_STEPS = 500

@@ -53,7 +53,7 @@ from oneproj.projection.sets import SetConstraint
 from oneproj.projection.view import DEEPEST, MARGIN_POWER
 from oneproj.results import Projection
 from oneproj.simplex_qp import Array
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 MOST_PARAMETERS = 5000
 """SciPy's work space is about 8.5 n^2 numbers: 1.7 GB at this size."""

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from oneproj.modes import evaluating
 from oneproj.parameters import PLAIN, Vector, snapshot
 from oneproj.problem import Problem
 from oneproj.results import Counts
-from oneproj.terms import AbstractTerm, Survey, accumulate
+from oneproj.terms.base import AbstractTerm, Survey, accumulate
+from oneproj.terms.modes import evaluating
 
 SLOPES = 2048
 """Examples that give the gradient where the value is made of more. A hinge needs the

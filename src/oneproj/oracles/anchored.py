@@ -34,7 +34,7 @@ from torch import Tensor
 from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.base import AbstractOracle
 from oneproj.parameters import Vector
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 
 class Anchored(AbstractOracle):

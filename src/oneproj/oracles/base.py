@@ -19,7 +19,7 @@ from oneproj.parameters import Vector, is_finite
 from oneproj.penalties import AbstractPenalty
 from oneproj.problem import Problem
 from oneproj.results import Counts
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 
 @dataclass(frozen=True)

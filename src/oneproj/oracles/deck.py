@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 LARGEST = 10**7
 """Examples of which a permutation is kept, 80 MB. Of more the draws are independent:

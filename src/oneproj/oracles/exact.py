@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from oneproj.modes import evaluating
 from oneproj.oracles.base import AbstractOracle
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
+from oneproj.terms.modes import evaluating
 
 
 class Exact(AbstractOracle):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from oneproj.oracles.base import AbstractOracle
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 
 class Minibatch(AbstractOracle):

@@ -40,7 +40,7 @@ from oneproj.projection.trail import Trail, check_least
 from oneproj.projection.view import Look
 from oneproj.results import Projection
 from oneproj.simplex_qp import solve_nonnegative_qp
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 TINY = 1e-300
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from oneproj.parameters import Vector
 from oneproj.results import Projection
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 
 class AbstractProjector(ABC):

@@ -18,7 +18,7 @@ from oneproj.projection.base import AbstractProjector
 from oneproj.projection.region import nearest_member
 from oneproj.projection.sets import SetConstraint
 from oneproj.results import Projection, Status
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 
 class ClosedForm(AbstractProjector):

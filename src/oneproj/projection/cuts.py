@@ -29,7 +29,7 @@ from oneproj.projection.remarks import LOOSE, remarked
 from oneproj.projection.view import View
 from oneproj.projection.within import Within
 from oneproj.results import Projection, Status
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 ROOM, AMPLE, FEW = 100, 1000, 10_000_000
 """Parameter-size vectors to keep unless the user says otherwise: 100; of cuts, which

@@ -60,7 +60,7 @@ def descend(view: View, *, looks: int, start: Vector | None = None) -> bool:
         start: The displacement of another point to go down from.
 
     Example:
-        >>> from oneproj.functions import function
+        >>> from oneproj.terms.functions import function
         >>> w = torch.tensor([2.0, 0.0], requires_grad=True)
         >>> disc = {"disc": function(lambda: w.square().sum()) <= 1.0}
         >>> view = View([w], disc, differentiate_all=True)
@@ -103,7 +103,7 @@ def nudges(view: View) -> Iterator[list[Tensor]]:
     as good as another, and on a plateau a long way is better than a short one.
 
     Example:
-        >>> from oneproj.functions import function
+        >>> from oneproj.terms.functions import function
         >>> w = torch.zeros(4, requires_grad=True)
         >>> grown = {"grown": function(lambda: w.square().sum()) >= 9.0}
         >>> view = View([w], grown, differentiate_all=True)

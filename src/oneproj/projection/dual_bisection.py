@@ -34,7 +34,7 @@ from oneproj.projection.base import AbstractProjector
 from oneproj.projection.example_dual import ExampleDual
 from oneproj.projection.trail import Trail, check_least
 from oneproj.results import Projection
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 DOUBLINGS = 40
 """Of the multiplier, from one Newton step's: beyond 2^40 of it, the set seems empty."""

@@ -135,7 +135,7 @@ def may_be_convex(view: View) -> bool:
 
     Example:
         >>> import torch
-        >>> from oneproj.functions import function
+        >>> from oneproj.terms.functions import function
         >>> w = torch.tensor([2.0, 1.0], requires_grad=True)
         >>> largest = {"largest": function(lambda: w.abs().max()) <= 1.0}
         >>> view = View([w], largest, differentiate_all=True)

@@ -12,7 +12,7 @@ from oneproj.projection.bundle import Bundle
 from oneproj.projection.chart import Carried
 from oneproj.projection.convex import Bend
 from oneproj.projection.view import View
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 
 @dataclass(frozen=True)

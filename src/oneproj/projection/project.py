@@ -10,7 +10,6 @@ from torch import Tensor
 from oneproj.autograd import fresh_casts
 from oneproj.errors import InfeasibleError, InvalidProblemError
 from oneproj.parameters import assign, snapshot
-from oneproj.probes import check_connected
 from oneproj.problem import Problem, named_constraints
 from oneproj.progress import progress_line
 from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
@@ -20,7 +19,8 @@ from oneproj.projection.cuts import Cuts
 from oneproj.projection.dual_bisection import DualBisection
 from oneproj.projection.view import watching
 from oneproj.results import Projection, Status
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
+from oneproj.terms.probes import check_connected
 from oneproj.trainable import trainable
 
 ProjectorLike: TypeAlias = (

@@ -12,7 +12,7 @@ from oneproj.parameters import Vector, norm
 from oneproj.projection.sets import SetConstraint
 from oneproj.projection.sets.base import AbstractSet
 from oneproj.projection.sets.distance import AbstractDistanceSet, AbstractThinSet
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 HAIR = 2.0
 """The margin to start with, in rounding units of the nearest point."""

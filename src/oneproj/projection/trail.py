@@ -17,7 +17,7 @@ from oneproj.projection.blocks import combined_norm
 from oneproj.projection.remarks import remarked
 from oneproj.projection.view import Look, View
 from oneproj.results import Projection, Status
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 
 class Trail:

@@ -17,7 +17,7 @@ from oneproj.parameters import Vector, assign, norm, snapshot
 from oneproj.projection.packed import AbstractPacked
 from oneproj.projection.sets import SetConstraint
 from oneproj.projection.space import AbstractSpace, space_around
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
 
 Watch = Callable[[int, float], None]
 """Is told the looks so far and the worst residual."""
@@ -258,7 +258,7 @@ def watching(watch: Watch) -> Iterator[None]:
     """Tell ``watch`` about every look of every view while the block runs.
 
     Example:
-        >>> from oneproj.functions import function
+        >>> from oneproj.terms.functions import function
         >>> w, told = torch.tensor([2.0], requires_grad=True), []
         >>> with watching(lambda looks, worst: told.append((looks, worst))):
         ...     view = View([w], {"w": function(w.sum) <= 1.0}, differentiate_all=True)

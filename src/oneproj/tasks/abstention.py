@@ -17,12 +17,12 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from oneproj.averages import Mean, mean
 from oneproj.data.samples import Sample
 from oneproj.errors import InvalidProblemError
 from oneproj.problem import Problem
 from oneproj.tasks.models import Score, Scores
-from oneproj.terms import Curvature
+from oneproj.terms.averages import Mean, mean
+from oneproj.terms.base import Curvature
 
 SLACK = 0.5
 """C of the paper's slack ``C / sqrt(n_j)``, the same for all of its experiments."""

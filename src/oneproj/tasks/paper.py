@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.constraints import Constraint
 from oneproj.data.samples import Sample, Splits, TransferSplits
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import assign, snapshot
@@ -21,6 +20,7 @@ from oneproj.tasks.settings import PAPER, Method, Settings
 from oneproj.tasks.source_reference import fit_source
 from oneproj.tasks.transfer import source_cap, transfer_problem
 from oneproj.tasks.transfer_metrics import transfer_metrics
+from oneproj.terms.constraints import Constraint
 
 START_STREAM = 1
 """Keeps the start's random numbers apart from those that ``solve`` draws of a seed."""

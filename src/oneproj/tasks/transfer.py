@@ -15,11 +15,11 @@ import math
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from oneproj.averages import Mean, mean
 from oneproj.data.samples import Sample, TransferSplits
 from oneproj.problem import Problem
 from oneproj.tasks.models import Score
-from oneproj.terms import Curvature
+from oneproj.terms.averages import Mean, mean
+from oneproj.terms.base import Curvature
 
 CONSTRAINT_NAME = "source risk"
 

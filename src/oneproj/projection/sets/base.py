@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from oneproj.constraints import Constraint
 from oneproj.errors import InvalidProblemError
-from oneproj.functions import function
+from oneproj.terms.constraints import Constraint
+from oneproj.terms.functions import function
 
 
 class AbstractSet(ABC):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from oneproj.errors import InvalidProblemError
-from oneproj.functions import function
+from oneproj.terms.functions import function
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from torch.utils.data import (
 )
 
 import oneproj
-from oneproj.batches import as_source
 from oneproj.errors import InvalidProblemError
+from oneproj.terms.batches import as_source
 
 N = 20
 X = TensorDataset(torch.arange(N))

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from oneproj.batches import AbstractSource, as_source, changes
 from oneproj.errors import InvalidProblemError
+from oneproj.terms.batches import AbstractSource, as_source, changes
 
 X = torch.arange(10.0).reshape(5, 2)
 Y = torch.arange(5)

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from oneproj.constraints import Constraint
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
-from oneproj.modes import evaluating, watching_modes
 from oneproj.parameters import Vector
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
+from oneproj.terms.constraints import Constraint
+from oneproj.terms.modes import evaluating, watching_modes
 
 PROBE_SIZE = 2
 """Examples on which each term is tried."""

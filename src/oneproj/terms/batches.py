@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 
 from oneproj.arguments import check_dense, check_unmasked
 from oneproj.errors import InvalidProblemError
-from oneproj.loaders import sampled
+from oneproj.terms.loaders import sampled
 
 Rows: TypeAlias = Tensor | np.ndarray[Any, Any]
 """Examples along the first dimension."""

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from oneproj.arguments import as_number
-from oneproj.constraints import MIRRORED, Constraint
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector
-from oneproj.terms import AbstractTerm, Curvature, Survey
+from oneproj.terms.base import AbstractTerm, Curvature, Survey
+from oneproj.terms.constraints import MIRRORED, Constraint
 
 
 class AbstractExpression(AbstractTerm):

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj import stops
 from oneproj.parameters import Vector
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection, Solution, Status, Update
-from oneproj.stops import AGAIN, Wishes, heed_interrupt
-from oneproj.terms import AbstractTerm
+from oneproj.runs import stops
+from oneproj.runs.stops import AGAIN, Wishes, heed_interrupt
+from oneproj.terms.base import AbstractTerm
 
 
 @pytest.fixture(autouse=True)

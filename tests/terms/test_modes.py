@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 import oneproj
-from oneproj.modes import watching_modes
+from oneproj.terms.modes import watching_modes
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
 ADVICE = r"model=model.*model\.eval\(\) first"
 
 
-def terms(model: nn.Module) -> tuple[oneproj.expressions.AbstractExpression, ...]:
+def terms(model: nn.Module) -> tuple[oneproj.terms.expressions.AbstractExpression, ...]:
     def loss(batch: Tensor) -> Tensor:
         made = model(batch)
         return (made[0] if isinstance(made, tuple) else made).square().sum(1)

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.checkpoints import read_checkpoint, write_checkpoint
-from oneproj.plain import flatten, rebuild
+from oneproj.methods.plain import flatten, rebuild
 from oneproj.projection.bundle import Bundle
 from oneproj.projection.space import space_around
 from oneproj.results import Counts, Projection, Status
-from oneproj.terms import AbstractTerm
+from oneproj.runs.checkpoints import read_checkpoint, write_checkpoint
+from oneproj.terms.base import AbstractTerm
 
 
 def round_trip(value: object, folder: Path, **known: object) -> object:

@@ -10,7 +10,7 @@ from torch import Tensor
 from oneproj.arguments import as_number
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector
-from oneproj.terms import AbstractTerm, Curvature, Survey
+from oneproj.terms.base import AbstractTerm, Curvature, Survey
 
 MIRRORED: dict[Curvature | None, Curvature | None] = {
     "convex": "concave",

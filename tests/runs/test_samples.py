@@ -13,7 +13,7 @@ from torch.nn.functional import softplus
 
 import oneproj
 from oneproj.results import Solution
-from oneproj.samples import SAMPLE, check_sample, sample_values
+from oneproj.runs.samples import SAMPLE, check_sample, sample_values
 
 # Runs are stopped within their first outer iteration here, which is warned of.
 pytestmark = pytest.mark.filterwarnings("ignore:The selected iterate is the start")

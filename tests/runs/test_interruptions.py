@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from oneproj.checkpoints import read_checkpoint
+from oneproj.runs.checkpoints import read_checkpoint
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs fork and signals")
 

@@ -15,12 +15,12 @@ from torch.nn.functional import softplus
 from torch.optim.lr_scheduler import LRScheduler
 
 import oneproj
-from oneproj import stops
-from oneproj.checkpoints import MAGIC, VERSION, read_checkpoint, write_checkpoint
 from oneproj.methods import METHODS, auto
 from oneproj.methods.strength import AutoStrength
 from oneproj.oracles import ORACLES, Anchor
 from oneproj.results import Solution, Status, Update
+from oneproj.runs import stops
+from oneproj.runs.checkpoints import MAGIC, VERSION, read_checkpoint, write_checkpoint
 from oneproj.theory import Schedule
 
 # Runs are stopped within their first outer iteration here, which is warned of.

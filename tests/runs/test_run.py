@@ -134,5 +134,5 @@ def test_another_version_of_python_compares_names_only(
 ) -> None:
     first, file = {"decay": falling(0.1)}, tmp_path / "run.pt"
     end(checkpoint=file, callbacks=lambda update: update.update == STOP, **first)
-    monkeypatch.setattr("oneproj.runs.PYTHON", "Python 9.9")
+    monkeypatch.setattr("oneproj.runs.run.PYTHON", "Python 9.9")
     end(checkpoint=file, resume=True, decay=falling(0.1))

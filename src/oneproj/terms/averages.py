@@ -11,13 +11,13 @@ from torch import Tensor
 
 from oneproj.arguments import TensorLike, as_tensor, check_count
 from oneproj.autograd import check_real
-from oneproj.batches import AbstractSource, DataLike, as_source, changes
-from oneproj.calls import Call
 from oneproj.errors import InvalidProblemError
-from oneproj.expressions import AbstractExpression
-from oneproj.modes import evaluating
 from oneproj.parameters import Vector
-from oneproj.terms import Curvature, Survey, accumulate, check_curvature
+from oneproj.terms.base import Curvature, Survey, accumulate, check_curvature
+from oneproj.terms.batches import AbstractSource, DataLike, as_source, changes
+from oneproj.terms.calls import Call
+from oneproj.terms.expressions import AbstractExpression
+from oneproj.terms.modes import evaluating
 
 CHUNK_SIZE = 4096
 """Examples per forward pass of a full evaluation, unless the term says otherwise."""

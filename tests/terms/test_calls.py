@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.calls import Call
+from oneproj.terms.calls import Call
 
 
 def slopes(net: torch.nn.Module, x: Tensor) -> Tensor:

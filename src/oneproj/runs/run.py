@@ -23,17 +23,17 @@ import torch
 from torch import Tensor
 
 from oneproj.arguments import as_path
-from oneproj.checkpoints import State, read_checkpoint
-from oneproj.constraints import Constraint
 from oneproj.errors import CheckpointError
-from oneproj.fingerprints import PYTHON, fingerprint, name_of
-from oneproj.history import History
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.setting import Setting
 from oneproj.parameters import Vector, norm, snapshot
 from oneproj.problem import Problem
-from oneproj.samples import check_sample, sample_values
-from oneproj.terms import AbstractTerm
+from oneproj.runs.checkpoints import State, read_checkpoint
+from oneproj.runs.fingerprints import PYTHON, fingerprint, name_of
+from oneproj.runs.history import History
+from oneproj.runs.samples import check_sample, sample_values
+from oneproj.terms.base import AbstractTerm
+from oneproj.terms.constraints import Constraint
 
 Location: TypeAlias = str | PathLike[str]
 

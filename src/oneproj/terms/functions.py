@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from oneproj.autograd import check_real
-from oneproj.calls import Call
 from oneproj.errors import InvalidProblemError
-from oneproj.expressions import AbstractExpression
-from oneproj.modes import evaluating
 from oneproj.parameters import Vector
-from oneproj.terms import Curvature, accumulate, check_curvature
+from oneproj.terms.base import Curvature, accumulate, check_curvature
+from oneproj.terms.calls import Call
+from oneproj.terms.expressions import AbstractExpression
+from oneproj.terms.modes import evaluating
 
 
 class Function(AbstractExpression):

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import oneproj
-from oneproj import checkpoints, iterate
-from oneproj.checkpoints import read_checkpoint, write_checkpoint
 from oneproj.results import Status, Update
+from oneproj.runs import checkpoints, iterate
+from oneproj.runs.checkpoints import read_checkpoint, write_checkpoint
 
 FULL = OSError(28, "No space left on device")
 

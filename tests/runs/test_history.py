@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from oneproj.history import MAX_ROWS, History
 from oneproj.problem import RESERVED_NAMES
 from oneproj.results import Update
+from oneproj.runs.history import MAX_ROWS, History
 
 
 def run(steps: int) -> History:

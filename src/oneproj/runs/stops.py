@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 
 from oneproj.errors import InvalidProblemError, warn
-from oneproj.iterate import Callback
 from oneproj.logs import AbstractLog
 from oneproj.results import Update
+from oneproj.runs.iterate import Callback
 
 AGAIN = 3.0
 """Seconds after a warning within which Ctrl-C counts as the second one."""

@@ -15,13 +15,13 @@ from types import FrameType
 import torch
 
 from oneproj.arguments import check_count, check_number
-from oneproj.checkpoints import begin_checkpoint, write_checkpoint
 from oneproj.errors import InfeasibleError, NonFiniteError, warn
 from oneproj.files import in_words
 from oneproj.progress import progress_bar
 from oneproj.projection.project import OnFailure
 from oneproj.results import Status, Update
-from oneproj.runs import Run
+from oneproj.runs.checkpoints import begin_checkpoint, write_checkpoint
+from oneproj.runs.run import Run
 
 Callback = Callable[[Update], bool | None]
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 import oneproj
-from oneproj.averages import Mean, mean
 from oneproj.errors import InvalidProblemError
-from oneproj.functions import function
+from oneproj.terms.averages import Mean, mean
+from oneproj.terms.functions import function
 
 examples = settings(derandomize=True, deadline=None, max_examples=40)
 

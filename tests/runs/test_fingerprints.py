@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from oneproj import fingerprints
-from oneproj.fingerprints import fingerprint, name_of
+from oneproj.runs import fingerprints
+from oneproj.runs.fingerprints import fingerprint, name_of
 
 RATE = 0.5
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import oneproj
-from oneproj.averages import mean
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.expressions import AbstractExpression, Combination
-from oneproj.functions import function
+from oneproj.terms.averages import mean
+from oneproj.terms.expressions import AbstractExpression, Combination
+from oneproj.terms.functions import function
 
 
 def risk(w: Tensor, n: int, seed: int = 0) -> AbstractExpression:

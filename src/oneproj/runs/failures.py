@@ -13,10 +13,10 @@ from contextlib import contextmanager
 
 import torch
 
-from oneproj.constraints import Constraint
 from oneproj.errors import InfeasibleError
 from oneproj.parameters import norm
 from oneproj.problem import Problem
+from oneproj.terms.constraints import Constraint
 
 FAR = 1e6
 """A run that takes the parameters this many times as far from the origin as they were,

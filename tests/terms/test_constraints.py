@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from oneproj.averages import mean
 from oneproj.errors import InvalidProblemError
-from oneproj.functions import function
+from oneproj.terms.averages import mean
+from oneproj.terms.functions import function
 
 
 def test_at_most_and_at_least_are_residuals_of_opposite_sign() -> None:

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 import torch
 
 from oneproj.errors import CheckpointError
-from oneproj.modes import evaluating
 from oneproj.parameters import rounding_unit
 from oneproj.problem import Problem
-from oneproj.terms import AbstractTerm
+from oneproj.terms.base import AbstractTerm
+from oneproj.terms.modes import evaluating
 
 SAMPLE = 256
 """Examples of each term: the work of a few minibatches, at every checkpoint."""
