@@ -11,8 +11,8 @@ import torch
 
 import oneproj
 from oneproj.methods.plain import flatten, rebuild
-from oneproj.projection.bundle import Bundle
-from oneproj.projection.space import space_around
+from oneproj.projection.convex.bundle import Bundle
+from oneproj.projection.vectors.space import space_around
 from oneproj.results import Counts, Projection, Status
 from oneproj.runs.checkpoints import read_checkpoint, write_checkpoint
 from oneproj.terms.base import AbstractTerm

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.projection.bundle import Bundle
+from oneproj.projection.convex.bundle import Bundle
 
 
 @pytest.mark.parametrize(("rows", "dimension"), [(500, 100), (500, 200)])

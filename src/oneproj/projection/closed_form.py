@@ -15,8 +15,8 @@ from oneproj.parameters import (
     snapshot,
 )
 from oneproj.projection.base import AbstractProjector
-from oneproj.projection.region import nearest_member
 from oneproj.projection.sets import SetConstraint
+from oneproj.projection.sets.region import nearest_member
 from oneproj.results import Projection, Status
 from oneproj.terms.base import AbstractTerm
 

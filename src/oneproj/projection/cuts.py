@@ -1,10 +1,9 @@
 """``"cuts"``: the projector for constraints that are functions, the default.
 
 Linearisations of the constraints, and the nearest point of what they leave: all of
-them, for convex constraints (``convex.py``, and ``within.py`` where closed-form sets
-are among them); those at the present point, for others (``local.py``). What it costs is
-full constraint gradients; everything else is a few inner products of parameter-size
-vectors.
+them, for convex constraints (``convex/``); those at the present point, for others
+(``nonconvex/``). What it costs is full constraint gradients; everything else is a few
+inner products of parameter-size vectors.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from oneproj.arguments import check_number, is_count, is_number
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, combine, difference, norm
 from oneproj.projection.base import AbstractProjector
-from oneproj.projection.bundle import Bundle
-from oneproj.projection.convex import Bend, project_convex
-from oneproj.projection.local import project_local
+from oneproj.projection.convex.bundle import Bundle
+from oneproj.projection.convex.cutting import Bend, project_convex
+from oneproj.projection.convex.region_dual import RegionDual
+from oneproj.projection.convex.within import Within
+from oneproj.projection.nonconvex.local import project_local
 from oneproj.projection.past import Past
-from oneproj.projection.region import Region, region_of
-from oneproj.projection.region_dual import RegionDual
 from oneproj.projection.remarks import LOOSE, remarked
+from oneproj.projection.sets.region import Region, region_of
 from oneproj.projection.view import View
-from oneproj.projection.within import Within
 from oneproj.results import Projection, Status
 from oneproj.terms.base import AbstractTerm
 

@@ -17,7 +17,7 @@ import numpy as np
 from torch import Tensor
 
 from oneproj.parameters import Vector, combine, dot
-from oneproj.projection.stack import Stack
+from oneproj.projection.vectors.stack import Stack
 from oneproj.simplex_qp import Array, solve_simplex_qp
 
 ROOM = 100

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from oneproj.arguments import is_number
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, assign, distance, snapshot
-from oneproj.projection.blocks import combined_norm
 from oneproj.projection.remarks import remarked
+from oneproj.projection.vectors.blocks import combined_norm
 from oneproj.projection.view import Look, View
 from oneproj.results import Projection, Status
 from oneproj.terms.base import AbstractTerm

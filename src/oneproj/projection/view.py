@@ -14,9 +14,9 @@ from torch import Tensor
 
 from oneproj.errors import NonFiniteError
 from oneproj.parameters import Vector, assign, norm, snapshot
-from oneproj.projection.packed import AbstractPacked
 from oneproj.projection.sets import SetConstraint
-from oneproj.projection.space import AbstractSpace, space_around
+from oneproj.projection.vectors.packed import AbstractPacked
+from oneproj.projection.vectors.space import AbstractSpace, space_around
 from oneproj.terms.base import AbstractTerm
 
 Watch = Callable[[int, float], None]

@@ -1,0 +1,1 @@
+"""Convex constraints: cuts stay valid, and the answer is the nearest point."""

@@ -1,0 +1,283 @@
+"""Projection onto convex constraints: keep the cuts, project onto their intersection.
+
+A convex c_j lies above its linearisations, so at every visited point x_k
+
+    ``c_j(x_k) + <grad c_j(x_k), x - x_k> <= 0``
+
+holds for every feasible x: a cut, valid everywhere and for good. The nearest point of
+the intersection of all cuts is at most as far away as the nearest feasible point. When
+it is feasible, it *is* the nearest feasible point, whether or not c_j has kinks: cuts
+from both sides of a kink are kept.
+
+Where to look next is free, since cuts from anywhere are valid. At the nearest point of
+the cuts, progress is slow if the constraints curve: it overshoots what the cuts do not
+know. If the curvature seen so far is consistent, the next look is at the nearest point
+of a model that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from oneproj.errors import NonFiniteError
+from oneproj.projection.convex.bundle import ROUNDED, Bundle
+from oneproj.projection.convex.refutation import Witness
+from oneproj.projection.vectors.packed import AbstractPacked
+from oneproj.projection.view import Look, View
+
+STALLED = 3
+"""Looks without progress after which rounding is in the way, and the margin grows."""
+WIDER = 4.0
+"""The factor by which it grows."""
+STUCK = 12
+"""Looks without progress, of the residual or of the bound on the distance, after which
+wider margins do not help either; on a hundred risk caps there were never more than two,
+and between the many facets of a maximum it is the bound that goes on."""
+FARTHER = 1.0001
+"""The factor by which the bound on the distance has to grow to count as progress."""
+FORGETFUL = 20
+"""How often the older half of the cuts may be left behind for the sake of rounding."""
+AGREE = 2.0
+"""Curvatures within this factor of each other belong to a smooth constraint.
+
+Across a kink the next estimate is far larger or zero, and a step that trusts it would
+only be shorter. With 2, logistic risks take half the gradients of plain cuts and hinge
+risks as many as before.
+"""
+SHARES = (2**-1, 2**-2, 2**-4, 2**-8, 2**-16, 2**-32)
+"""Of a step to where nothing can be seen: what is tried in its place."""
+STRAIGHT = 1e-3
+"""A curvature, compared to that of the squared distance, which makes no difference."""
+
+
+Pulls: TypeAlias = Mapping[str, AbstractPacked]
+"""The gradients of a look, by the constraint's name."""
+
+
+class Bend:
+    """How much ``sum_j mu_j c_j`` curves along the last step, if that is consistent."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self._last: tuple[Mapping[str, float], Pulls, AbstractPacked] | None = None
+        self._seen: list[float] = []
+
+    @property
+    def at(self) -> AbstractPacked | None:
+        """The displacement of the last look."""
+        return None if self._last is None else self._last[2]
+
+    def shift(self, move: AbstractPacked) -> None:
+        """Measure displacements from another origin, ``move`` away from the last."""
+        if self._last is not None:
+            values, pulls, at = self._last
+            self._last = values, pulls, at.minus(move)
+
+    def update(
+        self,
+        values: Mapping[str, float],
+        pulls: Pulls,
+        at: AbstractPacked,
+        mu: Mapping[str, float],
+    ) -> None:
+        """Compare a look at displacement ``at`` with what the one before predicted."""
+        if self._last is not None:
+            before, slopes, start = self._last
+            s = at.minus(start)
+            excess = sum(
+                weight * (values[j] - before[j] - slopes[j].dot(s))
+                for j, weight in mu.items()
+                if j in slopes and weight > 0
+            )
+            moved = s.norm()
+            if moved > 0:
+                self._seen.append(max(0.0, 2.0 * excess / moved**2))
+        self._last = values, pulls, at
+
+    @property
+    def curvature(self) -> float:
+        """The last estimate; 0 if it disagrees with the one before, or is nothing."""
+        recent = self._seen[-2:]
+        agreed = bool(recent) and max(recent) <= AGREE * min(recent)
+        return recent[-1] if agreed and recent[-1] > STRAIGHT else 0.0
+
+
+def project_convex(
+    view: View, bundle: Bundle, bend: Bend, *, max_evaluations: int
+) -> bool:
+    """Move the view's parameters to the nearest feasible point.
+
+    After ``max_evaluations``, or when rounding keeps it from getting any nearer, the
+    margins grow with what is still violated: exactness is given up for feasibility.
+
+    Args:
+        view: Of the constraints; it knows the best point afterwards.
+        bundle: Cuts that are valid for displacements from the view's origin, or none
+            yet; it has the multipliers and the lower bound afterwards.
+        bend: What is known of their curvature, from the same origin.
+        max_evaluations: Full constraint gradients.
+
+    Returns:
+        Whether the cuts prove that no point is feasible.
+    """
+    search, before = _Search(view, bundle, bend), view.evaluations - 1
+    while search.solve():
+        used = view.evaluations - before
+        hurry = used >= max_evaluations or search.is_stuck
+        if used >= 2 * max_evaluations or search.is_done(hurry=hurry):
+            return False
+        if not search.move(hurry=hurry):
+            return False
+    return bundle.contradicts and view.best.worst > 0
+
+
+class _Search:
+    """Where the search is, and how far inside it aims."""
+
+    def __init__(self, view: View, bundle: Bundle, bend: Bend) -> None:
+        self._view, self._bundle, self._bend = view, bundle, bend
+        self._at = view.space.displacement(view.origin)
+        self._take(view.first)
+        self._is_solution = False
+        self._cautious = False
+        # The last answer of a warm projector is nearer to the next than the start is.
+        self._center = bend.at
+        self._margins = dict(view.margins)
+        self._least, self._waited, self._vain = view.first.worst, 0, 0
+        self._farthest = 0.0
+        self._forgotten = 0
+        self._witness = Witness(view)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the solution does not come any nearer to the constraints."""
+        return self._vain >= STUCK
+
+    def solve(self) -> bool:
+        """Add the cuts of the last look, and solve; False if they are inconsistent."""
+        self._add_cuts()
+        bundle = self._bundle
+        if bundle.solve(self._margins):
+            return True
+        # A set without interior has no point inside by a margin, yet has points.
+        self._margins = dict.fromkeys(self._margins, 0.0)
+        while not bundle.solve(self._margins):
+            # Less than a proof is rounding, and that of far cuts is the largest.
+            if bundle.contradicts or self._forgotten == FORGETFUL:
+                return False
+            bundle.forget()
+            self._forgotten += 1
+            # What was reached by the cuts that are gone is no measure of progress.
+            self._least, self._farthest = self._seen.worst, 0.0
+            self._waited = self._vain = 0
+        return True
+
+    def is_done(self, *, hurry: bool) -> bool:
+        """Whether the nearest feasible point was seen; in a hurry, any feasible one.
+
+        It was if the solution is feasible, or if another point is and the solution is
+        nearer by no more than the margin costs anyway.
+        """
+        view = self._view
+        if view.best.worst > 0:
+            return False
+        if hurry or (self._is_solution and self._seen.worst <= 0):
+            return True
+        return view.best_distance <= self._bundle.length() * (1.0 + view.share)
+
+    def move(self, *, hurry: bool) -> bool:
+        """Look at the solution, or at a point that allows for curvature.
+
+        False if neither there nor on the way there anything can be seen.
+        """
+        bundle = self._bundle
+        if self._center is None:
+            mu = bundle.multipliers()
+            self._bend.update(self._seen.values, self._pulls, self._at, mu)
+        # From a feasible point that is not the nearest one the solution is next.
+        smooth = self._seen.worst > 0 and not (hurry or self._cautious)
+        h = self._bend.curvature if smooth else 0.0
+        aim = bundle.step(self._center or self._at, h)
+        share = self._look(aim)
+        if share == 0.0:
+            return False
+        self._cautious = share < 1.0
+        self._center = aim if self._cautious else None
+        self._is_solution = h == 0.0 and not self._cautious
+        self._at = self._view.displacement()
+        if not self._cautious:
+            self._believe(aim.norm())
+        if self._is_solution:
+            # Elsewhere a residual near zero does not mean that the answer is near.
+            self._adapt_margins(hurry=hurry)
+        return True
+
+    def _believe(self, far: float) -> None:
+        """Refuse a declared curvature that what was just seen refutes."""
+        seen, witness, said = self._seen, self._witness, self._bundle.predictions
+        if witness.refusal(seen, said(seen.values), far):
+            witness.check(seen, said(seen.values, self._at), far)
+
+    def _look(self, aim: AbstractPacked) -> float:
+        """Look at a displacement, or at a share of the way there; how large a share.
+
+        Cuts from anywhere are valid, so a shorter step is as good as another.
+        """
+        there = aim
+        for share, shorter in zip((1.0, *SHARES), (*SHARES, 0.0), strict=True):
+            try:
+                self._take(self._view.move(there))
+            except NonFiniteError:
+                there = self._at.times(1.0 - shorter)
+                there.add(aim, shorter)
+            else:
+                return share
+        return 0.0
+
+    def _take(self, seen: Look) -> None:
+        pack = self._view.space.pack
+        self._seen = seen
+        self._pulls = {name: pack(g) for name, g in seen.gradients.items()}
+
+    def _adapt_margins(self, *, hurry: bool) -> None:
+        seen, margins = self._seen, self._margins
+        better = seen.worst < 0.9 * self._least
+        length = self._bundle.length()
+        farther = length > FARTHER * self._farthest
+        self._waited = 0 if better else self._waited + 1
+        self._vain = 0 if better or farther else self._vain + 1
+        self._least = min(self._least, seen.worst)
+        self._farthest = length if farther else self._farthest
+        if self._waited >= STALLED and self._least < WIDER * max(margins.values()):
+            self._margins = {name: WIDER * margin for name, margin in margins.items()}
+            self._waited = 0
+        if hurry and seen.worst <= WIDER * self._least:
+            # Where a wider margin only leads away, the set has no inside.
+            self._margins = {
+                name: margin + max(0.0, seen.values[name])
+                for name, margin in self._margins.items()
+            }
+
+    def _add_cuts(self) -> None:
+        """Linearise here what is violated, or nearly.
+
+        All cuts of a linear function are the same, but for rounding: another is taken
+        only where more than that is violated.
+        """
+        seen, margins = self._seen, self._margins
+        at, far = self._at, self._at.norm()
+        tight = [
+            name
+            for name, pull in self._pulls.items()
+            if seen.values[name] + margins[name] > self._rounding(name, pull, far)
+        ]
+        self._bundle.reserve(len(tight))
+        for name in tight:
+            value, pull = seen.values[name], self._pulls[name]
+            self._bundle.add(name, value, pull, at, self._center, far=far)
+
+    def _rounding(self, name: str, pull: AbstractPacked, far: float) -> float:
+        """Of a linear function there; of others, whose cuts differ, 0."""
+        linear = self._view.constraints[name].curvature == "linear"
+        return ROUNDED * pull.eps * far * pull.norm() if linear else 0.0

@@ -1,0 +1,188 @@
+"""Projection onto convex functions' caps within closed-form sets.
+
+A set has a normal for every direction it can be left in, and at a corner many: cuts
+would collect them one by one. Its nearest point is known in closed form instead, so
+that only the functions are cut, and the nearest point of what is left of the sets is
+found by its dual (``region_dual.py``). All points that are looked at lie in the sets.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from oneproj.errors import NonFiniteError
+from oneproj.parameters import combine, difference, distance, norm, rounding_unit
+from oneproj.projection.convex.bundle import ROUNDED
+from oneproj.projection.convex.cutting import Bend
+from oneproj.projection.convex.refutation import Witness
+from oneproj.projection.convex.region_dual import RegionDual
+from oneproj.projection.sets import SetConstraint
+from oneproj.projection.sets.region import Region, hair
+from oneproj.projection.vectors.stack import is_short
+from oneproj.projection.view import Look, View
+
+STALLED, WIDER = 3, 4.0
+"""Looks without progress after which rounding is in the way; the margin grows so."""
+STUCK = 6
+"""Looks in a row that are hardly less outside than one before: where the sets touch
+what the functions allow, the dual has no end, and cuts of the sets are better."""
+SHARES = (1.0, 2**-1, 2**-2, 2**-4, 2**-8, 2**-16, 2**-32)
+"""Of a step to where nothing can be seen: what is tried."""
+
+
+class Within:
+    """A search for the nearest feasible point; all its looks are in the region.
+
+    Args:
+        view: Of the constraints; it knows the best point afterwards.
+        region: The sets; constraints that are not of it are cut.
+        capacity: Cuts to keep at most.
+        max_evaluations: Full constraint gradients after which any feasible point will
+            do, and margins grow with what is still violated.
+    """
+
+    def __init__(
+        self, view: View, region: Region, *, capacity: int, max_evaluations: int
+    ) -> None:
+        """Begin at the view's origin."""
+        self._view, self._region = view, region
+        self._budget = max_evaluations
+        self.dual = RegionDual(region, view.origin, capacity)
+        self._at = combine([0.0], [view.origin])
+        self._margins = {name: self._margin(name) for name in view.margins}
+        self._least, self._waited = float("inf"), 0
+        self._lowest, self._vain = float("inf"), 0
+        self._bend, self._witness = Bend(), Witness(view)
+
+    def _margin(self, name: str) -> float:
+        """What to begin with: of a set, which is computed in float64, a hair."""
+        constraint, margin = self._view.constraints[name], self._view.margins[name]
+        if name in self._region.places:
+            return 0.0
+        if isinstance(constraint, SetConstraint):
+            x = constraint.tensor.detach()
+            return min(margin, WIDER * hair(constraint.members, x, x.dtype))
+        return margin
+
+    def search(self) -> bool:
+        """Move the view's parameters to the nearest feasible point.
+
+        Returns:
+            Whether the cuts prove that no point of the region is feasible. If not, the
+            view may have none yet: then these looks led nowhere.
+        """
+        view, seen = self._view, self._view.first
+        while self._cut(seen) and self._solve():
+            hurry = view.evaluations > self._budget
+            if self._is_done(hurry=hurry) or view.evaluations > 2 * self._budget:
+                return False
+            if self._is_stuck():
+                return False
+            pulls = {name: view.space.pack(g) for name, g in seen.gradients.items()}
+            here, mu = view.displacement(), self.dual.multipliers()
+            self._bend.update(seen.values, pulls, here, mu)
+            # From a feasible point that is not the nearest one the solution is next.
+            h = 0.0 if hurry or seen.worst <= 0 else self._bend.curvature
+            look, share = self._look(h)
+            if look is None:
+                return False
+            seen = look
+            if h == 0.0 and share == 1.0:
+                if seen.worst <= 0:
+                    return False
+                self._adapt_margins(seen, hurry=hurry)
+        return view.best.worst > 0
+
+    def imbalance(self) -> float:
+        """How far the best point is from the solution."""
+        y = self.dual.target()
+        nearest = self._region.nearest(y)
+        return distance(self._wide(self._view.best_point), self._wide(nearest))
+
+    def normals(self) -> dict[str, list[Tensor]]:
+        """The unit normals of the sets that balance at the solution, by name."""
+        found = {}
+        for name, vector in self.dual.normals().items():
+            length = norm([vector])
+            if length > 0:
+                found[name] = combine([0.0], [self._view.origin])
+                found[name][self._region.places[name]] = vector / length
+        return found
+
+    def _wide(self, point: list[Tensor]) -> list[Tensor]:
+        return [x.double() for x in point] if is_short(point) else point
+
+    def _solve(self) -> bool:
+        if self.dual.solve(self._margins):
+            return True
+        # A set without interior has no point inside by a margin, yet has points.
+        self._margins = dict.fromkeys(self._margins, 0.0)
+        return self.dual.solve(self._margins)
+
+    def _is_done(self, *, hurry: bool) -> bool:
+        """Whether a feasible point is as near as the margins allow."""
+        view = self._view
+        if view.best.worst > 0 or view.evaluations == 1:
+            return False
+        return hurry or view.best_distance <= self._length() * (1.0 + view.share)
+
+    def _is_stuck(self) -> bool:
+        """Whether the looks do not come any nearer to the constraints."""
+        worst = self._view.best.worst
+        better = worst <= 0 or worst < 0.9 * self._lowest
+        self._vain = 0 if better else self._vain + 1
+        self._lowest = min(self._lowest, worst)
+        return self._vain >= STUCK
+
+    def _length(self) -> float:
+        nearest = self._region.nearest(self.dual.target())
+        return distance(self._wide(nearest), self._wide(self._view.origin))
+
+    def _look(self, curvature: float) -> tuple[Look | None, float]:
+        """Look at the solution, or where something can be seen on the way there."""
+        view, y = self._view, self.dual.target()
+        if curvature > 0:
+            y = self.dual.step(self._margins, self._at, curvature)
+        here = combine([1.0, 1.0], [self._wide(view.origin), self._at])
+        for share in SHARES:
+            there = combine([share, 1.0 - share], [y, here]) if share < 1.0 else y
+            try:
+                seen = view.move_to(self._region.member(there, like=view.origin))
+            except NonFiniteError:
+                continue
+            self._at = self._displacement()
+            said = self.dual.predictions(self._at)
+            self._witness.check(seen, said, norm(self._at))
+            return seen, share
+        return None, 0.0
+
+    def _displacement(self) -> list[Tensor]:
+        here = [x.detach() for x in self._view.parameters]
+        return difference(self._wide(here), self._wide(self._view.origin))
+
+    def _cut(self, seen: Look) -> bool:
+        """Linearise the functions that are violated here; False if one always is.
+
+        All cuts of a linear function are the same, but for rounding: another is taken
+        only where more than that is violated.
+        """
+        far = norm(self._at)
+        for name, gradient in seen.gradients.items():
+            linear = self._view.constraints[name].curvature == "linear"
+            noise = ROUNDED * rounding_unit(gradient) * far * norm(gradient)
+            tight = seen.values[name] + self._margins[name] > (noise if linear else 0.0)
+            if name in self._region.places or not tight:
+                continue
+            if not self.dual.add(name, seen.values[name], gradient, self._at):
+                return False
+        return True
+
+    def _adapt_margins(self, seen: Look, *, hurry: bool) -> None:
+        self._waited = 0 if seen.worst < 0.9 * self._least else self._waited + 1
+        self._least = min(self._least, seen.worst)
+        if hurry or self._waited >= STALLED:
+            self._margins = {
+                name: WIDER * margin + (max(0.0, seen.values[name]) if hurry else 0.0)
+                for name, margin in self._margins.items()
+            }
+            self._waited = 0

@@ -1,0 +1,1 @@
+"""Nonconvex constraints: models at the present point; the answer is nearest locally."""

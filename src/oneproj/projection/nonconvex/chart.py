@@ -1,0 +1,174 @@
+"""The view in coordinates: places instead of parameters, and what they taught."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from oneproj.errors import NonFiniteError
+from oneproj.parameters import Vector
+from oneproj.projection.nonconvex.curvature import Curvature
+from oneproj.projection.nonconvex.frame import Array, Frame
+from oneproj.projection.nonconvex.model import Model, Place
+from oneproj.projection.vectors.packed import AbstractPacked
+from oneproj.projection.view import Look, View
+
+ROUNDING = 1e-13
+"""A move of a smaller share of the displacement says nothing about the curvature."""
+EQUAL = 1e-9
+"""Squared distances that differ by a smaller share are equal for every purpose."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What one projection knows that helps the next one, from a point nearby."""
+
+    names: tuple[str, ...]
+    mu: Array
+    bend: Array
+    frame: Frame
+    curvature: Curvature
+
+
+class Chart:
+    """Goes to displacements given in coordinates, and learns from what it sees there.
+
+    A frame that is full is replaced by a new one, which forgets the curvature.
+    """
+
+    def __init__(
+        self, view: View, *, memory: int, capacity: int, carried: Carried | None
+    ) -> None:
+        """Start where the view's parameters are."""
+        self.names = tuple(view.constraints)
+        self._view, self._memory, self._capacity = view, memory, capacity
+        self._margins = np.array([view.margins[name] for name in self.names])
+        m = len(self.names)
+        self.bend: Array = np.zeros(m)
+        """By how much the last linearisation was too low, per squared length."""
+        self._longest = 0.0, self.bend
+        self._frame, self._curvature = Frame(capacity), Curvature(memory)
+        if carried is not None:
+            self.bend = carried.bend
+            if carried.frame.size + 2 * m <= carried.frame.room == capacity:
+                self._frame, self._curvature = carried.frame, carried.curvature
+        self._last: Place | None = None
+        self.best: Place | None = self.place(np.zeros(capacity), view.first)
+        """The view's best point; None if it is from before the present frame."""
+        self.best_half = 0.0
+        """Half its squared distance."""
+
+    @property
+    def moves(self) -> int:
+        """From how many moves the curvature is known."""
+        return self._curvature.moves
+
+    def place(self, d: Array, look: Look) -> Place:
+        """What was seen at the displacement d."""
+        return self._place(self._coordinates(look), d, look)
+
+    def _coordinates(self, look: Look) -> Array:
+        pack = self._view.space.pack
+        pulls = [pack(look.gradients[name]) for name in self.names]
+        return self._frame.all_coordinates(pulls)
+
+    def _place(self, J: Array, d: Array, look: Look) -> Place:
+        rows, half = np.vstack([J, d]), 0.5 * float(d.dot(d))
+        c = np.array([look.values[name] for name in self.names]) + self._margins
+        return Place(rows[-1], c, rows[:-1], rows, look, half)
+
+    def visit(self, d: Array) -> Place | None:
+        """The place at d, or None where a constraint is not a number.
+
+        None also if every gradient so far is zero: then there is nowhere to go.
+        """
+        if self._frame.size == 0:
+            return None
+        try:
+            look = self._view.move(self._frame.move(d, math.sqrt(d.dot(d))))
+        except NonFiniteError:
+            return None
+        self._last = place = self.place(d, look)
+        if self._view.best is look:
+            self.best, self.best_half = place, place.half
+        return place
+
+    def jump(self, moved: Vector) -> Place | None:
+        """The place at a displacement, in a new frame; None as for a visit."""
+        try:
+            look = self._view.move(moved)
+        except NonFiniteError:
+            return None
+        place = self._in_new_frame(self._view.space.pack(moved), look)
+        if self._view.best is look:
+            self.best_half = place.half
+        return place
+
+    def prefer(self, place: Place) -> bool:
+        """Make a place the view's best point if it is; whether it is now.
+
+        The view ranks feasible points by their distance alone, and near the answer
+        distances differ by rounding.
+        """
+        view = self._view
+        if place is self._last and place.look is not view.best:
+            equal = place.half <= (1.0 + EQUAL) * self.best_half
+            if place.look.worst <= 0 and equal:
+                d = place.d
+                view.prefer(place.look, self._frame.move(d, math.sqrt(d.dot(d))))
+                self.best, self.best_half = place, place.half
+        return view.best is place.look
+
+    def remember(self, start: Place, end: Place) -> None:
+        """Learn the curvature from the move between two places."""
+        move = end.d - start.d
+        square = float(move.dot(move))
+        if square > ROUNDING**2 * end.half:
+            self._curvature.add(move, end.J - start.J)
+            error = end.c - start.c - start.J.dot(move)
+            self.bend = np.maximum(error / square, 0.0)
+            if square > self._longest[0]:
+                self._longest = square, self.bend
+
+    def forget(self) -> None:
+        """Begin to learn the curvature anew: what was seen of it was far away."""
+        self.bend = np.zeros(len(self.names))
+        self._longest, self._curvature = (0.0, self.bend), Curvature(self._memory)
+
+    def model(self, place: Place, mu: Array) -> Model:
+        """The model at a place, with the curvature for these multipliers."""
+        rows = place.rows
+        model = Model(rows, self._curvature.divide(rows, mu))
+        # The estimate is, but for the rounding of many nearly equal moves.
+        return model if model.is_definite else Model.flat(rows)
+
+    def refreshed(self, place: Place) -> Place:
+        """The place itself; in a new frame if the present one has no room to look."""
+        if self._frame.size + len(self.names) <= self._capacity:
+            return place
+        return self._in_new_frame(self._frame.vector(place.d), place.look)
+
+    def best_place(self) -> Place:
+        """The view's best point, which may be that of a step not taken."""
+        view = self._view
+        if self.best is None or self.best.look is not view.best:
+            moved = view.space.displacement(view.best_point)
+            self.best = self._in_new_frame(moved, view.best)
+            # It may be from a look of the view's own, which no visit has measured.
+            self.best_half = self.best.half
+        return self.best
+
+    def carry(self, mu: Array) -> Carried:
+        """What helps a projection onto the same constraints from a point nearby."""
+        bend = self._longest[1]
+        return Carried(self.names, mu, bend, self._frame, self._curvature)
+
+    def _in_new_frame(self, moved: AbstractPacked, look: Look) -> Place:
+        self._view.keep_best()
+        self._frame, self._curvature = Frame(self._capacity), Curvature(self._memory)
+        J = self._coordinates(look)
+        place = self._place(J, self._frame.coordinates(moved), look)
+        self.best = place if look is self._view.best else None
+        return place

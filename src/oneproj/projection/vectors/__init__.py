@@ -1,0 +1,1 @@
+"""Parameter-size vectors: arrays where they are short, tensors in blocks where not."""

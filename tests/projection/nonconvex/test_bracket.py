@@ -1,0 +1,80 @@
+"""Back from beyond a plateau: by values, where gradients say nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import oneproj
+from oneproj.problem import named_constraints
+from oneproj.projection.nonconvex.bracket import close_in, is_unaware
+from oneproj.projection.nonconvex.chart import Chart
+from oneproj.projection.nonconvex.model import Place
+from oneproj.projection.view import View
+from oneproj.results import Projection, Status
+
+
+def at(length: float, step: float = 20.0) -> tuple[View, Chart, Place]:
+    """A place on the line along which a constraint falls like a stair, at its edge."""
+    w = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    stair = oneproj.function(lambda: torch.sigmoid(step - w.sum()) - 0.1)
+    view = View([w], named_constraints({"stair": stair <= 0.0}), differentiate_all=True)
+    chart = Chart(view, memory=9, capacity=40, carried=None)
+    place = chart.visit(np.eye(1, 40)[0] * -length)
+    assert place is not None
+    return view, chart, place
+
+
+EDGE = 20.0 + math.log(9.0)
+
+
+@pytest.mark.parametrize("length", [30.0, 1e3, 1e8, 1e16, 1e100])
+def test_the_edge_is_found_from_however_far(length: float) -> None:
+    view, chart, place = at(length)
+    assert is_unaware(place)
+    back = close_in(chart, place)
+    assert view.best is back.look
+    assert EDGE <= view.best_distance <= 1.35 * EDGE
+    assert view.evaluations <= 25
+
+
+def test_a_place_whose_slope_tells_of_the_violation_stays() -> None:
+    view, chart, place = at(EDGE + 0.1)
+    assert not is_unaware(place)
+    assert close_in(chart, place) is place
+    assert view.evaluations == 2
+
+
+def saturated(dtype: torch.dtype, bias: float, seed: int) -> tuple[Tensor, Projection]:
+    """Cap a rate whose scores are all far on the wrong side: its slope is nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(100, 3, generator=generator, dtype=dtype)
+    w = torch.tensor([0.0, 0.0, 0.0, -bias], dtype=dtype, requires_grad=True)
+    rate = oneproj.mean(lambda x: torch.sigmoid(-4.0 * (x @ w[:3] + w[3])), data=X)
+    return w, oneproj.project(w, {"rate": rate <= 0.01}, on_failure="return")
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize(
+    ("dtype", "bias"),
+    [
+        (torch.float64, 5.0),  # a slope of 1e-8, then of 1e-14, then none
+        (torch.float64, 8.0),
+        (torch.float64, 10.0),
+        (torch.float32, 5.0),
+        (torch.float32, 10.0),
+    ],
+)
+def test_from_a_plateau_the_answer_is_near(
+    dtype: torch.dtype, bias: float, seed: int
+) -> None:
+    # All scores up by bias + 1.15 is enough, and about the least.
+    w, done = saturated(dtype, bias, seed)
+    assert done.status is Status.FEASIBLE
+    assert done.distance == pytest.approx(bias + 1.147, rel=5e-3)
+    assert w[3].item() == pytest.approx(1.147, rel=0.05)
+    assert done.evaluations <= 110

@@ -1,0 +1,156 @@
+"""The frame: orthonormal coordinates of a growing span."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from oneproj.projection import piles
+from oneproj.projection.nonconvex.frame import INDEPENDENT, Frame
+from oneproj.projection.vectors.packed import AbstractPacked, Long, Short
+
+
+def short(*numbers: float) -> Short:
+    return Short(np.array(numbers), eps=2**-52)
+
+
+def long(*numbers: float) -> Long:
+    whole = torch.tensor(numbers, dtype=torch.float64)
+    return Long([whole[:1], whole[1:]])
+
+
+both = pytest.mark.parametrize("pack", [short, long])
+Pack = Callable[..., AbstractPacked]
+
+
+def vectors(count: int, seed: int, pack: Pack = short) -> list[AbstractPacked]:
+    rng = np.random.default_rng(seed)
+    return [pack(*rng.normal(size=11)) for _ in range(count)]
+
+
+def distance(a: AbstractPacked, b: AbstractPacked) -> float:
+    return a.minus(b).norm()
+
+
+@both
+@pytest.mark.parametrize("seed", range(5))
+def test_coordinates_keep_inner_products(seed: int, pack: Pack) -> None:
+    frame, V = Frame(room=10), vectors(8, seed, pack)
+    y = [frame.coordinates(v) for v in V]
+    assert frame.size == 8
+    for a, ya in zip(V, y, strict=True):
+        for b, yb in zip(V, y, strict=True):
+            assert float(ya @ yb) == pytest.approx(a.dot(b), abs=1e-12)
+
+
+@both
+@pytest.mark.parametrize("seed", range(5))
+def test_there_and_back(seed: int, pack: Pack) -> None:
+    frame, V = Frame(room=10), vectors(6, seed, pack)
+    for v in V:
+        y = frame.coordinates(v)
+        assert distance(frame.vector(y), v) < 1e-11
+    for v in V:  # and later, when the frame has grown
+        assert distance(frame.vector(frame.coordinates(v)), v) < 1e-11
+    assert frame.size == 6, "what is in the span adds nothing"
+
+
+def test_any_coordinates_are_a_vector_of_their_length() -> None:
+    frame = Frame(room=10)
+    for v in vectors(6, 0):
+        frame.coordinates(v)
+    rng = np.random.default_rng(0)
+    for size in (1, 3, 6):
+        y = np.zeros(10)
+        y[:size] = rng.normal(size=size)
+        assert frame.vector(y).norm() == pytest.approx(float(np.linalg.norm(y)))
+
+
+@pytest.mark.parametrize(("outside", "grows"), [(100.0, True), (0.01, False)])
+def test_it_grows_by_what_is_independent_beyond_rounding(
+    outside: float,
+    grows: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    frame = Frame(room=10)
+    frame.coordinates(short(1.0, 0.0))
+    y = frame.coordinates(short(1.0, outside * INDEPENDENT))
+    assert frame.size == np.count_nonzero(y) == 1 + grows
+    assert y[0] == pytest.approx(1.0)
+
+
+@both
+def test_zero_adds_nothing(pack: Pack) -> None:
+    frame, zero = Frame(room=2), pack(0.0, 0.0, 0.0)
+    assert frame.coordinates(zero).tolist() == [0.0, 0.0]
+    assert frame.size == 0
+    frame.coordinates(pack(1.0, 1.0, 1.0))
+    assert frame.coordinates(zero).tolist() == [0.0, 0.0]
+    assert frame.size == 1
+
+
+def test_float32_vectors_have_float64_coordinates() -> None:
+    frame, generator = Frame(room=10), torch.Generator().manual_seed(1)
+    V = [Long([torch.randn(5, generator=generator)]) for _ in range(4)]
+    y = [frame.coordinates(v) for v in V]
+    assert {row.dtype for row in y} == {np.dtype(np.float64)}
+    last = frame.vector(y[-1])
+    assert isinstance(last, Long)
+    assert last.tensors[0].dtype == torch.float32
+    assert distance(last, V[-1]) < 1e-5
+
+
+def test_a_full_frame_gives_the_nearest_vector() -> None:
+    frame, V = Frame(room=3), vectors(5, 2)
+    for v in V:
+        y = frame.coordinates(v)
+    assert frame.size == 3
+    rest = V[-1].minus(frame.vector(y))
+    for v in V[:3]:
+        assert rest.dot(v) == pytest.approx(0.0, abs=1e-12)
+
+
+@both
+@pytest.mark.parametrize("share", [1e-4, 1e-6, 1e-8])
+def test_nearly_dependent_vectors_keep_their_small_parts(
+    share: float, pack: Pack
+) -> None:
+    # As gradients at neighbouring points: the squares alone would lose the difference.
+    frame, (base, *others) = Frame(room=6), vectors(5, 3, pack)
+    V = [base, *(base.times(1.0) for _ in others)]
+    for nearby, v in zip(V[1:], others, strict=True):
+        nearby.add(v, share)
+    for v in V:
+        frame.coordinates(v)
+    assert frame.size == 5
+    y, z = (frame.coordinates(v) for v in V[-2:])
+    apart = distance(V[-2], V[-1])
+    assert float(np.linalg.norm(y - z)) == pytest.approx(apart, rel=1e-6)
+
+
+@both
+def test_all_coordinates_at_once_are_those_one_by_one(pack: Pack) -> None:
+    a, b, c, d, e = vectors(5, 0, pack)
+    nearly = a.times(1.0)
+    nearly.add(d, 1e-6)  # what is left of it is stored in its place
+    alone, together = Frame(room=6), Frame(room=6)
+    rows = []
+    for group in ([a, b], [nearly, c, b], [d, e], [c, nearly]):
+        rows += [alone.coordinates(vector) for vector in group]
+        found = together.all_coordinates(group)
+        np.testing.assert_allclose(found, rows[-len(group) :], rtol=1e-9, atol=1e-9)
+    assert alone.size == together.size == 5
+
+
+def test_products_of_several_long_vectors_are_made_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one_by_one = []
+    monkeypatch.setattr(piles, "products", one_by_one.append)
+    frame = Frame(room=9)
+    for seed in range(3):
+        frame.all_coordinates(vectors(3, seed, long))
+    assert frame.size == 9
+    assert not one_by_one
