@@ -13,6 +13,7 @@ from oneproj.methods.setting import (
     BETWEEN_ANCHORS,
     DEFAULT_STEPS,
     FEW_BATCHES,
+    GLANCE,
     SHARE,
     TWICE,
     Setting,
@@ -104,6 +105,8 @@ def test_a_costly_anchor_costs_half_of_what_is_seen_between_two() -> None:
     problem.parameters = [torch.empty(1).expand(width)]  # wide, without the memory
     half = int(SHARE * BETWEEN_ANCHORS * 64)
     assert ready(problem).anchor_size == half == 320
+    glance = ready(problem, oracle="minibatch")  # for strengths only
+    assert glance.anchor_size == int(GLANCE * BETWEEN_ANCHORS * 64) == 128
     assert ready(problem, batch_size=200).anchor_size is None
 
 

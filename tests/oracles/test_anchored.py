@@ -474,10 +474,26 @@ def test_what_is_remembered_is_what_a_look_would_find(bound: float) -> None:
     torch.testing.assert_close(remembering.w.grad, looking.w.grad, rtol=1e-14, atol=0)
 
 
-def test_nothing_is_remembered_of_a_sample_in_training_or_in_few_bits() -> None:
+@pytest.mark.parametrize(("bound", "twice"), [(-9.0, 0), (9.0, 1)])
+def test_of_a_sample_only_what_pushes_is_looked_at_twice(
+    bound: float, twice: int
+) -> None:
+    case = Looks(bound)
+    oracle = case.oracle(anchor_size=2)
+    assert case.update_away(oracle)[1] == twice
+    anchor = oracle.anchor()
+    risk = case.problem.constraints["risk"]
+    drawn, each = anchor.draw(risk, 50, torch.Generator().manual_seed(7))
+    assert drawn is not None
+    assert each is not None
+    assert set(drawn.tolist()) <= set(anchor.sample["risk"].tolist())
+    torch.testing.assert_close(each, risk.examples(drawn).detach())
+    assert anchor.values["risk"] == pytest.approx(anchor.each["risk"].mean().item())
+
+
+def test_nothing_is_remembered_in_training_or_in_few_bits() -> None:
     case = Looks(-9.0)
     assert list(case.oracle().anchor().each) == ["risk"]
-    assert case.oracle(anchor_size=2).anchor().each == {}
     model = torch.nn.Dropout(0.5)  # not the same as among all data, if it were used
     case = Looks(-9.0, model)
     assert case.oracle().anchor().each == {}

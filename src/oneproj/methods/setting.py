@@ -30,9 +30,9 @@ FEW_BATCHES = 4
 AFFORDABLE = 3 * 10**8
 """Parameters times examples: the value on all data, at every anchor, costs little up to
 here."""
-SHARE = 0.5
+SHARE, GLANCE = 0.5, 0.2
 """Of the examples that the updates between two anchors see: what a costly anchor may
-see."""
+see; and one of minibatches, from which strengths are estimated and nothing else."""
 BETWEEN_ANCHORS = 10
 """Updates, for methods without a proximal centre."""
 TWICE = (
@@ -173,9 +173,9 @@ def prepare(
         problem=problem,
         steps=steps,
         projector=choose_projector(projector, problem.constraints),
-        oracle=_choose_oracle(oracle, problem, schedule, batch_size),
+        oracle=(chosen := _choose_oracle(oracle, problem, schedule, batch_size)),
         batch_size=batch_size,
-        anchor_size=_choose_anchor_size(anchor_size, problem, batch_size),
+        anchor_size=_choose_anchor_size(anchor_size, problem, batch_size, chosen),
         counts=Counts(),
         sampling=torch.Generator().manual_seed(int(sampling >> 1)),
         selection=torch.Generator().manual_seed(int(selection >> 1)),
@@ -215,7 +215,7 @@ def _choose_oracle(
 
 
 def _choose_anchor_size(
-    anchor_size: int | None, problem: Problem, batch_size: int
+    anchor_size: int | None, problem: Problem, batch_size: int, oracle: str
 ) -> int | None:
     """As asked for, or as much data as a pass at every anchor may cost."""
     if anchor_size is not None:
@@ -223,7 +223,8 @@ def _choose_anchor_size(
         check_count("anchor_size", anchor_size, looked)
         return anchor_size
     width = dimension(problem.parameters)
-    between = int(SHARE * BETWEEN_ANCHORS * batch_size)
+    share = GLANCE if oracle == "minibatch" else SHARE
+    between = int(share * BETWEEN_ANCHORS * batch_size)
     size = max(AFFORDABLE // width, between)
     largest = max((c.size or 0 for c in problem.constraints.values()), default=0)
     return None if largest <= size else size

@@ -12,7 +12,7 @@ from torch import Tensor
 from oneproj.parameters import PLAIN, Vector, snapshot
 from oneproj.problem import Problem
 from oneproj.results import Counts
-from oneproj.terms.base import AbstractTerm, Survey, accumulate
+from oneproj.terms.base import AbstractTerm, accumulate
 from oneproj.terms.modes import evaluating
 
 SLOPES = 2048
@@ -34,6 +34,16 @@ class Whole(NamedTuple):
     """The value of each example."""
     looks: int
     """Anchors that it served."""
+
+
+class Sample(NamedTuple):
+    """A look at some examples of a constraint, drawn at random."""
+
+    indices: Tensor
+    value: float
+    gradient: list[Tensor]
+    each: Tensor
+    """The value of each."""
 
 
 @dataclass(frozen=True)
@@ -126,17 +136,16 @@ def take_anchor(
             _look_again(taken, constraint, wholes[name], parameters, generator)
             continue
         rows = constraint.size or 0
-        in_full = size is None or rows <= size
-        counts.constraint_passes += in_full and rows > 0
-        if in_full:
-            found = constraint.survey(parameters if rows <= SLOPES else None)
-        else:
-            indices = constraint.draw(size or rows, generator)
-            found = Survey(*_on_sample(constraint, indices, parameters), None)
-        value, slope, each = found
+        if size is not None and rows > size:
+            seen = _sample(constraint, size, parameters, generator)
+            taken.values[name], taken.jacobian[name] = seen.value, seen.gradient
+            if remember:
+                taken.each[name], taken.sample[name] = seen.each, seen.indices
+            continue
+        counts.constraint_passes += rows > 0
+        value, slope, each = constraint.survey(parameters if rows <= SLOPES else None)
         if slope is None:
-            indices = constraint.draw(SLOPES, generator)
-            slope = _on_sample(constraint, indices, parameters)[1]
+            slope = _sample(constraint, SLOPES, parameters, generator).gradient
         taken.values[name], taken.jacobian[name] = value, slope
         if remember and each is not None:
             taken.each[name] = each
@@ -145,7 +154,6 @@ def take_anchor(
     return taken
 
 
-@torch.enable_grad()
 def _look_again(
     taken: Anchor,
     constraint: AbstractTerm,
@@ -154,20 +162,10 @@ def _look_again(
     generator: torch.Generator,
 ) -> None:
     """Add a constraint to an anchor by the change on a sample since all was seen."""
-    name, indices = constraint.name, constraint.draw(SLOPES, generator)
-    if indices is None:  # a term without data has no examples to be remembered
-        message = f"{name!r} has no data to sample"
-        raise AttributeError(message)
-    gradient = [torch.zeros_like(p) for p in parameters]
-    with evaluating(constraint.model):
-        each = constraint.examples(indices)
-        accumulate(gradient, each.mean(), parameters)
-    each = each.detach()
-    change = (each.double() - whole.each[indices].double()).mean().item()
-    value = whole.value + change
-    constraint.check_finite(value, gradient)
-    taken.values[name], taken.jacobian[name] = value, gradient
-    taken.each[name], taken.sample[name] = each, indices
+    name, seen = constraint.name, _sample(constraint, SLOPES, parameters, generator)
+    change = (seen.each.double() - whole.each[seen.indices].double()).mean().item()
+    taken.values[name], taken.jacobian[name] = whole.value + change, seen.gradient
+    taken.each[name], taken.sample[name] = seen.each, seen.indices
     taken.wholes[name] = whole._replace(looks=whole.looks + 1)
 
 
@@ -193,21 +191,22 @@ def on_devices(vector: Vector, like: Vector) -> list[Tensor]:
 
 
 @torch.enable_grad()
-def _on_sample(
-    term: AbstractTerm, indices: Tensor | None, parameters: Vector
-) -> tuple[float, list[Tensor]]:
-    """The value on a sample, and the gradient on its first ``SLOPES``."""
+def _sample(
+    term: AbstractTerm, size: int, parameters: Vector, generator: torch.Generator
+) -> Sample:
+    """Look at so many random examples; the gradient is that of ``SLOPES`` of them."""
+    indices = term.draw(size, generator)
     if indices is None:
-        return term.value_and_gradient(parameters)
-    gradient, total = [torch.zeros_like(p) for p in parameters], 0.0
-    steep, rest = indices[:SLOPES], indices[SLOPES:]
+        message = f"{term.name!r} has no examples to draw from"
+        raise ValueError(message)
+    gradient = [torch.zeros_like(p) for p in parameters]
     with evaluating(term.model):
-        for piece in torch.split(steep, PIECE):
-            value = len(piece) * term.batch_value(piece)
-            accumulate(gradient, value / len(steep), parameters)
-            total += value.item()
+        each = term.examples(indices[:SLOPES])
+        accumulate(gradient, each.mean(), parameters)
         with torch.no_grad():
-            for piece in torch.split(rest, PIECE) if len(rest) else ():
-                total += len(piece) * term.batch_value(piece).item()
-    term.check_finite(total, gradient)
-    return total / len(indices), gradient
+            starts = range(SLOPES, len(indices), PIECE)
+            rest = [term.examples(indices[k : k + PIECE]) for k in starts]
+    each = torch.cat([each.detach(), *rest])
+    value = each.double().mean().item()
+    term.check_finite(value, gradient)
+    return Sample(indices, value, gradient, each)

@@ -16,9 +16,10 @@ examples S of the gradient: unbiased, with a variance of ``L^2 |x - y|^2 / |S|``
 most. Minibatches are then of S.
 
 At x itself the minibatch would cancel, so none is looked at there. Elsewhere the anchor
-remembers ``c_B(x)``, example by example, unless it sampled all it knows: a second look
-at the minibatch, with the parameters back at x, is then for constraints that push only,
-whose gradient it takes.
+remembers ``c_B(x)``, example by example, and where it saw a sample only, minibatches
+are of that. A second look at the minibatch, with the parameters back at x, is then for
+constraints that push only, whose gradient it takes. Models that train, and parameters
+of few bits, are looked at twice in any case.
 """
 
 from __future__ import annotations
