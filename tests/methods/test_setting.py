@@ -100,14 +100,14 @@ def test_an_anchor_sees_all_data_where_that_is_affordable() -> None:
     assert ready(make()).anchor_size is None
 
 
-def test_a_costly_anchor_costs_half_of_what_is_seen_between_two() -> None:
+def test_a_costly_anchor_costs_a_quarter_of_what_is_seen_between_two() -> None:
     problem, width = make(1000), AFFORDABLE
     problem.parameters = [torch.empty(1).expand(width)]  # wide, without the memory
-    half = int(SHARE * BETWEEN_ANCHORS * 64)
-    assert ready(problem).anchor_size == half == 320
+    quarter = int(SHARE * BETWEEN_ANCHORS * 64)
+    assert ready(problem).anchor_size == quarter == 160
     glance = ready(problem, oracle="minibatch")  # for strengths only
     assert glance.anchor_size == int(GLANCE * BETWEEN_ANCHORS * 64) == 128
-    assert ready(problem, batch_size=200).anchor_size is None
+    assert ready(problem, batch_size=400).anchor_size is None
 
 
 def test_an_anchor_size_that_was_asked_for_is_taken() -> None:

@@ -27,10 +27,10 @@ from oneproj.theory import Schedule
 DEFAULT_STEPS = 500
 FEW_BATCHES = 4
 """``oracle="auto"`` sees all data at every update if that is as many minibatches."""
-AFFORDABLE = 3 * 10**8
+AFFORDABLE = 2 * 10**8
 """Parameters times examples: the value on all data, at every anchor, costs little up to
 here."""
-SHARE, GLANCE = 0.5, 0.2
+SHARE, GLANCE = 0.25, 0.2
 """Of the examples that the updates between two anchors see: what a costly anchor may
 see; and one of minibatches, from which strengths are estimated and nothing else."""
 BETWEEN_ANCHORS = 10
@@ -222,9 +222,10 @@ def _choose_anchor_size(
         looked = "It is how many examples of a constraint an anchor sees."
         check_count("anchor_size", anchor_size, looked)
         return anchor_size
-    width = dimension(problem.parameters)
-    share = GLANCE if oracle == "minibatch" else SHARE
-    between = int(share * BETWEEN_ANCHORS * batch_size)
-    size = max(AFFORDABLE // width, between)
+    affordable = AFFORDABLE // dimension(problem.parameters)
     largest = max((c.size or 0 for c in problem.constraints.values()), default=0)
-    return None if largest <= size else size
+    between = BETWEEN_ANCHORS * batch_size
+    most = max(affordable, int(SHARE * between))
+    if largest <= most:
+        return None
+    return int(GLANCE * between) if oracle == "minibatch" else most
