@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.projection import stepper
+from oneproj.projection.nonconvex import stepper
 from oneproj.projection.nonconvex.descent import PATIENCE, descend, find_inside
 from oneproj.projection.view import View
 from oneproj.terms.base import AbstractTerm

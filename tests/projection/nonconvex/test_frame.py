@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from oneproj.projection import piles
 from oneproj.projection.nonconvex.frame import INDEPENDENT, Frame
+from oneproj.projection.vectors import piles
 from oneproj.projection.vectors.packed import AbstractPacked, Long, Short
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from oneproj.parameters import combine, dot, norm
-from oneproj.projection import blocks
+from oneproj.projection.vectors import blocks
 from oneproj.projection.vectors.blocks import (
     combination,
     combine_into,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from oneproj.projection import stack as stacks
+from oneproj.projection.vectors import stack as stacks
 from oneproj.projection.vectors.stack import Stack
 
 
