@@ -15,13 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from oneproj.arrays import Array
 from oneproj.parameters import Vector, combine, difference, dot, norm
-from oneproj.simplex_qp import (
-    EPSILON,
-    Array,
-    refine_on_support,
-    solve_simplex_qp,
-)
+from oneproj.simplex_qp import EPSILON, refine_on_support, solve_simplex_qp
 
 SPARE = 128
 """How many cuts without weight are kept; the oldest make room for new ones."""

@@ -25,12 +25,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneproj.arrays import Array
 from oneproj.methods.patience import FELT, MOVES, Patience
 from oneproj.oracles import Anchor
 from oneproj.oracles.anchor import on_devices
 from oneproj.parameters import SMALL, Vector, distance
 from oneproj.penalties import Hinges
-from oneproj.simplex_qp import Array, solve_nonnegative_qp
+from oneproj.simplex_qp import solve_nonnegative_qp
 
 SAFETY = 2.0
 """The ratio of a strength to the multiplier that it has to exceed."""

@@ -16,9 +16,10 @@ import math
 import numpy as np
 from torch import Tensor
 
+from oneproj.arrays import Array
 from oneproj.parameters import Vector, combine, dot
 from oneproj.projection.vectors.stack import Stack
-from oneproj.simplex_qp import Array, solve_simplex_qp
+from oneproj.simplex_qp import solve_simplex_qp
 
 ROOM = 100
 """Gradients to keep; the one that no mixture has used for longest goes first."""

@@ -8,11 +8,11 @@ from operator import itemgetter
 import numpy as np
 import torch
 
+from oneproj.arrays import Array
 from oneproj.parameters import combine, difference
 from oneproj.projection.nonconvex.bracket import close_in, is_unaware
 from oneproj.projection.nonconvex.chart import Carried, Chart
 from oneproj.projection.nonconvex.descent import nudges
-from oneproj.projection.nonconvex.frame import Array
 from oneproj.projection.nonconvex.line_search import SHORTENINGS, SHORTER, LineSearch
 from oneproj.projection.nonconvex.model import TINY, Model, Place, Plan
 from oneproj.projection.view import View

@@ -15,8 +15,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from oneproj.arrays import Array
 from oneproj.parameters import dot, norm
-from oneproj.simplex_qp import Array
 
 TINY, HUGE = 1e-150, 1e150
 """Lengths whose squares are numbers like others."""

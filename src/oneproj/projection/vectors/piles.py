@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from oneproj.arrays import Array
 from oneproj.parameters import Vector
 from oneproj.projection.vectors.blocks import (
     combination,
@@ -22,7 +23,6 @@ from oneproj.projection.vectors.blocks import (
 from oneproj.projection.vectors.packed import AbstractPacked, Long, Short
 from oneproj.projection.vectors.space import AbstractSpace
 from oneproj.projection.vectors.stack import Rows
-from oneproj.simplex_qp import Array
 
 P = TypeVar("P", bound=AbstractPacked)
 

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneproj.arrays import Array
 from oneproj.parameters import Vector, norm
 from oneproj.projection.vectors.blocks import combined_norm
 from oneproj.projection.vectors.packed import AbstractPacked, Long, Short
 from oneproj.projection.vectors.stack import is_short
-from oneproj.simplex_qp import Array
 
 
 class AbstractSpace(ABC):

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneproj.arrays import Array
 from oneproj.parameters import Vector
 from oneproj.projection.vectors.blocks import combination, products
-from oneproj.simplex_qp import Array
 
 SHORT = 2**14
 """Numbers in a vector up to which copying it costs less than looping over vectors."""
