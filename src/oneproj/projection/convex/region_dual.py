@@ -31,7 +31,7 @@ from oneproj.projection.convex.ascent import Height, ascend
 from oneproj.projection.convex.bundle import ROUNDED
 from oneproj.projection.convex.prediction import Prediction
 from oneproj.projection.sets.region import Region
-from oneproj.projection.vectors.stack import is_short
+from oneproj.projection.vectors.packed import is_short
 from oneproj.simplex_qp import EPSILON
 
 FAR = 1e6

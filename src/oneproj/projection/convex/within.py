@@ -18,7 +18,7 @@ from oneproj.projection.convex.refutation import Witness
 from oneproj.projection.convex.region_dual import RegionDual
 from oneproj.projection.sets import SetConstraint
 from oneproj.projection.sets.region import Region, hair
-from oneproj.projection.vectors.stack import is_short
+from oneproj.projection.vectors.packed import is_short
 from oneproj.projection.view import Look, View
 
 STALLED, WIDER = 3, 4.0

@@ -16,8 +16,10 @@ import torch
 from torch import Tensor
 
 from oneproj.arrays import Array
-from oneproj.parameters import dot, norm
+from oneproj.parameters import Vector, dot, norm
 
+SHORT = 2**14
+"""Numbers in a vector up to which copying it costs less than looping over vectors."""
 TINY, HUGE = 1e-150, 1e150
 """Lengths whose squares are numbers like others."""
 
@@ -108,3 +110,14 @@ class Long(AbstractPacked):
 
     def add(self, other: Self, weight: float) -> None:
         torch._foreach_add_(self.tensors, other.tensors, alpha=weight)
+
+
+def is_short(vector: Vector) -> bool:
+    """Whether vectors like this one are packed in arrays.
+
+    Example:
+        >>> is_short([torch.zeros(3)])
+        True
+    """
+    on_cpu = all(t.device.type == "cpu" for t in vector)
+    return on_cpu and sum(t.numel() for t in vector) <= SHORT

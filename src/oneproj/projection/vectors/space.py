@@ -12,8 +12,7 @@ from torch import Tensor
 from oneproj.arrays import Array
 from oneproj.parameters import Vector, norm
 from oneproj.projection.vectors.blocks import combined_norm
-from oneproj.projection.vectors.packed import AbstractPacked, Long, Short
-from oneproj.projection.vectors.stack import is_short
+from oneproj.projection.vectors.packed import AbstractPacked, Long, Short, is_short
 
 
 class AbstractSpace(ABC):
