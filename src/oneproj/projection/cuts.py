@@ -18,8 +18,9 @@ from oneproj.arguments import check_number, is_count, is_number
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, combine, difference, norm
 from oneproj.projection.base import AbstractProjector
+from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.convex.cutting import Bend, project_convex
+from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.convex.region_dual import RegionDual
 from oneproj.projection.convex.within import Within
 from oneproj.projection.nonconvex.local import project_local

@@ -33,8 +33,9 @@ import math
 import numpy as np
 
 from oneproj.parameters import difference, dot
+from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.convex.cutting import Bend, project_convex
+from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.nonconvex.descent import find_inside
 from oneproj.projection.nonconvex.stepper import LocalModels
