@@ -17,7 +17,7 @@ import scipy.optimize
 from torch import Tensor
 
 from oneproj.arrays import Array
-from oneproj.certificates.bundle import Cut, Evaluation
+from oneproj.certificates.minorants import Cut, Evaluation
 from oneproj.flat import flat, unflat
 from oneproj.parameters import Vector, dimension
 
