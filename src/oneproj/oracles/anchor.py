@@ -122,8 +122,11 @@ def take_anchor(
     taken = Anchor(snapshot(parameters), {}, {})
     for name, constraint in problem.constraints.items():
         counts.constraint_gradients += 1
-        if name in wholes and wholes[name].looks < LOOKS:
-            _look_again(taken, constraint, wholes[name], parameters, generator)
+        whole = wholes.get(name)
+        again = whole is not None and whole.looks < LOOKS
+        indices = constraint.draw(SLOPES, generator) if again else None
+        if whole is not None and indices is not None:
+            _look_again(taken, constraint, whole, indices, parameters)
             continue
         rows = constraint.size or 0
         in_full = size is None or rows <= size
@@ -150,14 +153,11 @@ def _look_again(
     taken: Anchor,
     constraint: AbstractTerm,
     whole: Whole,
+    indices: Tensor,
     parameters: Vector,
-    generator: torch.Generator,
 ) -> None:
     """Add a constraint to an anchor by the change on a sample since all was seen."""
-    name, indices = constraint.name, constraint.draw(SLOPES, generator)
-    if indices is None:  # a term without data has no examples to be remembered
-        message = f"{name!r} has no data to sample"
-        raise AttributeError(message)
+    name = constraint.name
     gradient = [torch.zeros_like(p) for p in parameters]
     with evaluating(constraint.model):
         each = constraint.examples(indices)
