@@ -16,7 +16,7 @@ import numpy as np
 
 from oneproj.arguments import check_number, is_count, is_number
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import Vector, combine, difference, norm
+from oneproj.parameters import Vector, combine, difference, dimension, norm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import Bundle
@@ -176,7 +176,7 @@ class Cuts(AbstractProjector):
         room = max(self._room(view), len(view.constraints) + SPARE)
         known = None if past is None else past.cuts_from(view)
         bundle, bend = known or (Bundle(room), Bend())
-        facets = min(room, sum(p.numel() for p in view.parameters))
+        facets = min(room, dimension(view.parameters))
         budget = self._max_evaluations or max(ENOUGH, PER_DIMENSION * facets)
         empty = project_convex(view, bundle, bend, max_evaluations=budget)
         if self._warm and not empty:
@@ -221,8 +221,8 @@ class Cuts(AbstractProjector):
         )
 
     def _room(self, view: View) -> int:
-        size = sum(parameter.numel() for parameter in view.parameters)
-        return self._capacity or max(ROOM, min(AMPLE, FEW // size))
+        ample = min(AMPLE, FEW // dimension(view.parameters))
+        return self._capacity or max(ROOM, ample)
 
 
 def _apart(view: View, bundle: Bundle) -> tuple[float, float]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from oneproj.arrays import Array
-from oneproj.parameters import combine, difference
+from oneproj.parameters import combine, difference, dimension
 from oneproj.projection.nonconvex.bracket import close_in, is_unaware
 from oneproj.projection.nonconvex.chart import Carried, Chart
 from oneproj.projection.nonconvex.descent import nudges
@@ -67,8 +67,8 @@ class LocalModels:
         self.mu: Array = np.zeros(len(self.place.c)) if carried is None else carried.mu
         self._rho, self._weakest, self._quick = TINY, TINY, carried is not None
         self._believed = True
-        size = sum(parameter.numel() for parameter in view.parameters)
-        self._scale = max(view.space.size_of_origin(), math.sqrt(size))
+        size = math.sqrt(dimension(view.parameters))
+        self._scale = max(view.space.size_of_origin(), size)
         self._line = LineSearch(self._chart)
 
     def _begin_at(self, place: Place) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from oneproj.arrays import Array
-from oneproj.parameters import Vector, dot, norm
+from oneproj.parameters import Vector, dimension, dot, norm, rounding_unit
 
 SHORT = 2**14
 """Numbers in a vector up to which copying it costs less than looping over vectors."""
@@ -94,7 +94,7 @@ class Long(AbstractPacked):
     def __init__(self, tensors: list[Tensor]) -> None:
         """Keep the tensors."""
         self.tensors = tensors
-        self.eps = max(torch.finfo(t.dtype).eps for t in tensors)
+        self.eps = rounding_unit(tensors)
 
     def dot(self, other: Self) -> float:
         return dot(self.tensors, other.tensors)
@@ -120,4 +120,4 @@ def is_short(vector: Vector) -> bool:
         True
     """
     on_cpu = all(t.device.type == "cpu" for t in vector)
-    return on_cpu and sum(t.numel() for t in vector) <= SHORT
+    return on_cpu and dimension(vector) <= SHORT
