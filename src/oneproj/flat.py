@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneproj.arrays import Array
 from oneproj.parameters import Vector
-from oneproj.simplex_qp import Array
 
 
 def flat(vector: Vector) -> Array:

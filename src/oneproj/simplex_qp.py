@@ -11,14 +11,11 @@ one proves the best bound.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg.lapack import dgesv
 
-Array: TypeAlias = npt.NDArray[np.float64]
-Mask: TypeAlias = npt.NDArray[np.bool_]
+from oneproj.arrays import Array, Mask
 
 EPSILON = float(np.finfo(np.float64).eps)
 FLAT = 64.0 * EPSILON

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oneproj.certificates.bundle import Bundle, Cut, Evaluation
+from oneproj.certificates.minorants import Cut, Evaluation, Minorants
 from oneproj.certificates.strongly_convex import BALL, Minimum, Task, minimise
 
 FEW = settings(max_examples=15, derandomize=True, deadline=None, database=None)
@@ -129,15 +129,15 @@ def test_a_function_that_is_less_convex_than_claimed_is_found_out() -> None:
 def test_forgetting_old_cuts_keeps_the_bound() -> None:
     problem = Quadratic(6, 3, 1.0, 4.0)
     origin = [torch.zeros(3, dtype=torch.float64)]
-    bundle = Bundle(origin, 1.0, 1e-16)
+    minorants = Minorants(origin, 1.0, 1e-16)
     rng = np.random.default_rng(0)
     best, bounds = None, []
     for _ in range(200):
         seen = problem([torch.tensor(rng.normal(size=3))])
-        bundle.add_piece(seen.pieces[0], seen)
+        minorants.add_piece(seen.pieces[0], seen)
         best = seen if best is None or seen.value < best.value else best
-        model = bundle.solve(best)
+        model = minorants.solve(best)
         bounds.append(best.value - model.lift - model.residual**2 / 2.0)
-    assert 128 <= len(bundle._vectors) <= 128 + 4
+    assert 128 <= len(minorants._vectors) <= 128 + 4
     assert all(b >= a - 1e-12 for a, b in itertools.pairwise(bounds))
     assert bounds[-1] <= 0.0

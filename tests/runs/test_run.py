@@ -24,26 +24,17 @@ import oneproj
 STEPS, STOP = 20, 12
 
 
-def problem() -> oneproj.Problem:
-    w = torch.tensor([0.3, -0.2], requires_grad=True)
-    target = torch.tensor([3.0, 4.0])
-    return oneproj.Problem(
-        w,
-        objective=oneproj.function(lambda: (w - target).square().sum()),
-        constraints={"size": oneproj.sets.Ball(1.0).on(w)},
-        radius=10.0,
-    )
+Make = Callable[[], oneproj.Problem]
 
 
-def end(**arguments: Any) -> list[float]:  # noqa: ANN401 - of solve
-    built = problem()
+def end(make: Make, **arguments: Any) -> list[float]:  # noqa: ANN401 - of solve
+    built = make()
     oneproj.solve(built, steps=STEPS, inner_steps=4, **arguments)
     return built.parameters[0].tolist()
 
 
-def interrupted(path: Path, then: dict[str, Any], now: dict[str, Any]) -> list[float]:
-    end(checkpoint=path, callbacks=lambda update: update.update == STOP, **then)
-    return end(checkpoint=path, resume=True, **now)
+def stop(update: oneproj.Update) -> bool:
+    return update.update == STOP
 
 
 def exponential(gamma: float) -> Callable[[Optimizer], LRScheduler]:
@@ -78,9 +69,12 @@ SAME: dict[str, Callable[[], dict[str, Any]]] = {
 @pytest.mark.filterwarnings("ignore:Detected call of:UserWarning")  # torch's own
 @pytest.mark.parametrize("make", SAME.values(), ids=SAME)
 def test_the_same_settings_go_on_bit_for_bit(
-    tmp_path: Path, make: Callable[[], dict[str, Any]]
+    nearest_in_ball: Make, tmp_path: Path, make: Callable[[], dict[str, Any]]
 ) -> None:
-    assert interrupted(tmp_path / "run.pt", make(), make()) == end(**make())
+    file = tmp_path / "run.pt"
+    end(nearest_in_ball, checkpoint=file, callbacks=stop, **make())
+    resumed = end(nearest_in_ball, checkpoint=file, resume=True, **make())
+    assert resumed == end(nearest_in_ball, **make())
 
 
 def weighted(decay: float) -> Callable[[Any], Optimizer]:
@@ -117,22 +111,26 @@ OTHER: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 @pytest.mark.parametrize("method", ["one-projection", "penalty-sgd"])
 @pytest.mark.parametrize(("then", "now", "words"), OTHER.values(), ids=OTHER)
 def test_other_settings_are_refused_and_named(
-    tmp_path: Path, then: dict[str, Any], now: dict[str, Any], words: str, method: str
+    nearest_in_ball: Make,
+    tmp_path: Path,
+    *,
+    then: dict[str, Any],
+    now: dict[str, Any],
+    words: str,
+    method: str,
 ) -> None:
-    file = tmp_path / "run.pt"
-    stop = {"callbacks": lambda update: update.update == STOP, "checkpoint": file}
-    call = {"steps": STEPS, "method": method}
-    oneproj.solve(problem(), **call, **stop, **then)
-    built = problem()
+    call = {"steps": STEPS, "method": method, "checkpoint": tmp_path / "run.pt"}
+    oneproj.solve(nearest_in_ball(), **call, callbacks=stop, **then)
+    built, start = nearest_in_ball(), nearest_in_ball().parameters[0]
     with pytest.raises(oneproj.CheckpointError, match=words):
-        oneproj.solve(built, **call, checkpoint=file, resume=True, **now)
-    assert torch.equal(built.parameters[0], problem().parameters[0])
+        oneproj.solve(built, **call, resume=True, **now)
+    assert torch.equal(built.parameters[0], start)
 
 
 def test_another_version_of_python_compares_names_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nearest_in_ball: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, file = {"decay": falling(0.1)}, tmp_path / "run.pt"
-    end(checkpoint=file, callbacks=lambda update: update.update == STOP, **first)
+    file = tmp_path / "run.pt"
+    end(nearest_in_ball, checkpoint=file, callbacks=stop, decay=falling(0.1))
     monkeypatch.setattr("oneproj.runs.run.PYTHON", "Python 9.9")
-    end(checkpoint=file, resume=True, decay=falling(0.1))
+    end(nearest_in_ball, checkpoint=file, resume=True, decay=falling(0.1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,15 +27,7 @@ def no_warning_before() -> None:
     stops._WARNED.set(-math.inf)
 
 
-def nearest_in_ball() -> oneproj.Problem:
-    w = torch.tensor([0.3, -0.2], requires_grad=True)
-    target = torch.tensor([3.0, 4.0])
-    return oneproj.Problem(
-        w,
-        objective=oneproj.function(lambda: (w - target).square().sum()),
-        constraints={"size": oneproj.sets.Ball(1.0).on(w)},
-        radius=10.0,
-    )
+Make = Callable[[], oneproj.Problem]
 
 
 def press(update: Update) -> None:
@@ -54,7 +46,7 @@ def train(problems: list[oneproj.Problem], pressing: list[int]) -> list[Solution
 # --- in a loop of the user's own ------------------------------------------------------
 
 
-def test_one_ctrl_c_is_said_and_the_loop_goes_on() -> None:
+def test_one_ctrl_c_is_said_and_the_loop_goes_on(nearest_in_ball: Make) -> None:
     problems = [nearest_in_ball() for _ in range(3)]
     with pytest.warns(oneproj.OneprojWarning, match="after update 25 of 40") as said:
         found = train(problems, pressing=[1])
@@ -65,7 +57,7 @@ def test_one_ctrl_c_is_said_and_the_loop_goes_on() -> None:
     assert all(solution.feasible for solution in found)
 
 
-def test_two_ctrl_c_stop_the_loop_and_lose_nothing() -> None:
+def test_two_ctrl_c_stop_the_loop_and_lose_nothing(nearest_in_ball: Make) -> None:
     problems = [nearest_in_ball() for _ in range(4)]
     with (
         pytest.warns(oneproj.OneprojWarning, match="again within 3 seconds"),
@@ -79,14 +71,16 @@ def test_two_ctrl_c_stop_the_loop_and_lose_nothing() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The selected iterate is the start")
-def test_a_callback_that_stops_is_not_ctrl_c() -> None:
+def test_a_callback_that_stops_is_not_ctrl_c(nearest_in_ball: Make) -> None:
     solution = oneproj.solve(
         nearest_in_ball(), steps=40, callbacks=[lambda update: update.update == 3]
     )
     assert solution.status is Status.INTERRUPTED  # and another warning an error
 
 
-def test_ctrl_c_while_it_projects_raises_and_leaves_the_trained_point() -> None:
+def test_ctrl_c_while_it_projects_raises_and_leaves_the_trained_point(
+    nearest_in_ball: Make,
+) -> None:
     # Pulled to (3, 4), with a push back that is too weak.
     arguments = {"steps": 40, "strength": 0.01, "base": "sgd", "lr": 0.1}
     problem = nearest_in_ball()
@@ -148,7 +142,10 @@ def test_every_callback_is_called_whatever_the_others_want() -> None:
 
 
 @pytest.mark.parametrize("callbacks", [3, [3], [print, "no"]])
-def test_what_cannot_be_called_back_is_refused(callbacks: Any) -> None:  # noqa: ANN401 - anything
+def test_what_cannot_be_called_back_is_refused(
+    nearest_in_ball: Make,
+    callbacks: Any,  # noqa: ANN401 - anything
+) -> None:
     with pytest.raises(
         oneproj.InvalidProblemError, match=r"callback is called.*list of"
     ):

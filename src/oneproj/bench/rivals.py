@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from oneproj.arrays import Array
 from oneproj.bench.instances import LINEAR_CAP, Instance
 from oneproj.bench.watch import TimeUpError
 from oneproj.flat import flat, unflat
@@ -22,7 +23,6 @@ from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.dual_bisection import DualBisection
-from oneproj.simplex_qp import Array
 
 MOST_DENSE = 3000
 """Parameters up to which a method with dense square matrices is tried."""

@@ -5,8 +5,8 @@
 parameters to look around and restore them bit for bit. Behind them:
 
 - ``strongly_convex``: minimise with a proof of the distance to the minimiser, from
-  cuts (``bundle``), a point to hold on to (``interior``) and a first guess (``sqp``);
+  ``minorants``, a point to hold on to (``interior``) and a first guess (``sqp``);
 - ``combination``: the shortest vector of a hull and a cone, for KKT and slopes;
 - ``balance``: the multipliers behind KKT, with the ``normals`` of closed-form sets;
-- ``simplex_qp``: the tiny quadratic program under both.
+- ``oneproj.simplex_qp``: the tiny quadratic program under both.
 """

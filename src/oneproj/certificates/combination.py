@@ -14,13 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneproj.arrays import Array
 from oneproj.parameters import Vector, dot, norm
-from oneproj.simplex_qp import (
-    EPSILON,
-    Array,
-    refine_on_support,
-    solve_simplex_qp,
-)
+from oneproj.simplex_qp import EPSILON, refine_on_support, solve_simplex_qp
 
 REFINEMENTS = 3
 SHORT = 1e-2

@@ -10,8 +10,8 @@ import math
 
 from torch import Tensor
 
-from oneproj.certificates.bundle import Evaluation
 from oneproj.certificates.linearize import linearize, shifted
+from oneproj.certificates.minorants import Evaluation
 from oneproj.certificates.strongly_convex import Minimum, Task, minimise
 from oneproj.errors import InfeasibleError
 from oneproj.parameters import difference, dot, norm, rounding_unit

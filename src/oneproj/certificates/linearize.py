@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oneproj.certificates.bundle import Cut
+from oneproj.certificates.minorants import Cut
 from oneproj.certificates.points import doubled
 from oneproj.parameters import Vector, combine, dot, norm
 from oneproj.terms.base import AbstractTerm

@@ -7,9 +7,9 @@ import math
 from torch import Tensor
 
 from oneproj.arguments import check_number
-from oneproj.certificates.bundle import Evaluation
 from oneproj.certificates.interior import find_interior
 from oneproj.certificates.linearize import linearize, shifted
+from oneproj.certificates.minorants import Evaluation
 from oneproj.certificates.points import borrowed, is_on_ball, like
 from oneproj.certificates.strongly_convex import (
     MAX_ITERATIONS,

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from oneproj.certificates.bundle import Cut, Evaluation
 from oneproj.certificates.linearize import linearize, shifted
+from oneproj.certificates.minorants import Cut, Evaluation
 from oneproj.certificates.points import borrowed, is_on_ball, like, outward
 from oneproj.certificates.strongly_convex import (
     BALL,

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.optimize
 from torch import Tensor
 
+from oneproj.arrays import Array
 from oneproj.certificates.combination import shortest_combination
 from oneproj.certificates.points import doubled, outward
 from oneproj.flat import flat, unflat
@@ -22,7 +23,6 @@ from oneproj.parameters import (
     rounding_unit,
 )
 from oneproj.problem import Problem
-from oneproj.simplex_qp import Array
 
 REFINED_DIMENSION = 20
 """Beyond this a derivative-free search is no better than sampling."""

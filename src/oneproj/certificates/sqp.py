@@ -16,10 +16,10 @@ import numpy as np
 import scipy.optimize
 from torch import Tensor
 
-from oneproj.certificates.bundle import Cut, Evaluation
+from oneproj.arrays import Array
+from oneproj.certificates.minorants import Cut, Evaluation
 from oneproj.flat import flat, unflat
 from oneproj.parameters import Vector, dimension
-from oneproj.simplex_qp import Array
 
 SQP_DIMENSION = 100
 """Above this many numbers its dense matrices cost more than they save."""

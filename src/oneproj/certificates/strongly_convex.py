@@ -8,9 +8,9 @@ with H m-strongly convex, possibly nonsmooth, and c_j convex. It is evaluated on
 inside the ball, where the assumptions speak of it.
 
 **What is rigorous.** Let y be feasible and let the cuts prove, for every feasible u,
-``H(u) >= H(y) - lift + <r, u - y> + (m/2)|u - y|^2`` (``bundle.Model``). Take u = Q and
-add ``H(y) >= H(Q) + (m/2)|y - Q|^2``, which holds because Q minimises over a convex set
-that contains y. Then ``m D^2 <= lift + |r| D`` for ``D = |y - Q|``, that is
+``H(u) >= H(y) - lift + <r, u - y> + (m/2)|u - y|^2`` (``minorants.Model``). Take u = Q
+and add ``H(y) >= H(Q) + (m/2)|y - Q|^2``, which holds because Q minimises over a convex
+set that contains y. Then ``m D^2 <= lift + |r| D`` for ``D = |y - Q|``, that is
 
     ``|y - Q| <= (|r| + sqrt(|r|^2 + 4 m lift)) / (2m)``.
 
@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from oneproj.certificates.bundle import Bundle, Cut, Evaluation, Model
+from oneproj.certificates.minorants import Cut, Evaluation, Minorants, Model
 from oneproj.certificates.points import doubled, outward
 from oneproj.certificates.sqp import SQP_DIMENSION, suggest
 from oneproj.parameters import (
@@ -139,7 +139,7 @@ class _Search:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.eps = rounding_unit(task.parameters)
-        self.bundle = Bundle(task.origin, task.strong_convexity, self.eps)
+        self.minorants = Minorants(task.origin, task.strong_convexity, self.eps)
         self.evaluations = 0
         self.best: Evaluation
         self.latest: Evaluation
@@ -183,12 +183,12 @@ class _Search:
         if seen.worst < self.deepest.worst:
             self.deepest = seen
         for piece in seen.pieces:
-            self.bundle.add_piece(piece, seen)
+            self.minorants.add_piece(piece, seen)
         # A cut that is slack all over the ball in which the minimiser lies is no use.
         near = self.error + distance(seen.point, self.judged.point)
         for cut in seen.constraints:
             if math.isinf(near) or cut.value + near * norm(cut.gradient) >= 0:
-                self.bundle.add_constraint(cut, seen)
+                self.minorants.add_constraint(cut, seen)
         return seen
 
     def advance(self) -> None:
@@ -197,7 +197,7 @@ class _Search:
         length, normal = outward(y, task.center)
         if length > task.radius:
             cut = Cut(length - task.radius, normal, BALL, length + norm(y))
-            self.bundle.add_constraint(cut, Evaluation(y, ()))
+            self.minorants.add_constraint(cut, Evaluation(y, ()))
         self.look(y)
 
     def judge(self) -> Minimum:
@@ -211,7 +211,7 @@ class _Search:
         return result
 
     def _judge(self, reference: Evaluation) -> Minimum:
-        model, m = self.bundle.solve(reference), self.task.strong_convexity
+        model, m = self.minorants.solve(reference), self.task.strong_convexity
         r, lift = model.residual, model.lift
         error = (r + math.sqrt(r * r + 4.0 * m * lift)) / (2.0 * m)
         self.broken = self.broken or model.broken

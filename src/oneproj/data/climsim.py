@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneproj.arrays import Array
 from oneproj.data import climsim_groups, climsim_tropics
 from oneproj.data.climsim_labels import Labelled, Regions
 from oneproj.data.climsim_source import TABLE
@@ -22,7 +23,6 @@ from oneproj.data.find import locate
 from oneproj.data.preprocess import fit_on_train
 from oneproj.data.samples import Splits, TransferSplits
 from oneproj.data.splits import Parts
-from oneproj.data.tables import Array
 from oneproj.errors import InvalidDataError
 from oneproj.extras import require
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oneproj.arrays import Array
 from oneproj.data.climsim_calendar import Integers, stamp, times_from
 from oneproj.data.climsim_rows import (
     COLUMNS,
@@ -25,7 +26,6 @@ from oneproj.data.climsim_rows import (
     VARIABLES,
     Rows,
 )
-from oneproj.data.tables import Array
 from oneproj.errors import InvalidDataError
 from oneproj.extras import require
 

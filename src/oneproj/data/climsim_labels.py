@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneproj.arrays import Mask
 from oneproj.data.climsim_rows import Rows
 from oneproj.data.splits import Parts
-from oneproj.data.tables import Mask
 
 HEAVY = 0.95
 """The quantile of the training period above which rain is heavy."""

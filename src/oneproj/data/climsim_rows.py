@@ -13,13 +13,13 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from oneproj.arrays import Array, Mask
 from oneproj.data.climsim_calendar import (
     STAMP_DAY,
     Integers,
     date_of_stamp,
     stamp,
 )
-from oneproj.data.tables import Array, Mask
 from oneproj.errors import InvalidDataError
 
 LEVELS = 60

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from oneproj.arrays import Array
 from oneproj.data.climsim_files import read_grid
 from oneproj.data.climsim_labels import Regions, Sizes, heavy
 from oneproj.data.climsim_rows import COLUMNS, Rows, read_rows
 from oneproj.data.climsim_source import NAME
 from oneproj.data.find import find
 from oneproj.data.splits import chronological_split
-from oneproj.data.tables import Array
 from oneproj.errors import InvalidDataError
 
 SAMPLE_FILE = "climsim/climsim_lowres_rows.npz"

@@ -14,13 +14,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+from oneproj.arrays import Array
 from oneproj.data.cache import discard, locked, replacing
 from oneproj.data.fetch import fetch
 from oneproj.data.find import VARIABLE, cache_folder
 from oneproj.data.offline import other_ways
 from oneproj.data.part import Checksum
 from oneproj.data.present import is_made, own_copy, warn_if_hidden
-from oneproj.data.tables import Array, check_counts, read_columns
+from oneproj.data.tables import check_counts, read_columns
 from oneproj.errors import DataNotFoundError, InvalidDataError
 
 NAME = "credit"

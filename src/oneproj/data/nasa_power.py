@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import torch
 
+from oneproj.arrays import Array
 from oneproj.data.cache import read_recipe
 from oneproj.data.find import find, locate
 from oneproj.data.power_tables import (
@@ -24,7 +25,6 @@ from oneproj.data.power_tables import (
 from oneproj.data.preprocess import fit_on_train
 from oneproj.data.samples import Splits
 from oneproj.data.splits import stratified_split
-from oneproj.data.tables import Array
 from oneproj.extras import require
 
 FEATURES_NOTE = (

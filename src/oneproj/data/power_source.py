@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
+from oneproj.arrays import Array, Mask
 from oneproj.data.cache import (
     discard,
     locked,
@@ -40,7 +41,6 @@ from oneproj.data.power_tables import (
     read_prepared,
 )
 from oneproj.data.present import is_made, own_copy, warn_if_hidden
-from oneproj.data.tables import Array, Mask
 from oneproj.errors import InvalidDataError, InvalidProblemError
 from oneproj.progress import progress_bar
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from oneproj.data.tables import Array, check_counts, read_columns
+from oneproj.arrays import Array
+from oneproj.data.tables import check_counts, read_columns
 from oneproj.errors import InvalidDataError
 
 NAME = "nasa_power"

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
+from oneproj.arrays import Array
 from oneproj.data.samples import Sample
 from oneproj.data.splits import Parts
-from oneproj.data.tables import Array
 
 
 def fit_on_train(

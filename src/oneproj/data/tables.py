@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from oneproj.arrays import Array
 from oneproj.errors import InvalidDataError
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 MISSING = ("", "NA")
 

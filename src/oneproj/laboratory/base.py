@@ -7,14 +7,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from oneproj.arrays import Array, Mask
 from oneproj.laboratory.dent import DentedDisc
-from oneproj.laboratory.objectives import Floats, Saddle
+from oneproj.laboratory.objectives import Saddle
 from oneproj.laboratory.shapes import Disc
 from oneproj.theory import Schedule
-
-Booleans = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,19 +52,19 @@ class AbstractLaboratoryProblem(ABC):
 
     @property
     @abstractmethod
-    def solutions(self) -> Floats:
+    def solutions(self) -> Array:
         """Stationary points of the constrained problem, shape (n, 2)."""
 
     @abstractmethod
-    def measure(self, x: Floats) -> Floats:
+    def measure(self, x: Array) -> Array:
         """What the theorem bounds, if outer iterate x were the selected one."""
 
     @abstractmethod
-    def achieved(self, selected: Floats, output: Floats) -> Floats:
+    def achieved(self, selected: Array, output: Array) -> Array:
         """What the theorem bounds, for each selected iterate and its projection."""
 
     @abstractmethod
-    def meets(self, selected: Floats, output: Floats) -> Booleans:
+    def meets(self, selected: Array, output: Array) -> Mask:
         """Whether the theorem's statement holds for each output, all of it.
 
         Args:
@@ -80,7 +78,7 @@ class AbstractLaboratoryProblem(ABC):
         return self.objective.lipschitz + math.sqrt(2.0) * self.noise
 
     @property
-    def start_point(self) -> Floats:
+    def start_point(self) -> Array:
         """x_0 as an array."""
         return np.array(self.start)
 

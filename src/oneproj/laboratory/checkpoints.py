@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from oneproj.arrays import Array
 from oneproj.files import replacing
 from oneproj.laboratory.kernel import Words
-from oneproj.laboratory.objectives import Floats
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Trajectory:
         seconds: time spent on them.
     """
 
-    path: Floats
+    path: Array
     words: Words
     done: int = 0
     seconds: float = 0.0

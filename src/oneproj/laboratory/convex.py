@@ -8,8 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from oneproj.laboratory.base import AbstractLaboratoryProblem, Booleans
-from oneproj.laboratory.objectives import Floats, length
+from oneproj.arrays import Array, Mask
+from oneproj.laboratory.base import AbstractLaboratoryProblem
+from oneproj.laboratory.objectives import length
 from oneproj.laboratory.proximal import constrained_prox
 from oneproj.laboratory.shapes import Disc
 from oneproj.theory import ConvexConstants, Schedule, convex_schedule
@@ -44,19 +45,19 @@ class AbstractConvexProblem(AbstractLaboratoryProblem):
         return convex_schedule(self.constants, self.epsilon, inner_steps="smallest")
 
     @abstractmethod
-    def measure_at(self, x: Floats) -> Floats:
+    def measure_at(self, x: Array) -> Array:
         """The measure at feasible points."""
 
-    def measure(self, x: Floats) -> Floats:
+    def measure(self, x: Array) -> Array:
         """The measure at the projection of x, which is what would be returned."""
         return self.measure_at(self.disc.project(x))
 
-    def achieved(self, selected: Floats, output: Floats) -> Floats:
+    def achieved(self, selected: Array, output: Array) -> Array:
         """The measure at the output."""
         del selected  # these theorems speak of the output alone
         return self.measure_at(output)
 
-    def meets(self, selected: Floats, output: Floats) -> Booleans:
+    def meets(self, selected: Array, output: Array) -> Mask:
         """Feasible, and measure <= epsilon."""
         feasible = self.disc.value(output) <= 0
         return feasible & (self.achieved(selected, output) <= self.epsilon)
@@ -81,13 +82,13 @@ class SmoothProblem(AbstractConvexProblem):
         return "G_ell"
 
     @property
-    def solutions(self) -> Floats:
+    def solutions(self) -> Array:
         """The two minimisers: on the circle f is convex in x_1, least at a/2."""
         x_1 = 0.5 * self.objective.center
         height = self.disc.height(x_1)
         return np.array([[x_1, height], [x_1, -height]])
 
-    def measure_at(self, x: Floats) -> Floats:
+    def measure_at(self, x: Array) -> Array:
         """G_ell(x) = ell |x - P(x - grad f(x) / ell)| (eq. gradient-mapping)."""
         ell = self.constants.weak_convexity
         moved = self.disc.project(x - self.objective.gradient(x) / ell)
@@ -113,12 +114,12 @@ class NonsmoothProblem(AbstractConvexProblem):
         return "S_ell"
 
     @property
-    def solutions(self) -> Floats:
+    def solutions(self) -> Array:
         """The two minimisers: on the kink, where it meets the circle."""
         a = self.objective.center
         return np.array([[a, self.disc.height(a)], [a, -self.disc.height(a)]])
 
-    def measure_at(self, x: Floats) -> Floats:
+    def measure_at(self, x: Array) -> Array:
         """S_ell(x) = 2 ell |x - Q_ell(x)| (eq. moreau-measure)."""
         ell = self.constants.weak_convexity
         y = constrained_prox(self.objective, self.disc, x, ell)

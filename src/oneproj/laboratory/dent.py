@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from oneproj.arrays import Array
 from oneproj.errors import InvalidProblemError
 from oneproj.laboratory.nearest import nearest_on_boundary
-from oneproj.laboratory.objectives import Floats
 
 GRID_STEP = 1.0 / 600.0
 """Spacing of the grid on which the slopes are certified."""
@@ -55,30 +55,30 @@ class DentedDisc:
         """c^2/2, A, p, 1/w^2, as the compiled twin takes them."""
         return 0.5 * self.radius**2, self.height, self.peak, self.width**-2
 
-    def _bump(self, x: Floats) -> tuple[Floats, Floats, Floats]:
+    def _bump(self, x: Array) -> tuple[Array, Array, Array]:
         """Return x - (0, p), the bump, and minus its derivative by |x - (0, p)|^2/2."""
         e = x - np.array([0.0, self.peak])
         q = 1.0 + (e * e).sum(-1) * self.width**-2
         return e, self.height / q, 2.0 * self.width**-2 * self.height / (q * q)
 
-    def value(self, x: Floats) -> Floats:
+    def value(self, x: Array) -> Array:
         """Evaluate g at each point."""
-        half: Floats = 0.5 * (x * x).sum(-1) - 0.5 * self.radius**2
+        half: Array = 0.5 * (x * x).sum(-1) - 0.5 * self.radius**2
         return half + self._bump(x)[1]
 
-    def gradient(self, x: Floats) -> Floats:
+    def gradient(self, x: Array) -> Array:
         """Evaluate grad g at each point."""
         e, _, c = self._bump(x)
         return x - c[..., None] * e
 
-    def hessian(self, x: Floats) -> Floats:
+    def hessian(self, x: Array) -> Array:
         """Evaluate the second derivative of g at each point, shape (..., 2, 2)."""
         e, bump, c = self._bump(x)
         outer = e[..., :, None] * e[..., None, :]
         twist = (4.0 * self.width**-2 * c * bump / self.height)[..., None, None]
         return (1.0 - c)[..., None, None] * np.eye(2) + twist * outer
 
-    def project(self, x: Floats) -> Floats:
+    def project(self, x: Array) -> Array:
         """Return a nearest feasible point to each point; see `nearest_on_boundary`."""
         points = np.array(x, dtype=np.float64).reshape(-1, 2)
         for k in np.flatnonzero(self.value(points) > 0):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from oneproj.arrays import Array
 from oneproj.laboratory.checkpoints import Trajectory
-from oneproj.laboratory.objectives import Floats
 from oneproj.laboratory.plans import Plan
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def draw_measures(
     return files
 
 
-def _draw_panel(axes: Axes, plan: Plan, path: Floats) -> None:
+def _draw_panel(axes: Axes, plan: Plan, path: Array) -> None:
     """Draw the measure of every trial against t + 1, both axes logarithmic."""
     problem, T = plan.problem, plan.schedule.outer_steps
     flat = problem.measure(path.reshape(-1, 2))

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from oneproj.arrays import Array
 from oneproj.laboratory.kernel import LANES
 from oneproj.laboratory.nonconvex import NonconvexProblem
-from oneproj.laboratory.objectives import Floats
 from oneproj.laboratory.twin import Twin, trial_words
 from oneproj.theory import inner_bound
 
@@ -37,15 +37,15 @@ class InnerGaps:
     """
 
     inner_steps: npt.NDArray[np.int64]
-    gaps: Floats
+    gaps: Array
     strong_convexity: float
     gradient_bound: float
 
-    def quantiles(self, delta: float) -> Floats:
+    def quantiles(self, delta: float) -> Array:
         """The (1 - delta)-quantile for each K, rounded up to an observed gap."""
         return np.quantile(self.gaps, 1.0 - delta, axis=1, method="higher")
 
-    def bounds(self, delta: float) -> Floats:
+    def bounds(self, delta: float) -> Array:
         """U_K(m, G_H, delta) for each K (eq. inner-bound)."""
         m, G = self.strong_convexity, self.gradient_bound
         return np.array([inner_bound(int(K), m, G, delta) for K in self.inner_steps])
@@ -65,7 +65,7 @@ class InnerGaps:
         scaled = self.gaps / divisor
         trials = scaled.shape[1]
 
-        def fit(sample: Floats) -> float:
+        def fit(sample: Array) -> float:
             y = np.log(np.quantile(sample, 1.0 - delta, axis=1, method="higher"))
             return float(np.polyfit(x, y, 1)[0])
 
@@ -79,7 +79,7 @@ class InnerGaps:
 
 def measure_inner_gaps(
     problem: NonconvexProblem,
-    center: Floats,
+    center: Array,
     inner_steps: Sequence[int],
     *,
     trials: int,
@@ -106,9 +106,9 @@ def measure_inner_gaps(
     schedule = problem.schedule
     lam, beta = schedule.strength, schedule.prox_weight
 
-    def subproblem(z: Floats) -> Floats:
+    def subproblem(z: Array) -> Array:
         penalty = lam * np.maximum(problem.set.value(z), 0.0)
-        pull: Floats = 0.5 * beta * ((z - center) ** 2).sum(-1)
+        pull: Array = 0.5 * beta * ((z - center) ** 2).sum(-1)
         return problem.objective.value(z) + penalty + pull
 
     least = subproblem(problem.witness(center[None]).y)

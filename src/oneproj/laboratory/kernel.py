@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from oneproj.arrays import Array
 from oneproj.extras import require
 from oneproj.laboratory import lanes
 
@@ -35,12 +36,11 @@ NOISE_1 = 12 * LANES
 NOISE_2 = NOISE_1 + BLOCK * LANES
 STATE_SIZE = NOISE_2 + BLOCK * LANES
 
-Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint64]
 Four = tuple[float, float, float, float]
 Settings = tuple[float, float, float, float, float]
 """m, beta, lambda, lambda / gamma (0 for the hinge), noise per coordinate."""
-InnerRun = Callable[[Floats, Words, int, int, Settings, Four, Four], None]
+InnerRun = Callable[[Array, Words, int, int, Settings, Four, Four], None]
 Shape = Literal["disc", "dent"]
 Penalty = Literal["softplus", "hinge"]
 
@@ -63,7 +63,7 @@ def compile_inner_run(shape: Shape, penalty: Penalty) -> InnerRun:
     move = _compile_move(inlined)
 
     def run(  # noqa: PLR0917 - the compiler wants plain arguments
-        S: Floats,
+        S: Array,
         words: Words,
         n: int,
         K: int,
@@ -109,7 +109,7 @@ def _compile_draw(jit: Any) -> Any:  # noqa: ANN401 - numba has no types
     shifts = tuple(map(np.uint64, (30, 27, 31, 1)))
     s30, s27, s31, one = shifts
 
-    def draw(S: Floats, words: Words, noise: float) -> None:
+    def draw(S: Array, words: Words, noise: float) -> None:
         for c in range(2):
             for i in range(LANES):
                 word = words[c * LANES + i] + golden
@@ -132,7 +132,7 @@ def _compile_weigh(jit: Any, shape: Shape, penalty: Penalty) -> Any:  # noqa: AN
     soft = penalty == "softplus"
     saturation = lanes.SATURATION
 
-    def weigh(S: Floats, n: int, settings: Settings, constraint: Four) -> None:
+    def weigh(S: Array, n: int, settings: Settings, constraint: Four) -> None:
         lam, rate = settings[2], settings[3]
         near = 0
         for i in range(n):
@@ -159,7 +159,7 @@ def _compile_move(jit: Any) -> Any:  # noqa: ANN401 - numba has no types
     sqrt = np.sqrt
 
     def move(  # noqa: PLR0917 - the compiler wants plain arguments
-        S: Floats,
+        S: Array,
         n: int,
         b: int,
         s: int,

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from scipy.optimize import brentq
 
-from oneproj.laboratory.objectives import Floats
+from oneproj.arrays import Array
 
 ANGLES = 4096
 """Directions in the first scan: far finer than any feature of the boundary."""
@@ -18,14 +18,14 @@ XTOL = 4e-16
 class RaySet(Protocol):
     """A set {g <= 0} that contains 0 inside and that every ray leaves once."""
 
-    def value(self, x: Floats) -> Floats:
+    def value(self, x: Array) -> Array:
         """Evaluate g at each point."""
 
-    def gradient(self, x: Floats) -> Floats:
+    def gradient(self, x: Array) -> Array:
         """Evaluate grad g at each point."""
 
 
-def nearest_on_boundary(constraint: RaySet, x: Floats) -> Floats:
+def nearest_on_boundary(constraint: RaySet, x: Array) -> Array:
     """Return the nearest boundary point to x, from inside: g <= 0 as evaluated.
 
     The boundary is a closed curve over the angle. A scan finds every local minimum of
@@ -38,7 +38,7 @@ def nearest_on_boundary(constraint: RaySet, x: Floats) -> Floats:
         array([0. , 0.5])
     """
     step = 2.0 * math.pi / ANGLES
-    angles: Floats = step * np.arange(ANGLES, dtype=np.float64)
+    angles: Array = step * np.arange(ANGLES, dtype=np.float64)
     curve = boundary_points(constraint, angles)
     distance = ((curve - x) ** 2).sum(-1)
     before, after = np.roll(distance, 1), np.roll(distance, -1)
@@ -55,11 +55,11 @@ def nearest_on_boundary(constraint: RaySet, x: Floats) -> Floats:
         if tangential(left) * tangential(right) < 0:
             root = float(brentq(tangential, left, right, xtol=XTOL, rtol=XTOL * 4))
             found.append(boundary_points(constraint, np.array([root]))[0])
-    best: Floats = min(found, key=lambda b: float(((b - x) ** 2).sum()))
+    best: Array = min(found, key=lambda b: float(((b - x) ** 2).sum()))
     return best
 
 
-def boundary_points(constraint: RaySet, angles: Floats) -> Floats:
+def boundary_points(constraint: RaySet, angles: Array) -> Array:
     """Return the boundary point in each direction, by bisection along the ray.
 
     It is the inner end of the last bracket, where g was evaluated and is <= 0.
@@ -75,5 +75,5 @@ def boundary_points(constraint: RaySet, angles: Floats) -> Floats:
         middle = 0.5 * (low + high)
         inside = constraint.value(middle[..., None] * u) <= 0
         low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-    points: Floats = low[..., None] * u
+    points: Array = low[..., None] * u
     return points

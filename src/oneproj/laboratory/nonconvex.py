@@ -7,9 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from oneproj.laboratory.base import AbstractLaboratoryProblem, Booleans
+from oneproj.arrays import Array, Mask
+from oneproj.laboratory.base import AbstractLaboratoryProblem
 from oneproj.laboratory.dent import DentedDisc
-from oneproj.laboratory.objectives import Floats, length
+from oneproj.laboratory.objectives import length
 from oneproj.laboratory.proximal import Witness, penalized_prox
 from oneproj.theory import NonconvexConstants, Schedule, nonconvex_schedule
 
@@ -87,7 +88,7 @@ class NonconvexProblem(AbstractLaboratoryProblem):
         )
 
     @property
-    def solutions(self) -> Floats:
+    def solutions(self) -> Array:
         """The points where the kink of f meets the boundary, above and below."""
         a = self.objective.center
         found = []
@@ -100,7 +101,7 @@ class NonconvexProblem(AbstractLaboratoryProblem):
             found.append([a, low])
         return np.array(found)
 
-    def witness(self, x: Floats) -> Witness:
+    def witness(self, x: Array) -> Witness:
         """The proximal point of the penalised objective, with v and mu."""
         schedule = self.schedule
         return penalized_prox(
@@ -111,16 +112,16 @@ class NonconvexProblem(AbstractLaboratoryProblem):
             prox_weight=schedule.prox_weight,
         )
 
-    def measure(self, x: Floats) -> Floats:
+    def measure(self, x: Array) -> Array:
         """R_{lambda,beta}(x) = beta |x - Q_{lambda,beta}(x)| (eq. nc-residual)."""
         return self.witness(x).residual
 
-    def achieved(self, selected: Floats, output: Floats) -> Floats:
+    def achieved(self, selected: Array, output: Array) -> Array:
         """The penalty residual at the selected iterate."""
         del output  # the theorem bounds the residual before the projection
         return self.measure(selected)
 
-    def meets(self, selected: Floats, output: Floats) -> Booleans:
+    def meets(self, selected: Array, output: Array) -> Mask:
         """Every claim of eq. nc-guarantee, at the witness of the selected iterate."""
         eps, beta, found = (
             self.epsilon,
@@ -131,7 +132,7 @@ class NonconvexProblem(AbstractLaboratoryProblem):
         g_y = self.dented.value(found.y)
         tube = self.constants.tube_radius
         moved = length(output - selected)
-        claims: Booleans = np.stack(
+        claims: Mask = np.stack(
             [
                 self.dented.value(output) <= 0,
                 moved < tube,  # inside the tube the projection is unique

@@ -12,15 +12,14 @@ import math
 from dataclasses import astuple, dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from oneproj.arrays import Array
 from oneproj.errors import InvalidProblemError
 
-Floats = npt.NDArray[np.float64]
 """Points of the plane, shape (..., 2), or one number per point, shape (...)."""
 
 
-def length(x: Floats) -> Floats:
+def length(x: Array) -> Array:
     """Return the Euclidean norm of each point.
 
     Example:
@@ -67,13 +66,13 @@ class Saddle:
         """c, k, a, l, as the compiled twin takes them."""
         return self.curvature, self.kink, self.center, self.descent
 
-    def value(self, x: Floats) -> Floats:
+    def value(self, x: Array) -> Array:
         """Evaluate f at each point."""
         d = x[..., 0] - self.center
-        curved: Floats = self.curvature * d * d - self.descent * x[..., 1] ** 2
+        curved: Array = self.curvature * d * d - self.descent * x[..., 1] ** 2
         return 0.5 * curved + self.kink * np.abs(d)
 
-    def gradient(self, x: Floats) -> Floats:
+    def gradient(self, x: Array) -> Array:
         """A subgradient of f at each point: the gradient, with sign(0) = 0."""
         d = x[..., 0] - self.center
         first = self.curvature * d + self.kink * np.sign(d)

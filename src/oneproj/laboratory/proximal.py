@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from oneproj.arrays import Array
 from oneproj.laboratory.dent import DentedDisc
-from oneproj.laboratory.objectives import Floats, Saddle, length
+from oneproj.laboratory.objectives import Saddle, length
 from oneproj.laboratory.shapes import Disc
 
 HALVINGS = 64
@@ -21,7 +22,7 @@ NEWTON_STEPS = 12
 """Twice what it takes here; `Witness.error` shows whether it was enough."""
 
 
-def constrained_prox(f: Saddle, disc: Disc, x: Floats, ell: float) -> Floats:
+def constrained_prox(f: Saddle, disc: Disc, x: Array, ell: float) -> Array:
     """Return Q_ell(x) = argmin over the disc of f(y) + ell |y - x|^2.
 
     See eq. moreau-measure. With a multiplier mu for ``(|y|^2 - r^2)/2 <= 0`` the
@@ -35,7 +36,7 @@ def constrained_prox(f: Saddle, disc: Disc, x: Floats, ell: float) -> Floats:
     """
     c, k, a, descent = f.parameters
 
-    def solve(mu: Floats) -> Floats:
+    def solve(mu: Array) -> Array:
         q = c + 2.0 * ell + mu
         free = (c * a + 2.0 * ell * x[..., 0]) / q - a
         y_1 = a + np.sign(free) * np.maximum(np.abs(free) - k / q, 0.0)
@@ -67,15 +68,15 @@ class Witness:
             convex, so a y inside the ball with error 0 is its minimiser.
     """
 
-    y: Floats
-    v: Floats
-    mu: Floats
-    residual: Floats
-    error: Floats
+    y: Array
+    v: Array
+    mu: Array
+    residual: Array
+    error: Array
 
 
 def penalized_prox(
-    f: Saddle, set_: DentedDisc, x: Floats, *, strength: float, prox_weight: float
+    f: Saddle, set_: DentedDisc, x: Array, *, strength: float, prox_weight: float
 ) -> Witness:
     """Return Q_{lambda,beta}(x) with its multiplier (eq. nc-residual, nc-witness).
 
@@ -110,9 +111,7 @@ def penalized_prox(
     return Witness(y=y, v=v, mu=mu, residual=residual, error=error)
 
 
-def _minimise(
-    f: Saddle, set_: DentedDisc, x: Floats, mu: Floats, beta: float
-) -> Floats:
+def _minimise(f: Saddle, set_: DentedDisc, x: Array, mu: Array, beta: float) -> Array:
     """Minimise f(y) + mu g(y) + beta/2 |y - x|^2 by Newton's method, case by case."""
     right = _newton(f, set_, x, mu, beta, f.kink)
     left = _newton(f, set_, x, mu, beta, -f.kink)
@@ -125,11 +124,11 @@ def _minimise(
 def _newton(  # noqa: PLR0917 - the problem, the point, the multiplier, the case
     f: Saddle,
     set_: DentedDisc,
-    x: Floats,
-    mu: Floats,
+    x: Array,
+    mu: Array,
     beta: float,
     slope: float | None,
-) -> Floats:
+) -> Array:
     """Newton's method with the kink replaced by ``slope``; None fixes y_1 = a."""
     c, _, a, descent = f.parameters
     bend = np.diag([c, -descent]) + beta * np.eye(2)

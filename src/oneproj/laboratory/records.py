@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from scipy.stats import beta
 
+from oneproj.arrays import Array
 from oneproj.laboratory.checkpoints import Trajectory
 from oneproj.laboratory.dent import DentedDisc
-from oneproj.laboratory.objectives import Floats
 from oneproj.laboratory.plans import Plan
 from oneproj.laboratory.shapes import Disc
 
@@ -43,7 +43,7 @@ class CountedProjection:
         self._feasible = feasible
         self.calls = 0
 
-    def __call__(self, x: Floats) -> Floats:
+    def __call__(self, x: Array) -> Array:
         """Project each row of x."""
         self.calls += len(x)
         return self._feasible.project(x)

@@ -8,8 +8,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from oneproj.arrays import Array
 from oneproj.errors import InvalidProblemError
-from oneproj.laboratory.objectives import Floats, length
+from oneproj.laboratory.objectives import length
 
 HAIR = 4.0 * float(np.finfo(np.float64).eps)
 """How far inside the boundary a projection aims, so that g <= 0 survives rounding."""
@@ -49,18 +50,18 @@ class Disc:
         """r, as the compiled twin takes it."""
         return self.radius, 0.0, 0.0, 0.0
 
-    def value(self, x: Floats) -> Floats:
+    def value(self, x: Array) -> Array:
         """Evaluate g at each point."""
         r = self.radius
         n = length(x)
         return np.where(n > r, n - r, (n * n - r * r) * (0.5 / r))
 
-    def gradient(self, x: Floats) -> Floats:
+    def gradient(self, x: Array) -> Array:
         """Evaluate grad g at each point: x / max(|x|, r)."""
         n = length(x)
         return x / np.maximum(n, self.radius)[..., None]
 
-    def project(self, x: Floats) -> Floats:
+    def project(self, x: Array) -> Array:
         """Return the nearest feasible point to each point."""
         n = length(x)
         outside = n > self.radius * (1 - HAIR)

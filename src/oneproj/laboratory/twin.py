@@ -10,10 +10,10 @@ import zlib
 
 import numpy as np
 
+from oneproj.arrays import Array
 from oneproj.laboratory import kernel, lanes
 from oneproj.laboratory.base import AbstractLaboratoryProblem
 from oneproj.laboratory.kernel import Words, compile_inner_run
-from oneproj.laboratory.objectives import Floats
 from oneproj.theory import Schedule
 
 
@@ -40,7 +40,7 @@ class Twin:
         self,
         problem: AbstractLaboratoryProblem,
         schedule: Schedule,
-        x: Floats,
+        x: Array,
         words: Words,
     ) -> None:
         """Put the trials into the lanes of the compiled loop."""
@@ -64,7 +64,7 @@ class Twin:
         self._words[:, : self._n] = words
 
     @property
-    def x(self) -> Floats:
+    def x(self) -> Array:
         """The current outer iterate of each trial, a copy of shape (n, 2)."""
         S, n = self._state, self._n
         both = [S[kernel.X1 : kernel.X1 + n], S[kernel.X2 : kernel.X2 + n]]
@@ -75,7 +75,7 @@ class Twin:
         """The state of the random bits, a copy of shape (2, n)."""
         return self._words[:, : self._n].copy()
 
-    def advance(self) -> Floats:
+    def advance(self) -> Array:
         """Make one outer iteration in every lane and return the new x."""
         run = compile_inner_run(self._shape, self._penalty)
         run(
@@ -126,7 +126,7 @@ def draw_indices(seed: int, key: str, trials: int, indices: range) -> list[int]:
     return drawn
 
 
-def noise_signs(words: Words, steps: int) -> Floats:
+def noise_signs(words: Words, steps: int) -> Array:
     """Return the signs that one inner run uses, shape (steps, 2, n).
 
     An inner run takes a new word for every 64 steps and drops the bits left over.

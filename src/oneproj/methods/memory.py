@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from oneproj.arrays import Array
 from oneproj.errors import NonFiniteError
-from oneproj.simplex_qp import Array
 
 
 class Question(NamedTuple):

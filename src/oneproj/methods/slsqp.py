@@ -32,6 +32,7 @@ import numpy as np
 import torch
 
 from oneproj.arguments import check_number
+from oneproj.arrays import Array
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.flat import flat, unflat
 from oneproj.methods.base import AbstractMethod
@@ -52,7 +53,6 @@ from oneproj.parameters import (
 from oneproj.projection.sets import SetConstraint
 from oneproj.projection.view import DEEPEST, MARGIN_POWER
 from oneproj.results import Projection
-from oneproj.simplex_qp import Array
 from oneproj.terms.base import AbstractTerm
 
 MOST_PARAMETERS = 5000

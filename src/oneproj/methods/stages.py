@@ -33,8 +33,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
+from oneproj.arrays import Array, Mask
 from oneproj.methods.memory import Ask, Lost, Memory, Point
-from oneproj.simplex_qp import Array, Mask
 
 MOST_STAGES = 6
 NOTEWORTHY = 0.5

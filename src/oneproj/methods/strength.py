@@ -19,18 +19,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from oneproj.arrays import Array
 from oneproj.methods.patience import FELT, MOVES, Patience
 from oneproj.oracles import Anchor
 from oneproj.oracles.anchor import on_devices
 from oneproj.parameters import SMALL, Vector, distance
 from oneproj.penalties import Hinges
-from oneproj.simplex_qp import Array, solve_nonnegative_qp
+from oneproj.simplex_qp import solve_nonnegative_qp
 
 SAFETY = 2.0
 """The ratio of a strength to the multiplier that it has to exceed."""
@@ -42,6 +43,17 @@ first strength of a violated constraint is all of it."""
 PARALLEL = 1e-6
 """Two gradients whose angle has a smaller squared sine are left to the general solver.
 """
+
+
+class _Forces(NamedTuple):
+    """What an anchor says of the objective and of what could balance it."""
+
+    pull: float
+    """The norm of the objective's mean gradient."""
+    steepness: dict[str, float]
+    """The norm of each constraint's gradient."""
+    multipliers: dict[str, float]
+    """The estimates, of the constraints that are within reach."""
 
 
 class AutoStrength:
@@ -79,34 +91,35 @@ class AutoStrength:
         if self._sum is None:
             message = "adapt() was called before any objective gradient was seen."
             raise ValueError(message)
-        n, first = self._count, not self._strengths
-        G = gram([self._sum, *anchor.jacobian.values()]).tolist()
-        pull = math.sqrt(G[0][0]) / n  # of the mean, not of the sum
-        steepness = [math.sqrt(G[j][j]) for j in range(1, len(G))]
         moved = 0.0 if self._last is None else distance(anchor.point, self._last)
         self._longest = max(self._longest, moved)
-        near = _within_reach(anchor, steepness, moved)
-        P, w = [[G[i][j] for j in near] for i in near], [G[j][0] / n for j in near]
-        estimate = dict(zip(near, _least_residual(P, w), strict=True))
-        for j, name in enumerate(anchor.jacobian, start=1):
-            # The strength with which it would balance the whole objective alone.
-            L = steepness[j - 1]
-            alone = pull / L if L > 0 else 0.0
-            share = 0.0 if j not in estimate else 1.0 if first else FLOOR
-            c, present = anchor.values[name], self._strengths.get(name, 0.0)
-            far = c > MOVES * self._longest * L
-            felt = FELT / L if far and L > 0 else 0.0
-            floor = self._patience.floor(
-                name, c, alone=alone, present=present, felt=felt
-            )
-            found_now = SAFETY * estimate.get(j, 0.0)
-            kept = present if far else KEPT * present  # a push that fades slows down
-            strength = max(found_now, kept, share * alone, floor)
-            # At a stationary point of f nothing says how strong; any push leaves it.
-            stuck = strength == 0 and c > 0
-            self._strengths[name] = 1.0 if stuck else strength
+        forces = _forces(self._sum, self._count, anchor, moved)
+        self._strengths = {
+            name: self._strength(name, anchor.values[name], forces)
+            for name in anchor.jacobian
+        }
         self._sum, self._count, self._last = None, 0, anchor.point
         return Hinges(tuple(self._strengths[name] for name in anchor.values))
+
+    def _strength(self, name: str, c: float, forces: _Forces) -> float:
+        """Safely above the estimate, and not below what else asks for more.
+
+        That is most of the last strength, a share of what would balance the objective
+        alone, and the floor where patience ends.
+        """
+        L, present = forces.steepness[name], self._strengths.get(name, 0.0)
+        # The strength with which it would balance the whole objective alone.
+        alone = forces.pull / L if L > 0 else 0.0
+        near, first = name in forces.multipliers, not self._strengths
+        share = 0.0 if not near else 1.0 if first else FLOOR
+        far = c > MOVES * self._longest * L
+        kept = present if far else KEPT * present  # a push that fades slows down
+        felt = FELT / L if far and L > 0 else 0.0
+        floor = self._patience.floor(name, c, alone=alone, present=present, felt=felt)
+        found = SAFETY * forces.multipliers.get(name, 0.0)
+        strength = max(found, kept, share * alone, floor)
+        # At a stationary point of f nothing says how strong; any push leaves it.
+        return 1.0 if strength == 0 and c > 0 else strength
 
     def state_dict(self) -> dict[str, Any]:
         """What was seen since the last anchor, the last anchor, and the strengths."""
@@ -168,18 +181,30 @@ def gram(vectors: Sequence[Vector]) -> Array:
     return G
 
 
+def _forces(total: Vector, count: int, anchor: Anchor, moved: float) -> _Forces:
+    """Estimate multipliers from a sum of objective gradients and an anchor."""
+    G = gram([total, *anchor.jacobian.values()]).tolist()
+    index = {name: j for j, name in enumerate(anchor.jacobian, start=1)}
+    steepness = {name: math.sqrt(G[j][j]) for name, j in index.items()}
+    names = _within_reach(anchor, steepness, moved)
+    near = [index[name] for name in names]
+    # Of the mean, not of the sum.
+    P, w = [[G[i][j] for j in near] for i in near], [G[j][0] / count for j in near]
+    estimates = dict(zip(names, _least_residual(P, w), strict=True))
+    return _Forces(math.sqrt(G[0][0]) / count, steepness, estimates)
+
+
 def _within_reach(
-    anchor: Anchor, steepness: Sequence[float], moved: float
-) -> list[int]:
-    """Which c_j, from 1, are violated, or after another move of the last length.
+    anchor: Anchor, steepness: Mapping[str, float], moved: float
+) -> list[str]:
+    """Which c_j are violated, or after another move of the last length.
 
     A constraint that is not says nothing of its multiplier: the flatter it is, the more
     of it would be needed.
     """
-    slopes = zip(anchor.jacobian, steepness, strict=True)
     return [
-        j
-        for j, (name, L) in enumerate(slopes, 1)
+        name
+        for name, L in steepness.items()
         if anchor.values[name] > 0 or anchor.values[name] + moved * L > 0
     ]
 

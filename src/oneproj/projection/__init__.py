@@ -1,1 +1,12 @@
-"""The one projection: from a point to the nearest feasible point."""
+"""The one projection: from a point to the nearest feasible point.
+
+``project`` chooses a projector for the constraints, an ``AbstractProjector``
+(``base``): ``closed_form``, ``cuts``, and the paper's ``augmented_lagrangian`` and
+``dual_bisection``. All but the first look at the constraints through a ``view``, which
+counts and remembers the best point, and describe their answers by ``remarks``.
+
+``cuts``, the default for functions, is two methods: ``convex/`` keeps every
+linearisation, ``nonconvex/`` makes a model of those at the present point. Below them
+are ``sets/``, whose projections are known, and ``vectors/``, arithmetic for parameters
+of any size.
+"""

@@ -16,18 +16,19 @@ import numpy as np
 
 from oneproj.arguments import check_number, is_count, is_number
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import Vector, combine, difference, norm
+from oneproj.parameters import Vector, combine, difference, dimension, norm
 from oneproj.projection.base import AbstractProjector
+from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.convex.cutting import Bend, project_convex
+from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.convex.region_dual import RegionDual
 from oneproj.projection.convex.within import Within
 from oneproj.projection.nonconvex.local import project_local
 from oneproj.projection.past import Past
-from oneproj.projection.remarks import LOOSE, remarked
+from oneproj.projection.remarks import LOOSE, described
 from oneproj.projection.sets.region import Region, region_of
 from oneproj.projection.view import View
-from oneproj.results import Projection, Status
+from oneproj.results import Projection
 from oneproj.terms.base import AbstractTerm
 
 ROOM, AMPLE, FEW = 100, 1000, 10_000_000
@@ -143,7 +144,7 @@ class Cuts(AbstractProjector):
         try:
             if view.first.worst <= 0:
                 self._past = past
-                return _report(view, 0.0)
+                return described(view, view.best, 0.0)
             region = region_of(parameters, constraints) if convex else None
             if region is not None and region.places:
                 return self._project_within(view, region)
@@ -175,7 +176,7 @@ class Cuts(AbstractProjector):
         room = max(self._room(view), len(view.constraints) + SPARE)
         known = None if past is None else past.cuts_from(view)
         bundle, bend = known or (Bundle(room), Bend())
-        facets = min(room, sum(p.numel() for p in view.parameters))
+        facets = min(room, dimension(view.parameters))
         budget = self._max_evaluations or max(ENOUGH, PER_DIMENSION * facets)
         empty = project_convex(view, bundle, bend, max_evaluations=budget)
         if self._warm and not empty:
@@ -211,13 +212,17 @@ class Cuts(AbstractProjector):
         left = _relative(*_apart(view, bundle))
         if bundle.multipliers() and left < kkt_residual:
             multipliers, kkt_residual = bundle.multipliers(), left
-        return _report(
-            view, view.moved(), multipliers=multipliers, kkt_residual=kkt_residual
+        return described(
+            view,
+            view.best,
+            view.moved(),
+            multipliers=multipliers,
+            kkt_residual=kkt_residual,
         )
 
     def _room(self, view: View) -> int:
-        size = sum(parameter.numel() for parameter in view.parameters)
-        return self._capacity or max(ROOM, min(AMPLE, FEW // size))
+        ample = min(AMPLE, FEW // dimension(view.parameters))
+        return self._capacity or max(ROOM, ample)
 
 
 def _apart(view: View, bundle: Bundle) -> tuple[float, float]:
@@ -241,8 +246,9 @@ def _bounded(
     multipliers, bound = cuts.multipliers(), cuts.lower_bound()
     if far > LOOSE * bound:
         apart = max(apart, _imbalance(view, multipliers, normals))
-    return _report(
+    return described(
         view,
+        view.best,
         far,
         multipliers=multipliers,
         kkt_residual=_relative(apart, far),
@@ -272,28 +278,3 @@ def _imbalance(
 
 def _relative(apart: float, moved: float) -> float:
     return apart / max(moved, apart) if 0 < apart < math.inf else float(apart != 0)
-
-
-def _report(
-    view: View,
-    distance: float,
-    *,
-    multipliers: Mapping[str, float] | None = None,
-    kkt_residual: float = 0.0,
-    lower_bound: float | None = None,
-    empty: bool = False,
-) -> Projection:
-    """Describe the best point, which the parameters hold, at this distance."""
-    weights = multipliers or {}
-    status = Status.FEASIBLE if view.best.worst <= 0 else Status.INFEASIBLE
-    projection = Projection(
-        status=Status.EMPTY if empty else status,
-        distance=distance,
-        residuals=view.best.values,
-        multipliers={name: weights.get(name, 0.0) for name in view.constraints},
-        evaluations=view.evaluations,
-        kkt_residual=kkt_residual,
-        residuals_before=view.first.values,
-        lower_bound=lower_bound,
-    )
-    return remarked(projection)

@@ -16,9 +16,11 @@ import math
 import numpy as np
 from torch import Tensor
 
+from oneproj.arrays import Array
 from oneproj.parameters import Vector, combine, dot
-from oneproj.projection.vectors.stack import Stack
-from oneproj.simplex_qp import Array, solve_simplex_qp
+from oneproj.projection.vectors.piles import pile_of
+from oneproj.projection.vectors.space import space_around
+from oneproj.simplex_qp import solve_simplex_qp
 
 ROOM = 100
 """Gradients to keep; the one that no mixture has used for longest goes first."""
@@ -44,7 +46,8 @@ class ExampleDual:
     def __init__(self, y: Vector) -> None:
         """Start without a gradient."""
         self._y, self._mu = y, 0.0
-        self._a = Stack()
+        self._space = space_around(combine([0.0], [y]))
+        self._a = pile_of(self._space.pack(y))
         self._b: Array = np.zeros(0)
         self._at_y: Array = np.zeros(0)
         self._idle: Array = np.zeros(0)
@@ -69,12 +72,12 @@ class ExampleDual:
         """Set the point whose proximal point is sought."""
         self._y, self._mu = y, 0.0
         if len(self._a):
-            self._at_y = self._b + self._a.products(y)
+            self._at_y = self._b + self._a.products(self._space.pack(y))
 
     def add(self, value: float, gradient: list[Tensor]) -> None:
         """Add what was seen at the point last found, or at y before there is one."""
         n = len(self._a)
-        row = self._a.append(gradient)
+        row = self._a.append(self._space.pack(gradient))
         self._gram[n, : n + 1] = self._gram[: n + 1, n] = row
         # The point is y - mu w, so the product with y - d is mu times that with w.
         at_y = value + self._mu * float(row[:n] @ self._v)
@@ -100,7 +103,7 @@ class ExampleDual:
         self.length = math.sqrt(max(0.0, square))
         self.model = float(v @ self._at_y) - mu * square
         self.height = float(v @ self._b)
-        self.mixture = self._a.combination(v)
+        self._a.write(v, self._space, self.mixture)
         return combine([1.0, -mu], [self._y, self.mixture])
 
     def _forget(self, k: int) -> None:

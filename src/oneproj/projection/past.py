@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from oneproj.parameters import Vector
+from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.convex.cutting import Bend
 from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.view import View
 from oneproj.terms.base import AbstractTerm

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from oneproj.arguments import is_number
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, assign, distance, snapshot
-from oneproj.projection.remarks import remarked
+from oneproj.projection.remarks import described
 from oneproj.projection.vectors.blocks import combined_norm
 from oneproj.projection.view import Look, View
-from oneproj.results import Projection, Status
+from oneproj.results import Projection
 from oneproj.terms.base import AbstractTerm
 
 
@@ -85,19 +85,16 @@ class Trail:
         lower_bound: float | None = None,
     ) -> Projection:
         """Make the parameters hold the best point, and describe it honestly."""
-        view, weights = self.view, multipliers or {}
+        view = self.view
         assign(view.parameters, self.best_point)
-        projection = Projection(
-            status=Status.FEASIBLE if self.best.worst <= 0 else Status.INFEASIBLE,
-            distance=combined_norm([1.0, -1.0], [view.parameters, view.origin]),
-            residuals=self.best.values,
-            multipliers={name: weights.get(name, 0.0) for name in view.constraints},
-            evaluations=view.evaluations,
+        return described(
+            view,
+            self.best,
+            combined_norm([1.0, -1.0], [view.parameters, view.origin]),
+            multipliers=multipliers,
             kkt_residual=kkt_residual,
-            residuals_before=view.first.values,
             lower_bound=lower_bound,
         )
-        return remarked(projection)
 
     def _is_better(self, seen: Look, far: float) -> bool:
         """Accepted points are ranked by distance, others by their worst residual."""

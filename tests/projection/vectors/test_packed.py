@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from oneproj.projection.vectors.packed import Short
+from oneproj.projection.vectors.packed import SHORT, Short
 from oneproj.projection.vectors.piles import pile_of
 from oneproj.projection.vectors.space import _LongSpace, _ShortSpace, space_around
-from oneproj.projection.vectors.stack import SHORT
 
 SPACES = [_ShortSpace, _LongSpace]
 

@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from oneproj.arrays import Array
 from oneproj.projection.convex.active_set import settled_minimiser
 from oneproj.projection.convex.cut_table import CutTable
 from oneproj.projection.convex.prediction import Prediction
 from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.vectors.piles import AbstractPile, pile_of
-from oneproj.simplex_qp import EPSILON, Array, QpSolution, solve_nonnegative_qp
+from oneproj.simplex_qp import EPSILON, QpSolution, solve_nonnegative_qp
 
 SURE, UNITS = 1e-6, 1e3
 """Cuts contradict each other if what they add up to is beyond this share of its terms,

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from oneproj.simplex_qp import Array
+from oneproj.arrays import Array
 
 Indices: TypeAlias = NDArray[np.intp]
 ROOM = 16

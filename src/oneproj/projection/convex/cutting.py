@@ -17,19 +17,14 @@ of a model that has it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
-
 from oneproj.errors import NonFiniteError
+from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import ROUNDED, Bundle
 from oneproj.projection.convex.refutation import Witness
+from oneproj.projection.convex.stalls import SHARES, STALLED, WIDER, Stall
 from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.view import Look, View
 
-STALLED = 3
-"""Looks without progress after which rounding is in the way, and the margin grows."""
-WIDER = 4.0
-"""The factor by which it grows."""
 STUCK = 12
 """Looks without progress, of the residual or of the bound on the distance, after which
 wider margins do not help either; on a hundred risk caps there were never more than two,
@@ -38,69 +33,6 @@ FARTHER = 1.0001
 """The factor by which the bound on the distance has to grow to count as progress."""
 FORGETFUL = 20
 """How often the older half of the cuts may be left behind for the sake of rounding."""
-AGREE = 2.0
-"""Curvatures within this factor of each other belong to a smooth constraint.
-
-Across a kink the next estimate is far larger or zero, and a step that trusts it would
-only be shorter. With 2, logistic risks take half the gradients of plain cuts and hinge
-risks as many as before.
-"""
-SHARES = (2**-1, 2**-2, 2**-4, 2**-8, 2**-16, 2**-32)
-"""Of a step to where nothing can be seen: what is tried in its place."""
-STRAIGHT = 1e-3
-"""A curvature, compared to that of the squared distance, which makes no difference."""
-
-
-Pulls: TypeAlias = Mapping[str, AbstractPacked]
-"""The gradients of a look, by the constraint's name."""
-
-
-class Bend:
-    """How much ``sum_j mu_j c_j`` curves along the last step, if that is consistent."""
-
-    def __init__(self) -> None:
-        """Nothing is known yet."""
-        self._last: tuple[Mapping[str, float], Pulls, AbstractPacked] | None = None
-        self._seen: list[float] = []
-
-    @property
-    def at(self) -> AbstractPacked | None:
-        """The displacement of the last look."""
-        return None if self._last is None else self._last[2]
-
-    def shift(self, move: AbstractPacked) -> None:
-        """Measure displacements from another origin, ``move`` away from the last."""
-        if self._last is not None:
-            values, pulls, at = self._last
-            self._last = values, pulls, at.minus(move)
-
-    def update(
-        self,
-        values: Mapping[str, float],
-        pulls: Pulls,
-        at: AbstractPacked,
-        mu: Mapping[str, float],
-    ) -> None:
-        """Compare a look at displacement ``at`` with what the one before predicted."""
-        if self._last is not None:
-            before, slopes, start = self._last
-            s = at.minus(start)
-            excess = sum(
-                weight * (values[j] - before[j] - slopes[j].dot(s))
-                for j, weight in mu.items()
-                if j in slopes and weight > 0
-            )
-            moved = s.norm()
-            if moved > 0:
-                self._seen.append(max(0.0, 2.0 * excess / moved**2))
-        self._last = values, pulls, at
-
-    @property
-    def curvature(self) -> float:
-        """The last estimate; 0 if it disagrees with the one before, or is nothing."""
-        recent = self._seen[-2:]
-        agreed = bool(recent) and max(recent) <= AGREE * min(recent)
-        return recent[-1] if agreed and recent[-1] > STRAIGHT else 0.0
 
 
 def project_convex(
@@ -144,7 +76,7 @@ class _Search:
         # The last answer of a warm projector is nearer to the next than the start is.
         self._center = bend.at
         self._margins = dict(view.margins)
-        self._least, self._waited, self._vain = view.first.worst, 0, 0
+        self._stall, self._vain = Stall(view.first.worst), 0
         self._farthest = 0.0
         self._forgotten = 0
         self._witness = Witness(view)
@@ -169,8 +101,8 @@ class _Search:
             bundle.forget()
             self._forgotten += 1
             # What was reached by the cuts that are gone is no measure of progress.
-            self._least, self._farthest = self._seen.worst, 0.0
-            self._waited = self._vain = 0
+            self._stall, self._vain = Stall(self._seen.worst), 0
+            self._farthest = 0.0
         return True
 
     def is_done(self, *, hurry: bool) -> bool:
@@ -224,15 +156,16 @@ class _Search:
 
         Cuts from anywhere are valid, so a shorter step is as good as another.
         """
-        there = aim
-        for share, shorter in zip((1.0, *SHARES), (*SHARES, 0.0), strict=True):
+        for share in SHARES:
+            there = aim
+            if share < 1.0:
+                there = self._at.times(1.0 - share)
+                there.add(aim, share)
             try:
                 self._take(self._view.move(there))
             except NonFiniteError:
-                there = self._at.times(1.0 - shorter)
-                there.add(aim, shorter)
-            else:
-                return share
+                continue
+            return share
         return 0.0
 
     def _take(self, seen: Look) -> None:
@@ -241,18 +174,15 @@ class _Search:
         self._pulls = {name: pack(g) for name, g in seen.gradients.items()}
 
     def _adapt_margins(self, *, hurry: bool) -> None:
-        seen, margins = self._seen, self._margins
-        better = seen.worst < 0.9 * self._least
-        length = self._bundle.length()
+        seen, margins, stall = self._seen, self._margins, self._stall
+        better, length = stall.note(seen.worst), self._bundle.length()
         farther = length > FARTHER * self._farthest
-        self._waited = 0 if better else self._waited + 1
         self._vain = 0 if better or farther else self._vain + 1
-        self._least = min(self._least, seen.worst)
         self._farthest = length if farther else self._farthest
-        if self._waited >= STALLED and self._least < WIDER * max(margins.values()):
+        if stall.waited >= STALLED and stall.least < WIDER * max(margins.values()):
             self._margins = {name: WIDER * margin for name, margin in margins.items()}
-            self._waited = 0
-        if hurry and seen.worst <= WIDER * self._least:
+            stall.waited = 0
+        if hurry and seen.worst <= WIDER * stall.least:
             # Where a wider margin only leads away, the set has no inside.
             self._margins = {
                 name: margin + max(0.0, seen.values[name])

@@ -25,13 +25,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneproj.arrays import Array
 from oneproj.parameters import Vector, combine, dot, norm
 from oneproj.projection.convex.ascent import Height, ascend
 from oneproj.projection.convex.bundle import ROUNDED
 from oneproj.projection.convex.prediction import Prediction
 from oneproj.projection.sets.region import Region
-from oneproj.projection.vectors.stack import is_short
-from oneproj.simplex_qp import EPSILON, Array
+from oneproj.projection.vectors.packed import is_short
+from oneproj.simplex_qp import EPSILON
 
 FAR = 1e6
 """If no common point is nearer than this many times the farthest of the cuts and sets,

@@ -12,22 +12,19 @@ from torch import Tensor
 
 from oneproj.errors import NonFiniteError
 from oneproj.parameters import combine, difference, distance, norm, rounding_unit
+from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import ROUNDED
-from oneproj.projection.convex.cutting import Bend
 from oneproj.projection.convex.refutation import Witness
 from oneproj.projection.convex.region_dual import RegionDual
+from oneproj.projection.convex.stalls import SHARES, STALLED, WIDER, Stall
 from oneproj.projection.sets import SetConstraint
 from oneproj.projection.sets.region import Region, hair
-from oneproj.projection.vectors.stack import is_short
+from oneproj.projection.vectors.packed import is_short
 from oneproj.projection.view import Look, View
 
-STALLED, WIDER = 3, 4.0
-"""Looks without progress after which rounding is in the way; the margin grows so."""
 STUCK = 6
 """Looks in a row that are hardly less outside than one before: where the sets touch
 what the functions allow, the dual has no end, and cuts of the sets are better."""
-SHARES = (1.0, 2**-1, 2**-2, 2**-4, 2**-8, 2**-16, 2**-32)
-"""Of a step to where nothing can be seen: what is tried."""
 
 
 class Within:
@@ -50,8 +47,7 @@ class Within:
         self.dual = RegionDual(region, view.origin, capacity)
         self._at = combine([0.0], [view.origin])
         self._margins = {name: self._margin(name) for name in view.margins}
-        self._least, self._waited = float("inf"), 0
-        self._lowest, self._vain = float("inf"), 0
+        self._stall, self._vain = Stall(), Stall()
         self._bend, self._witness = Bend(), Witness(view)
 
     def _margin(self, name: str) -> float:
@@ -129,10 +125,8 @@ class Within:
     def _is_stuck(self) -> bool:
         """Whether the looks do not come any nearer to the constraints."""
         worst = self._view.best.worst
-        better = worst <= 0 or worst < 0.9 * self._lowest
-        self._vain = 0 if better else self._vain + 1
-        self._lowest = min(self._lowest, worst)
-        return self._vain >= STUCK
+        self._vain.note(worst)
+        return worst > 0 and self._vain.waited >= STUCK
 
     def _length(self) -> float:
         nearest = self._region.nearest(self.dual.target())
@@ -178,11 +172,10 @@ class Within:
         return True
 
     def _adapt_margins(self, seen: Look, *, hurry: bool) -> None:
-        self._waited = 0 if seen.worst < 0.9 * self._least else self._waited + 1
-        self._least = min(self._least, seen.worst)
-        if hurry or self._waited >= STALLED:
+        self._stall.note(seen.worst)
+        if hurry or self._stall.waited >= STALLED:
             self._margins = {
                 name: WIDER * margin + (max(0.0, seen.values[name]) if hurry else 0.0)
                 for name, margin in self._margins.items()
             }
-            self._waited = 0
+            self._stall.waited = 0

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from oneproj.arrays import Array
 from oneproj.errors import NonFiniteError
 from oneproj.parameters import Vector
 from oneproj.projection.nonconvex.curvature import Curvature
-from oneproj.projection.nonconvex.frame import Array, Frame
+from oneproj.projection.nonconvex.frame import Frame
 from oneproj.projection.nonconvex.model import Model, Place
 from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.view import Look, View

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oneproj.arrays import Array as Array  # noqa: PLC0414 - also its neighbours'
 from oneproj.parameters import Vector
 from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.vectors.piles import AbstractPile, pile_of
 from oneproj.projection.vectors.space import AbstractSpace
 from oneproj.projection.view import AbstractMove
-
-Array: TypeAlias = npt.NDArray[np.float64]
 
 INDEPENDENT, CLEAR = 1e-9, 1e-4
 """A vector whose part outside the span is a smaller share than the first adds nothing.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from oneproj.arrays import Array
 from oneproj.projection.nonconvex.chart import Chart
-from oneproj.projection.nonconvex.frame import Array
 from oneproj.projection.nonconvex.model import Place, Plan
 
 SHORTER, SHORTENINGS, SHORTEST = 0.4, 8, 1e-3

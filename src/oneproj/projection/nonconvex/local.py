@@ -33,8 +33,9 @@ import math
 import numpy as np
 
 from oneproj.parameters import difference, dot
+from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.convex.cutting import Bend, project_convex
+from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.nonconvex.descent import find_inside
 from oneproj.projection.nonconvex.stepper import LocalModels
@@ -46,7 +47,7 @@ SLOW, HOPELESS = 3, 4
 """Steps in a row without progress that end the search, and the way back inside."""
 LOOKS, LOWER = 50, 0.9
 """The looks for a search from beside the point where one ended outside, which may be a
-saddle; and how much lower the worst residual has to be for another."""
+saddle; and how much lower the worst residual has to be to count as progress."""
 ROUNDS, FARTHER = 3, 1.01
 """If the way back inside led this much farther away, the search resumes from there."""
 
@@ -165,6 +166,6 @@ def _step_inside(models: LocalModels, view: View, max_evaluations: int) -> None:
         least, left = models.place.look.worst, np.maximum(models.place.c, 0.0)
         extra = 2.0 * extra + left if waited else left
         models.restore(extra)
-        waited = 0 if models.place.look.worst < 0.9 * least else waited + 1
+        waited = 0 if models.place.look.worst < LOWER * least else waited + 1
     if view.best.worst <= 0 < models.place.look.worst:
         models.resume()

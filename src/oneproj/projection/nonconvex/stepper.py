@@ -8,11 +8,11 @@ from operator import itemgetter
 import numpy as np
 import torch
 
-from oneproj.parameters import combine, difference
+from oneproj.arrays import Array
+from oneproj.parameters import combine, difference, dimension
 from oneproj.projection.nonconvex.bracket import close_in, is_unaware
 from oneproj.projection.nonconvex.chart import Carried, Chart
 from oneproj.projection.nonconvex.descent import nudges
-from oneproj.projection.nonconvex.frame import Array
 from oneproj.projection.nonconvex.line_search import SHORTENINGS, SHORTER, LineSearch
 from oneproj.projection.nonconvex.model import TINY, Model, Place, Plan
 from oneproj.projection.view import View
@@ -63,15 +63,19 @@ class LocalModels:
         if carried is not None and carried.names != tuple(view.constraints):
             carried = None
         self._chart = Chart(view, memory=memory, capacity=capacity, carried=carried)
-        self.place = self._chart.best_place()
+        self._begin_at(self._chart.best_place())
         self.mu: Array = np.zeros(len(self.place.c)) if carried is None else carried.mu
         self._rho, self._weakest, self._quick = TINY, TINY, carried is not None
-        self._recent = [self.place]
-        self._plan: Plan | None = None
         self._believed = True
-        size = sum(parameter.numel() for parameter in view.parameters)
-        self._scale = max(view.space.size_of_origin(), math.sqrt(size))
+        size = math.sqrt(dimension(view.parameters))
+        self._scale = max(view.space.size_of_origin(), size)
         self._line = LineSearch(self._chart)
+
+    def _begin_at(self, place: Place) -> None:
+        """Go to a place from which there is no plan yet, and no steps to compare."""
+        self.place = place
+        self._recent = [place]
+        self._plan: Plan | None = None
 
     def settled(self, tolerance: float) -> bool:
         """Whether the KKT conditions hold, or what could be gained is not worth it."""
@@ -102,7 +106,7 @@ class LocalModels:
             self.resume()
         elif self._chart.moves > 0:
             self._chart.forget()
-            self._plan = None
+            self._begin_at(self.place)
         else:
             return False
         return True
@@ -132,8 +136,7 @@ class LocalModels:
         ``fully``, whatever it thinks, to where the way back leaves the feasible set.
         """
         if self.feasible and (fully or is_unaware(self.place)):
-            self.place = close_in(self._chart, self.place, fully=fully)
-            self._recent, self._plan = [self.place], None
+            self._begin_at(close_in(self._chart, self.place, fully=fully))
             self._line.share = 1.0
             self._chart.forget()
 
@@ -142,10 +145,9 @@ class LocalModels:
         if self.place.has_slope():
             return  # as a rule: a nudge costs a few copies of the parameters
         for moved in nudges(self._view):
-            self.place = self._chart.jump(moved) or self.place
+            self._begin_at(self._chart.jump(moved) or self.place)
             if self.place.has_slope():
                 break
-        self._recent, self._plan = [self.place], None
         self.close_in()
 
     def leave_saddle(self) -> bool:
@@ -163,7 +165,7 @@ class LocalModels:
         place = self._chart.jump(combine([1.0, 1.0], [moved, next(nudges(view))]))
         if place is None:
             return False
-        self.place, self._recent, self._plan = place, [place], None
+        self._begin_at(place)
         self.mu, self._rho, self._weakest = np.zeros(len(place.c)), TINY, TINY
         self._believed, self._line.share = True, 1.0
         return True
@@ -173,6 +175,7 @@ class LocalModels:
 
         It is shortened until it helps; the place stays if none does.
         """
+        # No new beginning: the next step is compared with those before this one.
         self.place = place = self._chart.refreshed(self.place)
         self._plan = None
         p = self._linear_step(place.c + extra)
@@ -187,21 +190,19 @@ class LocalModels:
 
         Tries to satisfy one of them at a time; whether that lowered the worst residual.
         """
-        self.place = place = self._chart.refreshed(self.place)
-        self._plan = None
+        place = self._chart.refreshed(self.place)
+        self._begin_at(place)
         for j in np.flatnonzero(place.c > 0):
             steepness = max(float(place.J[j] @ place.J[j]), TINY)
             p = self._within_reach(-place.c[j] / steepness * place.J[j])
             trial = self._chart.visit(place.d + p)
             if trial is not None and trial.look.worst < self.place.look.worst:
-                self.place = trial
-        self._recent = [self.place]
+                self._begin_at(trial)
         return self.place is not place
 
     def resume(self) -> None:
         """Go to the best point seen, which may be that of a step not taken."""
-        self.place, self._plan = self._chart.best_place(), None
-        self._recent = [self.place]
+        self._begin_at(self._chart.best_place())
 
     def finish(self) -> None:
         """End at the best point; if it is feasible, with the multipliers it has."""

@@ -15,9 +15,11 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from oneproj.parameters import dot, norm
-from oneproj.simplex_qp import Array
+from oneproj.arrays import Array
+from oneproj.parameters import Vector, dimension, dot, norm, rounding_unit
 
+SHORT = 2**14
+"""Numbers in a vector up to which copying it costs less than looping over vectors."""
 TINY, HUGE = 1e-150, 1e150
 """Lengths whose squares are numbers like others."""
 
@@ -92,7 +94,7 @@ class Long(AbstractPacked):
     def __init__(self, tensors: list[Tensor]) -> None:
         """Keep the tensors."""
         self.tensors = tensors
-        self.eps = max(torch.finfo(t.dtype).eps for t in tensors)
+        self.eps = rounding_unit(tensors)
 
     def dot(self, other: Self) -> float:
         return dot(self.tensors, other.tensors)
@@ -108,3 +110,14 @@ class Long(AbstractPacked):
 
     def add(self, other: Self, weight: float) -> None:
         torch._foreach_add_(self.tensors, other.tensors, alpha=weight)
+
+
+def is_short(vector: Vector) -> bool:
+    """Whether vectors like this one are packed in arrays.
+
+    Example:
+        >>> is_short([torch.zeros(3)])
+        True
+    """
+    on_cpu = all(t.device.type == "cpu" for t in vector)
+    return on_cpu and dimension(vector) <= SHORT

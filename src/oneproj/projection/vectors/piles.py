@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from oneproj.arrays import Array
 from oneproj.parameters import Vector
 from oneproj.projection.vectors.blocks import (
     combination,
@@ -21,8 +22,6 @@ from oneproj.projection.vectors.blocks import (
 )
 from oneproj.projection.vectors.packed import AbstractPacked, Long, Short
 from oneproj.projection.vectors.space import AbstractSpace
-from oneproj.projection.vectors.stack import Rows
-from oneproj.simplex_qp import Array
 
 P = TypeVar("P", bound=AbstractPacked)
 
@@ -66,31 +65,42 @@ class AbstractPile(ABC, Generic[P]):
 
 
 class _ShortPile(AbstractPile[Short]):
-    """The rows of a matrix."""
+    """The rows of a matrix, with room for more."""
 
     def __init__(self, eps: float) -> None:
-        self._rows, self._eps = Rows(), eps
+        self._matrix: Array = np.zeros((0, 0))
+        self._count, self._eps = 0, eps
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._count
 
     def expect(self, vectors: Sequence[Short]) -> None:
         del vectors  # they are in the matrix's form already
 
     def append(self, vector: Short) -> Array:
-        return self._rows.append(vector.numbers)
+        n, row = self._count, vector.numbers
+        if n == len(self._matrix):
+            grown = np.zeros((max(2 * n, 8), len(row)))
+            if n:
+                grown[:n] = self._matrix
+            self._matrix = grown
+        self._matrix[n] = row
+        self._count += 1
+        return self.products(vector)
 
     def products(self, vector: Short) -> Array:
-        return self._rows.products(vector.numbers)
+        found: Array = self._matrix[: self._count].dot(vector.numbers)
+        return found
 
     def combination(self, weights: Array) -> Short:
-        return Short(weights.dot(self._rows.matrix[: len(weights)]), self._eps)
+        return Short(weights.dot(self._matrix[: len(weights)]), self._eps)
 
     def write(self, weights: Array, space: AbstractSpace, point: Vector) -> None:
         space.write(self.combination(weights), point)
 
     def remove(self, i: int) -> None:
-        self._rows.remove(i)
+        self._count -= 1
+        self._matrix[i : self._count] = self._matrix[i + 1 : self._count + 1]
 
 
 class _LongPile(AbstractPile[Long]):

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.parameters import Vector, norm
+from oneproj.arrays import Array
+from oneproj.parameters import Vector, norm, rounding_unit
 from oneproj.projection.vectors.blocks import combined_norm
-from oneproj.projection.vectors.packed import AbstractPacked, Long, Short
-from oneproj.projection.vectors.stack import is_short
-from oneproj.simplex_qp import Array
+from oneproj.projection.vectors.packed import AbstractPacked, Long, Short, is_short
 
 
 class AbstractSpace(ABC):
@@ -72,7 +71,7 @@ class _ShortSpace(AbstractSpace):
             for part, t in zip(flat.split_with_sizes(sizes), origin, strict=True)
         ]
         self._numbers: Array = flat.numpy()
-        self._eps = max(torch.finfo(dtype).eps for dtype in {t.dtype for t in origin})
+        self._eps = rounding_unit(origin)
         self._from = self.pack(origin).numbers
 
     def pack(self, vector: Vector) -> Short:

@@ -1,9 +1,12 @@
-"""Cuts of a strongly convex problem, and the lower bound that they prove.
+"""Minorants of a strongly convex problem, and the lower bound that they prove.
 
 If H is m-strongly convex, an evaluation at y_k gives the minorant
 ``H(y) >= H_k + <h_k, y - y_k> + (m/2)|y - y_k|^2``. Seen from one fixed origin o all of
 these share their curvature: ``(m/2)|y - o|^2`` plus a linear part, which is what is
 stored. A convex constraint gives the linear cut ``c_k + <q_k, y - y_k> <= 0``.
+
+A projection has cuts of its own (``projection/convex/bundle.py``): its objective is the
+squared distance, which is known, so that only the constraints are cut.
 """
 
 from __future__ import annotations
@@ -15,13 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from oneproj.arrays import Array
 from oneproj.parameters import Vector, combine, difference, dot, norm
-from oneproj.simplex_qp import (
-    EPSILON,
-    Array,
-    refine_on_support,
-    solve_simplex_qp,
-)
+from oneproj.simplex_qp import EPSILON, refine_on_support, solve_simplex_qp
 
 SPARE = 128
 """How many cuts without weight are kept; the oldest make room for new ones."""
@@ -82,7 +81,7 @@ class Model:
     """The label of a cut above its function: some claimed constant is wrong."""
 
 
-class Bundle:
+class Minorants:
     """The cuts seen so far, with their Gram matrix; everything in float64.
 
     A cut keeps one copy of the parameters, and an evaluation one more.
