@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -104,10 +105,24 @@ def test_a_costly_anchor_costs_a_quarter_of_what_is_seen_between_two() -> None:
     problem, width = make(1000), AFFORDABLE
     problem.parameters = [torch.empty(1).expand(width)]  # wide, without the memory
     quarter = int(SHARE * BETWEEN_ANCHORS * 64)
-    assert ready(problem).anchor_size == quarter == 160
-    glance = ready(problem, oracle="minibatch")  # for strengths only
-    assert glance.anchor_size == int(GLANCE * BETWEEN_ANCHORS * 64) == 128
+    costly = ready(problem)
+    assert costly.anchor_size == quarter == 160
+    assert costly.whole_every == math.ceil(1000 / 160)  # its share of a look at all
     assert ready(problem, batch_size=400).anchor_size is None
+    glance = ready(problem, oracle="minibatch")  # for strengths only
+    assert glance.anchor_size == int(GLANCE * BETWEEN_ANCHORS * 64) == 64
+    assert glance.whole_every is None
+
+
+@pytest.mark.parametrize(("rows", "every"), [(30, 4), (320, 16), (321, None)])
+def test_all_data_is_seen_more_rarely_the_more_there_is(
+    rows: int, every: int | None
+) -> None:
+    problem = make(rows)
+    problem.parameters = [torch.empty(1).expand(AFFORDABLE)]
+    setting = ready(problem, batch_size=8)
+    assert setting.anchor_size == 20
+    assert setting.whole_every == every
 
 
 def test_an_anchor_size_that_was_asked_for_is_taken() -> None:

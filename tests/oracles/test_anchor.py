@@ -50,11 +50,16 @@ class Case:
         self.seen.clear()
 
     def look(
-        self, size: int | None = None, seed: int = 0, last: Anchor | None = None
+        self,
+        size: int | None = None,
+        seed: int = 0,
+        last: Anchor | None = None,
+        whole_every: int | None = None,
     ) -> Anchor:
         return take_anchor(
             self.problem,
             size=size,
+            whole_every=whole_every,
             generator=torch.Generator().manual_seed(seed),
             counts=self.counts,
             remember=True,
@@ -240,6 +245,30 @@ def test_all_data_is_seen_again_after_a_few_anchors(
         anchor = case.look(last=anchor)
         passes.append(case.counts.constraint_passes - 1)  # that over the little data
     assert passes == [*([1] + [0] * (module.LOOKS - 1)) * 2, 1]
+
+
+@pytest.mark.parametrize("every", [None, 3])
+def test_all_of_what_is_sampled_is_seen_as_rarely_as_asked_for(
+    every: int | None,
+) -> None:
+    case, anchor, passes = Case(), None, []
+    for _ in range(7):
+        case.counts = Counts()
+        anchor = case.look(size=FEW, whole_every=every, last=anchor)
+        passes.append(case.counts.constraint_passes - 1)  # that over the little data
+    assert passes == ([0] * 7 if every is None else [1, 0, 0, 1, 0, 0, 1])
+
+
+def test_a_sample_is_corrected_by_what_was_seen_of_all() -> None:
+    case = Case()
+    first = case.look(size=FEW, whole_every=9)
+    with torch.no_grad():
+        case.w.mul_(0.999)
+    again = case.look(size=FEW, whole_every=9, last=first)
+    alone = case.look(size=FEW)
+    truth = case.problem.constraints["large"].value()
+    error, plain = (abs(a.values["large"] - truth) for a in (again, alone))
+    assert error < 0.05 * plain
 
 
 def test_a_minibatch_is_of_examples_that_are_remembered(

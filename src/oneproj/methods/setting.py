@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
@@ -15,6 +16,7 @@ from oneproj.arguments import check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.safeguard import safeguard
 from oneproj.oracles import ORACLES, AbstractOracle
+from oneproj.oracles.anchor import LOOKS
 from oneproj.parameters import assign, dimension, snapshot
 from oneproj.penalties import AbstractPenalty
 from oneproj.problem import Problem
@@ -30,9 +32,11 @@ FEW_BATCHES = 4
 AFFORDABLE = 2 * 10**8
 """Parameters times examples: the value on all data, at every anchor, costs little up to
 here."""
-SHARE, GLANCE = 0.25, 0.2
+SHARE, GLANCE = 0.25, 0.1
 """Of the examples that the updates between two anchors see: what a costly anchor may
 see; and one of minibatches, from which strengths are estimated and nothing else."""
+RAREST = 16
+"""Anchors per look at all data, if that is costly: so many, at most, share one."""
 BETWEEN_ANCHORS = 10
 """Updates, for methods without a proximal centre."""
 TWICE = (
@@ -52,6 +56,8 @@ class Setting:
     batch_size: int
     anchor_size: int | None
     """Examples of a constraint that an anchor looks at; None for all."""
+    whole_every: int | None
+    """Anchors per look at all of a constraint with more than that; None for never."""
     counts: Counts
     sampling: torch.Generator
     """Draws the minibatches."""
@@ -80,6 +86,7 @@ class Setting:
             generator=self.sampling,
             counts=self.counts,
             anchor_size=self.anchor_size,
+            whole_every=self.whole_every,
             renew_every=renew_every,
             shuffle=self.schedule is None and self.oracle != "minibatch",
         )
@@ -167,15 +174,18 @@ def prepare(
     check_count("steps", steps, "It is how many updates the run makes.")
     sampled = "It is how many examples of each term an update sees."
     check_count("batch_size", batch_size, sampled)
+    oracle = _choose_oracle(oracle, problem, schedule, batch_size)
+    seen, every = _choose_anchors(anchor_size, problem, batch_size, oracle)
     # Independent streams for sampling and selection, both fixed by the seed.
     sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     return Setting(
         problem=problem,
         steps=steps,
         projector=choose_projector(projector, problem.constraints),
-        oracle=(chosen := _choose_oracle(oracle, problem, schedule, batch_size)),
+        oracle=oracle,
         batch_size=batch_size,
-        anchor_size=_choose_anchor_size(anchor_size, problem, batch_size, chosen),
+        anchor_size=seen,
+        whole_every=every,
         counts=Counts(),
         sampling=torch.Generator().manual_seed(int(sampling >> 1)),
         selection=torch.Generator().manual_seed(int(selection >> 1)),
@@ -214,18 +224,21 @@ def _choose_oracle(
     return "exact" if schedule is not None or few else "anchored"
 
 
-def _choose_anchor_size(
+def _choose_anchors(
     anchor_size: int | None, problem: Problem, batch_size: int, oracle: str
-) -> int | None:
-    """As asked for, or as much data as a pass at every anchor may cost."""
+) -> tuple[int | None, int | None]:
+    """What an anchor sees, as asked for or as it may cost; and how often it is all."""
     if anchor_size is not None:
         looked = "It is how many examples of a constraint an anchor sees."
         check_count("anchor_size", anchor_size, looked)
-        return anchor_size
+        return anchor_size, None
     affordable = AFFORDABLE // dimension(problem.parameters)
     largest = max((c.size or 0 for c in problem.constraints.values()), default=0)
     between = BETWEEN_ANCHORS * batch_size
     most = max(affordable, int(SHARE * between))
     if largest <= most:
-        return None
-    return int(GLANCE * between) if oracle == "minibatch" else most
+        return None, None
+    if oracle == "minibatch":
+        return max(1, int(GLANCE * between)), None
+    every = math.ceil(largest / most)
+    return most, max(every, LOOKS) if every <= RAREST else None

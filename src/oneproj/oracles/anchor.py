@@ -101,6 +101,7 @@ def take_anchor(
     size: int | None,
     generator: torch.Generator,
     counts: Counts,
+    whole_every: int | None = None,
     remember: bool = False,
     last: Anchor | None = None,
 ) -> Anchor:
@@ -112,6 +113,8 @@ def take_anchor(
         generator: Draws that sample.
         counts: A full look is a pass and a gradient, a sampled one a gradient. Of more
             than ``SLOPES`` examples a full look has the value, and they the gradient.
+        whole_every: Anchors per look at all of the larger data, where what was seen can
+            be remembered; None for never.
         remember: Whether to keep the value of each example, where a minibatch of them
             would see the same.
         last: The anchor before; what it remembers saves looks at all data.
@@ -132,41 +135,51 @@ def take_anchor(
     taken = Anchor(snapshot(parameters), {}, {})
     for name, constraint in problem.constraints.items():
         counts.constraint_gradients += 1
-        if name in wholes and wholes[name].looks < LOOKS:
-            _look_again(taken, constraint, wholes[name], parameters, generator)
-            continue
-        rows = constraint.size or 0
+        rows, few, every = constraint.size or 0, SLOPES, LOOKS
         if size is not None and rows > size:
-            seen = _sample(constraint, size, parameters, generator)
-            taken.values[name], taken.jacobian[name] = seen.value, seen.gradient
-            if remember:
-                taken.each[name], taken.sample[name] = seen.each, seen.indices
-            continue
-        counts.constraint_passes += rows > 0
-        value, slope, each = constraint.survey(parameters if rows <= SLOPES else None)
-        if slope is None:
-            slope = _sample(constraint, SLOPES, parameters, generator).gradient
-        taken.values[name], taken.jacobian[name] = value, slope
-        if remember and each is not None:
-            taken.each[name] = each
-            if rows > SLOPES:
-                taken.wholes[name] = Whole(value, each, looks=1)
+            few, every = size, whole_every if remember and whole_every else 0
+        whole = wholes.get(name) if every else None
+        if every == 0 or (whole is not None and whole.looks < every):
+            seen = _sample(constraint, few, parameters, generator)
+            _add_sample(taken, name, seen, whole, remember=remember)
+        else:
+            counts.constraint_passes += rows > 0
+            each = _look_at_all(taken, constraint, few, parameters, generator)
+            if remember and each is not None:
+                taken.each[name] = each
+                if rows > few:
+                    taken.wholes[name] = Whole(taken.values[name], each, looks=1)
     return taken
 
 
-def _look_again(
+def _look_at_all(
     taken: Anchor,
     constraint: AbstractTerm,
-    whole: Whole,
+    few: int,
     parameters: Vector,
     generator: torch.Generator,
+) -> Tensor | None:
+    """Add a constraint on all data, with the slope of a few; the value of each."""
+    name, rows = constraint.name, constraint.size or 0
+    value, slope, each = constraint.survey(parameters if rows <= few else None)
+    if slope is None:
+        slope = _sample(constraint, few, parameters, generator).gradient
+    taken.values[name], taken.jacobian[name] = value, slope
+    return each
+
+
+def _add_sample(
+    taken: Anchor, name: str, seen: Sample, whole: Whole | None, *, remember: bool
 ) -> None:
-    """Add a constraint to an anchor by the change on a sample since all was seen."""
-    name, seen = constraint.name, _sample(constraint, SLOPES, parameters, generator)
-    change = (seen.each.double() - whole.each[seen.indices].double()).mean().item()
-    taken.values[name], taken.jacobian[name] = whole.value + change, seen.gradient
-    taken.each[name], taken.sample[name] = seen.each, seen.indices
-    taken.wholes[name] = whole._replace(looks=whole.looks + 1)
+    """Add a constraint on a sample, or its change there since all of it was seen."""
+    value = seen.value
+    if whole is not None:
+        then = whole.each[seen.indices].double()
+        value = whole.value + (seen.each.double() - then).mean().item()
+        taken.wholes[name] = whole._replace(looks=whole.looks + 1)
+    taken.values[name], taken.jacobian[name] = value, seen.gradient
+    if remember:
+        taken.each[name], taken.sample[name] = seen.each, seen.indices
 
 
 def _sees_the_same(problem: Problem) -> bool:
@@ -196,7 +209,7 @@ def _sample(
 ) -> Sample:
     """Look at so many random examples; the gradient is that of ``SLOPES`` of them."""
     indices = term.draw(size, generator)
-    if indices is None:
+    if indices is None:  # who asks knows that there is data
         message = f"{term.name!r} has no examples to draw from"
         raise ValueError(message)
     gradient = [torch.zeros_like(p) for p in parameters]

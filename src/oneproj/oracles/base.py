@@ -41,6 +41,7 @@ class AbstractOracle(ABC):
         counts: Where every look is counted.
         anchor_size: Examples of a constraint's larger data that an anchor samples;
             None for all of it.
+        whole_every: Anchors per look at all of that larger data; None for never.
         renew_every: Updates after which an anchor that is used renews itself; None
             where the method calls ``anchor()`` when it is time.
         shuffle: Whether the objective's minibatches are dealt from a deck, or drawn
@@ -61,6 +62,7 @@ class AbstractOracle(ABC):
         generator: torch.Generator,
         counts: Counts,
         anchor_size: int | None = None,
+        whole_every: int | None = None,
         renew_every: int | None = None,
         shuffle: bool = False,
     ) -> None:
@@ -70,7 +72,8 @@ class AbstractOracle(ABC):
         self._batch_size = batch_size
         self._generator = generator
         self._counts = counts
-        self._anchor_size, self._renew_every = anchor_size, renew_every
+        self._anchor_size, self._whole_every = anchor_size, whole_every
+        self._renew_every = renew_every
         self._drawn: dict[str, Tensor | None] = {}
         self._unchecked: list[AbstractTerm] = []
         """Whose gradients are in ``.grad`` and may not be finite."""
@@ -88,6 +91,7 @@ class AbstractOracle(ABC):
         return take_anchor(
             self._problem,
             size=self._anchor_size,
+            whole_every=self._whole_every,
             generator=self._generator,
             counts=self._counts,
             remember=self._remembers,
