@@ -102,6 +102,19 @@ def test_errors_of_another_training_on_the_same_examples_are_met_more_closely() 
     assert abs(close) < 0.0034 < loose
 
 
+def test_an_error_on_the_same_examples_is_above_the_target_by_any_example() -> None:
+    def measure(thresholds: Pair) -> Trial:
+        # From 0.3 on both classes have one error more of 500, and less ambiguity.
+        error = (50 if thresholds[0] < 0.3 else 51) / 500
+        return Trial(thresholds, (error + 1e-16, error), 1.0 - sum(thresholds))
+
+    few = (500.0, 500.0)  # a quarter of the standard error is 0.0034
+    for paired, expected in ((False, 0.102), (True, 0.1)):
+        task = Task((0.1, 0.1), NO_SLACK, few, paired=paired)
+        found, _ = search(measure, task, (0.3, 0.3))
+        assert found.errors == pytest.approx((expected, expected))
+
+
 def test_a_threshold_may_be_negative_where_slack_makes_the_cap_positive() -> None:
     def measure(thresholds: Pair) -> Trial:
         first, second = (0.5 * (threshold + 0.1) for threshold in thresholds)

@@ -29,7 +29,10 @@ from oneproj.experiments.surroundings import one_thread, versions
 from oneproj.tasks.settings import PAPER, Settings
 
 NOMINAL, ASKED = "the paper's nominal errors", "errors that were asked for"
-MATCHED = "validation errors of the paper's own settings for {} on the same samples"
+MATCHED = (
+    "validation errors of the paper's own settings for {} on the same samples, where "
+    "its ambiguity is {:.2%}"
+)
 """Where targets come from, in words."""
 
 
@@ -85,8 +88,9 @@ def run_calibration(
     with abandoning(), one_thread():
         aim = NOMINAL if targets is None else ASKED
         if match is not None:
-            targets = _paper_errors(experiment, match, samples, report)
-            aim = MATCHED.format(match)
+            rival = _paper_trial(experiment, match, samples, report)
+            targets = rival.errors
+            aim = MATCHED.format(match, rival.ambiguity).replace("%", " %")
         make = partial(
             calibrate,
             settings,
@@ -127,12 +131,12 @@ def _settings(experiment: str) -> Settings:
     return PAPER[experiment]
 
 
-def _paper_errors(
+def _paper_trial(
     experiment: str,
     method: Method,
     samples: Mapping[int, Development],
     report: Callable[[None], None] | None,
-) -> Pair:
+) -> Trial:
     """What the paper's settings reach with the paper's thresholds."""
     settings = PAPER[experiment]
     limits = settings.methods[method].thresholds
@@ -141,8 +145,7 @@ def _paper_errors(
         raise InvalidProblemError(message)
     (options,) = _choices(experiment, "paper", method)
     options["projector"] = OWN_PROJECTOR
-    trial = attempt(settings, samples, limits, method=method, report=report, **options)
-    return trial.errors
+    return attempt(settings, samples, limits, method=method, report=report, **options)
 
 
 def _choices(

@@ -28,6 +28,8 @@ PAIRED = 0.25
 """Of that, where the targets are errors on the same examples: they share the noise."""
 INVISIBLE = 0.25
 """Of a standard error: an excess that nobody could see counts as none."""
+ROUNDING = 1e-9
+"""Of an error on the same examples: any other excess is an example more."""
 LONGEST = math.log(4.0)
 """Of a step, in log(cap)."""
 FLATTEST, STEEPEST = 0.3, 4.0
@@ -196,7 +198,7 @@ class _Side:
     @property
     def most(self) -> float:
         """The largest error that counts as not above the target."""
-        return self.target + INVISIBLE * self.noise
+        return self.target + (ROUNDING if self.paired else INVISIBLE * self.noise)
 
     def see(self, threshold: float, error: float) -> None:
         """Keep what a trial says; an end of the bracket that it contradicts goes."""
