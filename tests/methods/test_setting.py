@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -17,6 +16,7 @@ from oneproj.methods.setting import (
     GLANCE,
     SHARE,
     TWICE,
+    VALUES,
     Setting,
     prepare,
 )
@@ -101,28 +101,33 @@ def test_an_anchor_sees_all_data_where_that_is_affordable() -> None:
     assert ready(make()).anchor_size is None
 
 
-def test_a_costly_anchor_costs_a_quarter_of_what_is_seen_between_two() -> None:
-    problem, width = make(1000), AFFORDABLE
-    problem.parameters = [torch.empty(1).expand(width)]  # wide, without the memory
-    quarter = int(SHARE * BETWEEN_ANCHORS * 64)
-    costly = ready(problem)
-    assert costly.anchor_size == quarter == 160
-    assert costly.whole_every == math.ceil(1000 / 160)  # its share of a look at all
-    assert ready(problem, batch_size=400).anchor_size is None
-    glance = ready(problem, oracle="minibatch")  # for strengths only
-    assert glance.anchor_size == int(GLANCE * BETWEEN_ANCHORS * 64) == 64
-    assert glance.whole_every is None
-
-
-@pytest.mark.parametrize(("rows", "every"), [(30, 4), (320, 16), (321, None)])
-def test_all_data_is_seen_more_rarely_the_more_there_is(
-    rows: int, every: int | None
-) -> None:
+def wide(rows: int) -> oneproj.Problem:
+    """With so many parameters that no example is affordable, without the memory."""
     problem = make(rows)
-    problem.parameters = [torch.empty(1).expand(AFFORDABLE)]
-    setting = ready(problem, batch_size=8)
-    assert setting.anchor_size == 20
+    problem.parameters = [torch.empty(1).expand(AFFORDABLE + 1)]
+    return problem
+
+
+def test_a_costly_anchor_costs_half_of_what_is_seen_between_two() -> None:
+    between = BETWEEN_ANCHORS * 64
+    assert ready(wide(320)).anchor_size is None
+    glance = ready(wide(321), oracle="minibatch")  # for strengths only
+    assert glance.anchor_size == int(GLANCE * between) == 64
+    assert glance.whole_every is None
+    huge = ready(wide(10**6))
+    assert huge.anchor_size == int(SHARE * between) == 320
+    assert huge.whole_every is None
+
+
+@pytest.mark.parametrize(("rows", "every"), [(321, 4), (4000, 9), (7680, 16)])
+def test_half_of_it_goes_into_looks_at_all_data_if_that_is_enough(
+    rows: int, every: int
+) -> None:
+    setting = ready(wide(rows))
+    assert setting.anchor_size == 160
     assert setting.whole_every == every
+    seen = rows / VALUES / every
+    assert seen <= 160
 
 
 def test_an_anchor_size_that_was_asked_for_is_taken() -> None:

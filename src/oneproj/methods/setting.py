@@ -32,11 +32,13 @@ FEW_BATCHES = 4
 AFFORDABLE = 2 * 10**8
 """Parameters times examples: the value on all data, at every anchor, costs little up to
 here."""
-SHARE, GLANCE = 0.25, 0.1
+SHARE, GLANCE = 0.5, 0.1
 """Of the examples that the updates between two anchors see: what a costly anchor may
 see; and one of minibatches, from which strengths are estimated and nothing else."""
-RAREST = 16
-"""Anchors per look at all data, if that is costly: so many, at most, share one."""
+VALUES, RAREST = 3, 16
+"""Examples whose values take as long as the gradient of one; and the most anchors that
+may share a look at the values of all data. Half of what a costly anchor may see is for
+that look, where it is enough."""
 BETWEEN_ANCHORS = 10
 """Updates, for methods without a proximal centre."""
 TWICE = (
@@ -235,10 +237,12 @@ def _choose_anchors(
     affordable = AFFORDABLE // dimension(problem.parameters)
     largest = max((c.size or 0 for c in problem.constraints.values()), default=0)
     between = BETWEEN_ANCHORS * batch_size
-    most = max(affordable, int(SHARE * between))
-    if largest <= most:
+    if largest <= max(affordable, int(SHARE * between)):
         return None, None
     if oracle == "minibatch":
         return max(1, int(GLANCE * between)), None
-    every = math.ceil(largest / most)
-    return most, max(every, LOOKS) if every <= RAREST else None
+    few = max(affordable, int(SHARE * between / 2))
+    every = max(LOOKS, math.ceil(largest / (VALUES * few)))
+    if every <= RAREST:
+        return few, every
+    return max(affordable, int(SHARE * between)), None

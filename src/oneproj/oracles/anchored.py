@@ -13,8 +13,8 @@ of it is nearly a hinge of c, where a hinge of c_B alone is biased upwards.
 More than ``SLOPES`` examples are all seen at every fourth anchor only, and more rarely
 where that is costly. At the anchors between, c(x) is the value at the last such anchor,
 y, plus the mean change since then of the examples S of the gradient: unbiased, with a
-variance of ``L^2 |x - y|^2 / |S|`` at most. Minibatches are then of S. Data of which all
-is never seen has the mean over S.
+variance of ``L^2 |x - y|^2 / |S|`` at most. Minibatches are then of S. If all is never
+seen, c(x) is the mean over S.
 
 At x itself the minibatch would cancel, so none is looked at there. Elsewhere the anchor
 remembers ``c_B(x)``, example by example, and where it saw a sample only, minibatches
