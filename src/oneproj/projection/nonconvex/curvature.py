@@ -13,7 +13,7 @@ import math
 import numpy as np
 from scipy.linalg.blas import dtrsm
 
-from oneproj.projection.nonconvex.frame import Array
+from oneproj.arrays import Array
 
 LEAST = 0.2
 """The estimate has at least this curvature along each move; without constraints it

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from oneproj.arrays import Array as Array  # noqa: PLC0414 - also its neighbours'
+from oneproj.arrays import Array
 from oneproj.parameters import Vector
 from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.vectors.piles import AbstractPile, pile_of

@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from oneproj.projection.nonconvex.frame import Array
+from oneproj.arrays import Array
 from oneproj.projection.view import Look
 from oneproj.simplex_qp import solve_simplex_qp
 
