@@ -292,5 +292,7 @@ class OneProjection(Optimizer):
         return dict(zip((*names, "radius", "select"), values, strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything, so that a deep copy is whole; torch's keeps its own part only."""
-        return self.__dict__.copy()
+        """Everything, so that a copy is whole; but not the ``step`` of a scheduler,
+        which would step this very object.
+        """
+        return {name: part for name, part in self.__dict__.items() if name != "step"}

@@ -1,0 +1,57 @@
+"""``OneProjection`` in loops that others wrote: what they do to it between steps."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import StepLR
+
+from oneproj import OneProjection
+
+SETTINGS = {"lr": 0.1, "prox_weight": 0.5, "inner_steps": 5}
+
+
+def layers() -> torch.nn.Sequential:
+    """Two layers, the same at every call."""
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 1))
+
+
+def train(
+    model: torch.nn.Module, optimizer: OneProjection, steps: int, weight: float = 1.0
+) -> None:
+    """Steps on a loss that pulls the outputs to one."""
+    batch = torch.linspace(-1.0, 1.0, 20).reshape(5, 4)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        (weight * (model(batch) - 1.0).square().mean()).backward()
+        optimizer.step()
+
+
+def held(model: torch.nn.Module) -> Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+# --- copies -------------------------------------------------------------------
+
+
+def test_copies_of_an_optimiser_with_a_scheduler_step_themselves() -> None:
+    model = layers()
+    optimizer = OneProjection(model.parameters(), **SETTINGS)
+    scheduler = StepLR(optimizer, 50)
+    train(model, optimizer, 3)
+    scheduler.step()
+    copies = [
+        copy.deepcopy((model, optimizer)),
+        pickle.loads(pickle.dumps((model, optimizer))),  # noqa: S301 - our own bytes
+    ]
+    before = held(model)
+    for other, its_own in copies:
+        train(other, its_own, 4)
+        assert torch.equal(held(model), before), "the original stays"
+    train(model, optimizer, 4)
+    for other, _ in copies:
+        assert torch.equal(held(other), held(model))
