@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import pickle
 
+import pytest
 import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import StepLR
 
-from oneproj import OneProjection
+from oneproj import InvalidProblemError, OneProjection, OneprojWarning
 
 SETTINGS = {"lr": 0.1, "prox_weight": 0.5, "inner_steps": 5}
 
@@ -55,3 +56,37 @@ def test_copies_of_an_optimiser_with_a_scheduler_step_themselves() -> None:
     train(model, optimizer, 4)
     for other, _ in copies:
         assert torch.equal(held(other), held(model))
+
+
+# --- parameters that are frozen or thawed -------------------------------------
+
+
+@pytest.mark.parametrize("done", [3, 5, 8])
+def test_a_layer_that_is_frozen_during_the_run_is_refused(done: int) -> None:
+    model = layers()
+    optimizer = OneProjection(model.parameters(), **SETTINGS)
+    train(model, optimizer, done)
+    model[0].requires_grad_(requires_grad=False)
+    match = "frozen after the optimiser was built.*build a new optimiser"
+    with pytest.raises(InvalidProblemError, match=match):
+        train(model, optimizer, 5)
+    before, state = held(model), str(optimizer.state_dict())
+    with pytest.raises(InvalidProblemError, match=match):
+        train(model, optimizer, 1)
+    assert torch.equal(held(model), before), "a step that is refused changes nothing"
+    assert str(optimizer.state_dict()) == state
+    model[0].requires_grad_(requires_grad=True)
+    train(model, optimizer, 5)
+    assert not torch.equal(held(model), before)
+
+
+def test_a_layer_that_is_thawed_during_the_run_is_told_of_once() -> None:
+    model = layers()
+    model[0].requires_grad_(requires_grad=False)
+    optimizer = OneProjection(model.parameters(), **SETTINGS)
+    train(model, optimizer, 3)
+    model[0].requires_grad_(requires_grad=True)
+    with pytest.warns(OneprojWarning, match=r"2 parameter\(s\).*do not move") as told:
+        train(model, optimizer, 20)
+    assert len(told) == 1
+    assert told[0].filename == __file__

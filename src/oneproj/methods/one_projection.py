@@ -39,7 +39,9 @@ Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9, 11 and 12:
 8. B may have any radius and centre, or none; the theorems' unit ball is a matter of
    scale (``theory.schedules``). A start outside B is projected onto it, with a warning.
 9. ``inner_steps=1`` and ``prox_weight=0`` are allowed.
-10. Frozen parameters are constants: they are not part of x, z or B.
+10. Frozen parameters are constants: they are not part of x, z or B. Who moves is
+    settled when the optimiser is built: one that is frozen later is refused, and one
+    that is thawed later is told of (``methods.watch``).
 11. ``late_weight = q > 0`` weighs ``z_s`` by about ``s^q`` in line 14 (polynomial-decay
     averaging; Shamir and Zhang, 2013): the centre trails the inner iterates less.
 12. At the edge of B a ``base`` other than SGD sees the gradient without its pull
@@ -70,6 +72,7 @@ from oneproj.methods.start import (
     make_base,
     move_start_into_ball,
 )
+from oneproj.methods.watch import Watch
 from oneproj.parameters import assign
 from oneproj.trainable import as_center
 
@@ -144,7 +147,8 @@ class OneProjection(Optimizer):
         self._base: Optimizer | None = None
         self._beta, self._m, self._K, self._q, self._radius = beta, m, K, q, radius
         super().__init__(params, {"lr": lr if m is None else 1.0 / m})
-        self._z = keep_moving(self.param_groups)  # frozen parameters are constants
+        self._z, frozen = keep_moving(self.param_groups)
+        self._watch = Watch(self._z, frozen)
         self._center = as_center(center, self._z)
         check_precision(K, self._z)
         move_start_into_ball(self._z, radius, self._center)
@@ -173,6 +177,8 @@ class OneProjection(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         s, z, q = run.s, self._z, self._q
+        if s in (1, self._K):
+            self._watch.look()
         torch._foreach_lerp_(self._average, z, (1.0 + q) / (s + q))  # line 14
         for group, x in zip(self.param_groups, self._x, strict=True):
             if self._m is not None:
@@ -292,7 +298,5 @@ class OneProjection(Optimizer):
         return dict(zip((*names, "radius", "select"), values, strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything, so that a copy is whole; but not the ``step`` of a scheduler,
-        which would step this very object.
-        """
+        """Everything but a scheduler's ``step``, which would step this very object."""
         return {name: part for name, part in self.__dict__.items() if name != "step"}

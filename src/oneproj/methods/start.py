@@ -22,17 +22,19 @@ ROUNDING = 16.0
 """In units of the radius's last place: outside by less is an earlier P_B's rounding."""
 
 
-def keep_moving(groups: Groups) -> list[Tensor]:
-    """Leave frozen parameters out of their groups; returns the others.
+def keep_moving(groups: Groups) -> tuple[list[Tensor], list[Tensor]]:
+    """Leave frozen parameters out of their groups; returns who moves, and who not.
 
     Raises:
         InvalidProblemError: There are none, or no gradient can reach them.
 
     Example:
         >>> groups = [{"params": [torch.ones(1), torch.ones(2, requires_grad=True)]}]
-        >>> [p.numel() for p in keep_moving(groups)], len(groups[0]["params"])
-        ([2], 1)
+        >>> moving, frozen = keep_moving(groups)
+        >>> len(moving), len(frozen), len(groups[0]["params"])
+        (1, 1, 1)
     """
+    frozen = [p for group in groups for p in group["params"] if not p.requires_grad]
     for group in groups:
         group["params"] = [p for p in group["params"] if p.requires_grad]
     moving = [p for group in groups for p in group["params"]]
@@ -44,7 +46,7 @@ def keep_moving(groups: Groups) -> list[Tensor]:
     for tensor in moving:
         check_writable(tensor)
     require_autograd(moving)
-    return moving
+    return moving, frozen
 
 
 def move_start_into_ball(

@@ -1,0 +1,51 @@
+"""What a user's loop does to the parameters between two steps of ``OneProjection``.
+
+Twice in an outer iteration, before its first and its last update, they are looked at:
+a step in between costs no more for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from oneproj.autograd import require_autograd
+from oneproj.errors import warn
+
+
+class Watch:
+    """Notices what would go wrong in silence.
+
+    Args:
+        moving: The parameters that are part of x.
+        frozen: Those that were constants at the start.
+
+    Example:
+        >>> import torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> Watch([w], []).look()
+    """
+
+    def __init__(self, moving: Sequence[Tensor], frozen: Sequence[Tensor]) -> None:
+        """Remember who moves and who does not."""
+        self._moving, self._frozen = moving, list(frozen)
+
+    def look(self) -> None:
+        """Refuse parameters that were frozen; tell once of those that were thawed.
+
+        Raises:
+            InvalidProblemError: A parameter is frozen by now. The pull to the centre
+                and the mean of line 14 would go on moving it.
+        """
+        require_autograd(self._moving, built="optimiser")
+        thawed = [p for p in self._frozen if p.requires_grad]
+        if thawed:
+            self._frozen.clear()
+            message = (
+                f"{len(thawed)} parameter(s), the first of shape "
+                f"{tuple(thawed[0].shape)}, had requires_grad=False when the optimiser "
+                "was built and have it no more. They are constants of this run and do "
+                "not move. Build a new optimiser once they are to be trained."
+            )
+            warn(message)
