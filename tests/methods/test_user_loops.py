@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
+from torch.optim import SGD, Adam, Optimizer
 from torch.optim.lr_scheduler import StepLR
 
-from oneproj import InvalidProblemError, OneProjection, OneprojWarning
+from oneproj import InvalidProblemError, NonFiniteError, OneProjection, OneprojWarning
 
 SETTINGS = {"lr": 0.1, "prox_weight": 0.5, "inner_steps": 5}
 
@@ -90,3 +93,47 @@ def test_a_layer_that_is_thawed_during_the_run_is_told_of_once() -> None:
         train(model, optimizer, 20)
     assert len(told) == 1
     assert told[0].filename == __file__
+
+
+# --- NaN ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("radius", "found", "quantity"),
+    [(math.inf, 10, "an iterate since update 6"), (9.0, 8, "the iterate")],
+)
+@pytest.mark.parametrize("base", [SGD, partial(SGD, momentum=0.9), Adam])
+def test_a_nan_batch_can_be_left_out(
+    base: type[Optimizer], radius: float, found: int, quantity: str
+) -> None:
+    model, twin = layers(), layers()
+    make = partial(OneProjection, base=base, radius=radius, **SETTINGS)
+    optimizer, other = make(model.parameters()), make(twin.parameters())
+    for m, o in ((model, optimizer), (twin, other)):
+        train(m, o, 5)
+    center = held(model)
+    train(model, optimizer, 2)
+    with pytest.raises(NonFiniteError, match=f"{quantity} is NaN") as caught:
+        for weight in (math.nan, 1.0, 1.0):
+            train(model, optimizer, 1, weight)
+    assert caught.value.step == found
+    assert torch.equal(held(model), center), "x_1, where the outer iteration began"
+    assert optimizer.at_center
+    train(model, optimizer, 10)
+    train(twin, other, 10)
+    optimizer.eval()
+    assert bool(held(model).isfinite().all())
+    assert optimizer.selected_index == 3
+    if base is SGD:
+        other.eval()
+        assert torch.equal(held(model), held(twin)), "as if it had not been"
+
+
+def test_an_iterate_that_overflows_is_noticed_when_the_iteration_closes() -> None:
+    w = torch.zeros(3, requires_grad=True)
+    optimizer = OneProjection([w], **SETTINGS)
+    w.grad = torch.tensor([0.0, math.inf, 0.0])
+    with pytest.raises(NonFiniteError, match="at update 5"):
+        for _ in range(5):
+            optimizer.step()
+    assert w.tolist() == [0.0, 0.0, 0.0]

@@ -54,7 +54,7 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import torch
 from torch import Tensor
@@ -68,12 +68,13 @@ from oneproj.methods.start import (
     Select,
     check_precision,
     draw_index,
+    forget_nonfinite_,
     keep_moving,
     make_base,
     move_start_into_ball,
 )
 from oneproj.methods.watch import Watch
-from oneproj.parameters import assign
+from oneproj.parameters import assign, is_finite
 from oneproj.trainable import as_center
 
 
@@ -169,7 +170,14 @@ class OneProjection(Optimizer):
     def step(  # type: ignore[override]  # one signature says what torch's overloads do
         self, closure: Callable[[], float] | None = None
     ) -> float | None:
-        """Make one inner update; the ``inner_steps``-th closes the outer iteration."""
+        """Make one inner update; the ``inner_steps``-th closes the outer iteration.
+
+        Raises:
+            NonFiniteError: An iterate is NaN or infinite: with a finite radius it is
+                noticed at once, without one when the outer iteration closes. The
+                parameters hold ``x_t`` again, and the next step is the first from
+                there: leave out the batch, and go on.
+        """
         run = self._run
         check_step(shown=run.shown)
         loss = None
@@ -189,19 +197,33 @@ class OneProjection(Optimizer):
             self.base, z, self._radius, self._center, touched=run.touched
         )
         if not math.isfinite(outside):
-            quantity = "the iterate"
-            raise NonFiniteError(quantity, step=run.t * self._K + s)
+            self._begin_again("the iterate")
         run.touched |= outside > 0
-        run.s = s + 1
         if s == self._K:
             self._close_outer_iteration()
+        else:
+            run.s = s + 1
         return loss
 
     def _close_outer_iteration(self) -> None:
-        assign([t for x in self._x for t in x], self._average)  # line 3
-        assign(self._z, self._average)  # line 8
+        if math.isinf(self._radius) and not is_finite(self._average):
+            first = self._run.t * self._K + 1
+            self._begin_again(f"an iterate since update {first}")
+        x = [t for part in self._x for t in part]
+        torch._foreach_copy_(x, self._average)  # line 3
+        torch._foreach_copy_(self._z, self._average)  # line 8
         self._run.t, self._run.s = self._run.t + 1, 1
         self._keep_if_selected()
+
+    def _begin_again(self, quantity: str) -> NoReturn:
+        # Line 8 of this outer iteration: who catches the error can go on from x_t.
+        step = self._run.t * self._K + self._run.s
+        x = [t for part in self._x for t in part]
+        assign(self._z, x)
+        assign(self._average, x)
+        forget_nonfinite_(self.base)
+        self._run.s = 1
+        raise NonFiniteError(quantity, step=step)
 
     def _keep_if_selected(self) -> None:
         if self._run.t == self._run.J:

@@ -109,6 +109,24 @@ def make_base(base: Callable[[Groups], Optimizer], groups: Groups) -> Optimizer:
     raise InvalidProblemError(message)
 
 
+@torch.no_grad()
+def forget_nonfinite_(base: Optimizer) -> None:
+    """Set what an optimiser remembers to zero wherever it is NaN or infinite.
+
+    Momentum that took in one NaN would make every later step NaN.
+
+    Example:
+        >>> w = torch.ones(1, requires_grad=True); w.grad = torch.tensor([float("nan")])
+        >>> base = torch.optim.SGD([w], lr=0.1, momentum=0.9); base.step()
+        >>> forget_nonfinite_(base); base.state[w]["momentum_buffer"].item()
+        0.0
+    """
+    for remembered in base.state.values():
+        for part in remembered.values():
+            if isinstance(part, Tensor) and part.is_floating_point():
+                part.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+
+
 def draw_index(
     select: Select,
     outer_steps: int | None,
