@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, Optimizer
-from torch.optim.lr_scheduler import StepLR
+from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR, StepLR
 
 from oneproj import InvalidProblemError, NonFiniteError, OneProjection, OneprojWarning
 
@@ -25,11 +26,12 @@ def layers() -> torch.nn.Sequential:
 
 
 def train(
-    model: torch.nn.Module, optimizer: OneProjection, steps: int, weight: float = 1.0
+    model: torch.nn.Module, optimizer: Optimizer, steps: int, first: float = 1.0
 ) -> None:
-    """Steps on a loss that pulls the outputs to one."""
+    """Steps on a loss that pulls the outputs to one; the first has another weight."""
     batch = torch.linspace(-1.0, 1.0, 20).reshape(5, 4)
-    for _ in range(steps):
+    for k in range(steps):
+        weight = 1.0 if k else first
         optimizer.zero_grad()
         (weight * (model(batch) - 1.0).square().mean()).backward()
         optimizer.step()
@@ -114,8 +116,7 @@ def test_a_nan_batch_can_be_left_out(
     center = held(model)
     train(model, optimizer, 2)
     with pytest.raises(NonFiniteError, match=f"{quantity} is NaN") as caught:
-        for weight in (math.nan, 1.0, 1.0):
-            train(model, optimizer, 1, weight)
+        train(model, optimizer, 3, math.nan)
     assert caught.value.step == found
     assert torch.equal(held(model), center), "x_1, where the outer iteration began"
     assert optimizer.at_center
@@ -133,7 +134,58 @@ def test_an_iterate_that_overflows_is_noticed_when_the_iteration_closes() -> Non
     w = torch.zeros(3, requires_grad=True)
     optimizer = OneProjection([w], **SETTINGS)
     w.grad = torch.tensor([0.0, math.inf, 0.0])
+    for _ in range(4):
+        optimizer.step()
     with pytest.raises(NonFiniteError, match="at update 5"):
-        for _ in range(5):
-            optimizer.step()
+        optimizer.step()
     assert w.tolist() == [0.0, 0.0, 0.0]
+
+
+# --- step sizes and their schedulers ------------------------------------------
+
+
+@pytest.mark.parametrize("lr", [-1.0, math.nan, "a", None])
+def test_the_step_size_of_a_group_is_checked(lr: object) -> None:
+    model = layers()
+    groups = [{"params": model[0].parameters(), "lr": lr}]
+    match = "Give either lr" if lr is None else "lr must be one finite number >= 0"
+    with pytest.raises(InvalidProblemError, match=match):
+        OneProjection(groups, **SETTINGS)
+
+
+def test_every_group_may_have_its_own_step_size_and_none_be_given() -> None:
+    model = layers()
+    groups = [{"params": model[k].parameters(), "lr": 0.1 / (k + 1)} for k in (0, 1)]
+    own = {"prox_weight": 0.5, "inner_steps": 5}
+    optimizer = OneProjection(groups, **own)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.05]
+    for step in ({}, {"strong_convexity": 2.0}):
+        given = [{"params": [torch.ones(1, requires_grad=True)]}, *groups]
+        with pytest.raises(InvalidProblemError, match="Give either lr"):
+            OneProjection(given, **own, **step)
+
+
+@pytest.mark.parametrize("base", [SGD, partial(SGD, momentum=0.9), Adam])
+@pytest.mark.parametrize(
+    "cycle",
+    [
+        partial(OneCycleLR, max_lr=0.2, total_steps=40),
+        partial(CyclicLR, base_lr=0.01, max_lr=0.1, step_size_up=7),
+    ],
+)
+def test_schedulers_may_cycle_the_momentum_of_the_base(
+    base: type[Optimizer], cycle: Callable[..., LRScheduler]
+) -> None:
+    # Without a pull and within one outer iteration it is the base alone.
+    model, twin = layers(), layers()
+    optimizer = OneProjection(
+        model.parameters(), 0.1, prox_weight=0.0, inner_steps=99, base=base
+    )
+    alone = base(twin.parameters(), lr=0.1)
+    schedulers = cycle(optimizer), cycle(alone)
+    for _ in range(20):
+        train(model, optimizer, 1)
+        train(twin, alone, 1)
+        for scheduler in schedulers:
+            scheduler.step()
+        assert torch.equal(held(model), held(twin))

@@ -50,19 +50,24 @@ Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9, 11 and 12:
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, Literal, NoReturn
 
 import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
-from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.methods.checks import check_same, check_settings, check_step, warn_if_start
+from oneproj.errors import NonFiniteError
+from oneproj.methods.checks import (
+    check_rates,
+    check_settings,
+    check_step,
+    warn_if_start,
+)
 from oneproj.methods.edge import step_in_ball_
+from oneproj.methods.nested import AbstractNested, Run
+from oneproj.methods.saved import kind
 from oneproj.methods.start import (
     Groups,
     Select,
@@ -78,18 +83,7 @@ from oneproj.parameters import assign, is_finite
 from oneproj.trainable import as_center
 
 
-@dataclass
-class _Run:
-    """Where Algorithm 1 stands; the vectors are in ``Optimizer.state``."""
-
-    t: int  # complete outer iterations
-    s: int  # the inner update that comes next, 1..K
-    J: int | None  # the outer iterate to return; None for the last
-    shown: str | None = None  # what eval() swapped with the inner iterate
-    touched: bool = False  # whether a step ever left the ball
-
-
-class OneProjection(Optimizer):
+class OneProjection(AbstractNested):
     """Lines 1-5 and 7-14 of Algorithm 1 as a ``torch.optim.Optimizer``.
 
     One ``step()`` is one inner update (lines 10-12) with the gradient of
@@ -100,7 +94,8 @@ class OneProjection(Optimizer):
 
     Args:
         params: Tensors or parameter groups; all groups share one ball.
-        lr: The step size eta, a constant unless a scheduler changes it.
+        lr: The step size eta, a constant unless a scheduler changes it. It may be left
+            out where every group has its own.
         strong_convexity: m. Given in place of ``lr``, the step is 2 / (m (s + 1)).
         prox_weight: beta, the pull towards the centre ``x_t``.
         inner_steps: K >= 1. With K = 1 the centre never moves, as line 14 has it.
@@ -143,19 +138,21 @@ class OneProjection(Optimizer):
         generator: torch.Generator | None = None,
     ) -> None:
         """Check the settings, put x_0 into the ball and draw J."""
-        beta, m, K, q = prox_weight, strong_convexity, inner_steps, late_weight
-        check_settings(lr, m, beta, K, radius, late_weight=q)
-        self._base: Optimizer | None = None
-        self._beta, self._m, self._K, self._q, self._radius = beta, m, K, q, radius
-        super().__init__(params, {"lr": lr if m is None else 1.0 / m})
+        given = lr, strong_convexity, prox_weight, inner_steps
+        settings = check_settings(*given, late_weight=late_weight, radius=radius)
+        self._m, self._beta, self._K, self._q, self._radius = settings
+        super().__init__(params, {"lr": lr})
+        check_rates(self.param_groups, self._m)
         self._z, frozen = keep_moving(self.param_groups)
         self._watch = Watch(self._z, frozen)
         self._center = as_center(center, self._z)
-        check_precision(K, self._z)
-        move_start_into_ball(self._z, radius, self._center)
+        check_precision(self._K, self._z)
+        move_start_into_ball(self._z, self._radius, self._center)
         self._base = make_base(base, self.param_groups)  # shared groups, so one lr
+        # What schedulers ask for: the momentum that they cycle is the base's.
+        self.defaults = self._base.defaults | {"lr": self.param_groups[0]["lr"]}
         drawn = draw_index(select, outer_steps, first_index, generator)  # line 5
-        self._run = _Run(t=0, s=1, J=drawn)
+        self._run = Run(t=0, s=1, J=drawn)
         for p in self._z:  # line 8
             self.state[p] = {"x": p.detach().clone(), "average": p.detach().clone()}
         self._bind()
@@ -231,14 +228,6 @@ class OneProjection(Optimizer):
                 self.state[p]["selected"] = self.state[p]["x"].clone()
 
     @property
-    def base(self) -> Optimizer:
-        """The optimiser that makes the step of lines 11-12."""
-        if self._base is None:  # only while the constructor runs
-            message = "the base optimiser is not built yet"
-            raise AttributeError(message)
-        return self._base
-
-    @property
     def at_center(self) -> bool:
         """Whether the next update is the first of an outer iteration: z_1 = x_t."""
         return self._run.s == 1
@@ -280,45 +269,14 @@ class OneProjection(Optimizer):
             p.copy_(kept)
             kept.copy_(held)
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Refuse groups after the start: x_0 and the ball are fixed by then."""
-        if self._base is not None:
-            message = (
-                "A parameter group cannot be added after the start: the centre x_0 "
-                "and the ball are those of the first groups. Build a new optimiser."
-            )
-            raise InvalidProblemError(message)
-        super().add_param_group(param_group)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything needed to resume bit for bit; a copy, never an alias."""
-        extra = {
-            "run": asdict(self._run),
-            "settings": self._settings(),
-            "base": self.base.state_dict(),
-        }
-        return copy.deepcopy(super().state_dict() | extra)
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume from ``state_dict``; the parameters are the caller's to restore.
-
-        Raises:
-            InvalidProblemError: It is not of a OneProjection with the same settings.
-        """
-        check_same(state_dict.get("settings"), self._settings())
-        own = copy.deepcopy(state_dict)
-        super().load_state_dict(own)
-        self._run = _Run(**own["run"])
-        self.base.load_state_dict(own["base"])
-        self.base.param_groups = self.param_groups
-        self._bind()
-
     def _settings(self) -> dict[str, Any]:
-        select = "last" if self._run.J is None else "random"
-        names = ("prox_weight", "strong_convexity", "inner_steps", "late_weight")
-        values = (self._beta, self._m, self._K, self._q, self._radius, select)
-        return dict(zip((*names, "radius", "select"), values, strict=True))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but a scheduler's ``step``, which would step this very object."""
-        return {name: part for name, part in self.__dict__.items() if name != "step"}
+        return {
+            "prox_weight": self._beta,
+            "strong_convexity": self._m,
+            "inner_steps": self._K,
+            "late_weight": self._q,
+            "radius": self._radius,
+            "center": self._center,
+            "base": kind(self.base),
+            "select": "last" if self._run.J is None else "random",
+        }
