@@ -189,3 +189,60 @@ def test_schedulers_may_cycle_the_momentum_of_the_base(
         for scheduler in schedulers:
             scheduler.step()
         assert torch.equal(held(model), held(twin))
+
+
+# --- what is optimised, and by what -------------------------------------------
+
+
+def test_names_go_with_their_parameters() -> None:
+    model = layers()
+    model[0].requires_grad_(requires_grad=False)
+    optimizer = OneProjection(model.named_parameters(), **SETTINGS)
+    (group,) = optimizer.state_dict()["param_groups"]
+    assert group["params"] == [0, 1]
+    assert group["param_names"] == ["1.weight", "1.bias"]
+
+
+@pytest.mark.filterwarnings("ignore:optimizer contains a parameter group with dup")
+def test_a_parameter_that_is_given_twice_moves_once() -> None:
+    steps = []
+    for times in (1, 2):
+        w = torch.ones(2, requires_grad=True)
+        optimizer = OneProjection([w] * times, **SETTINGS)
+        w.grad = torch.ones(2)
+        for _ in range(7):
+            optimizer.step()
+        steps.append(w.tolist())
+    assert steps[0] == steps[1]
+
+
+@pytest.mark.parametrize(
+    ("start", "match"),
+    [
+        ([1.0 + 1.0j], "only real floating-point"),
+        ([1.0, math.nan], "holds NaN or inf at the start"),
+        ([], "every parameter is empty"),
+    ],
+)
+def test_a_start_that_cannot_be_optimised(start: list[float], match: str) -> None:
+    w = torch.tensor(start, requires_grad=True)
+    with pytest.raises(InvalidProblemError, match=match):
+        OneProjection([w], **SETTINGS)
+
+
+def test_a_base_must_make_an_optimiser_of_the_groups_it_is_given() -> None:
+    model, other = layers(), layers()
+    for base, match in (
+        (SGD(model.parameters(), lr=0.1), "but got one that is made: it is a SGD"),
+        (lambda _: SGD(other.parameters(), lr=0.1), "made a SGD of other parameter"),
+        (lambda g: SGD(g[0]["params"], lr=0.1), "made a SGD of other parameter"),
+    ):
+        with pytest.raises(InvalidProblemError, match=match):
+            OneProjection(model.parameters(), base=base, **SETTINGS)
+
+
+def test_a_step_size_that_the_base_was_given_is_not_used_in_silence() -> None:
+    model = layers()
+    with pytest.warns(OneprojWarning, match=r"base has lr=0.001, which is not used"):
+        OneProjection(model.parameters(), base=partial(Adam, lr=1e-3), **SETTINGS)
+    OneProjection(model.parameters(), base=partial(Adam, lr=0.1), **SETTINGS)
