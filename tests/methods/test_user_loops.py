@@ -191,6 +191,20 @@ def test_schedulers_may_cycle_the_momentum_of_the_base(
         assert torch.equal(held(model), held(twin))
 
 
+def test_a_loop_that_looks_every_few_steps_is_told_once_that_it_sees_the_start() -> (
+    None
+):
+    model = layers()
+    optimizer = OneProjection(model.parameters(), 0.1, prox_weight=0.1, inner_steps=99)
+    train(model, optimizer, 5)
+    with pytest.warns(OneprojWarning, match="is the start: nothing of 5"):
+        optimizer.eval()
+    for _ in range(3):
+        optimizer.train()
+        train(model, optimizer, 5)
+        optimizer.eval()  # a warning would be an error
+
+
 # --- what is optimised, and by what -------------------------------------------
 
 

@@ -111,8 +111,10 @@ def check_step(*, shown: str | None) -> None:
         raise InvalidProblemError(message)
 
 
-def warn_if_start(outer: int, inner: int, inner_steps: int, drawn: int | None) -> None:
+def warn_if_start(outer: int, inner: int, inner_steps: int, drawn: int | None) -> bool:
     """Warn where the iterate to be shown is the start, though updates were made.
+
+    Returns whether it did.
 
     Line 14 takes the mean of ``z_1 = x_t`` and what the first K - 1 updates make of it:
     with K = 1 that is ``x_t`` itself.
@@ -125,9 +127,10 @@ def warn_if_start(outer: int, inner: int, inner_steps: int, drawn: int | None) -
 
     Example:
         >>> warn_if_start(1, 0, 25, None)
+        False
     """
     if drawn == 0:
-        return
+        return False
     if inner_steps == 1 and outer:
         message = (
             f"The selected iterate is the start: nothing of {outer} update(s) counts. "
@@ -135,11 +138,13 @@ def warn_if_start(outer: int, inner: int, inner_steps: int, drawn: int | None) -
             "itself (line 14 of Algorithm 1). Choose inner_steps >= 2; 10 to 25 are "
             "usual."
         )
-        warn(message)
     elif inner and not outer:
         message = (
             f"The selected iterate is the start: nothing of {inner} update(s) counts. "
             f"An outer iteration takes inner_steps={inner_steps} of them, and none is "
             "complete. Make more updates, or choose fewer inner_steps."
         )
-        warn(message)
+    else:
+        return False
+    warn(message)
+    return True

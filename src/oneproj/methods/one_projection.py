@@ -242,11 +242,13 @@ class OneProjection(AbstractNested):
 
         Inner updates of an unfinished outer iteration are not part of it. Before J it
         is the last complete outer iterate; ``selected_index`` says which. A warning
-        says so where that leaves nothing of the updates.
+        says so, once, where that leaves nothing of the updates.
         """
         if self._run.shown is None:
             reached = self._run.J is not None and self._run.t >= self._run.J
-            warn_if_start(self._run.t, self._run.s - 1, self._K, self._run.J)
+            if not self._watch.warned_of_start:
+                counts = self._run.t, self._run.s - 1, self._K, self._run.J
+                self._watch.warned_of_start = warn_if_start(*counts)
             self._run.shown = "selected" if reached else "x"
             self._swap(self._run.shown)
 

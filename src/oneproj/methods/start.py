@@ -37,7 +37,7 @@ def keep_moving(groups: Groups) -> tuple[list[Tensor], list[Tensor]]:
     given = [p for group in groups for p in group["params"]]
     moving = trainable(given)
     for group in groups:
-        names = group.get("param_names", group["params"])
+        names = group["param_names" if "param_names" in group else "params"]
         pairs = zip(group["params"], names, strict=True)
         kept = {id(p): (p, name) for p, name in pairs if p.requires_grad}  # each once
         group["params"] = [p for p, _ in kept.values()]

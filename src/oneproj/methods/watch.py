@@ -30,6 +30,7 @@ class Watch:
     def __init__(self, moving: Sequence[Tensor], frozen: Sequence[Tensor]) -> None:
         """Remember who moves and who does not."""
         self._moving, self._frozen = moving, list(frozen)
+        self.warned_of_start = False  # that eval() shows
 
     def look(self) -> None:
         """Refuse parameters that were frozen; tell once of those that were thawed.
