@@ -191,6 +191,17 @@ def test_schedulers_may_cycle_the_momentum_of_the_base(
         assert torch.equal(held(model), held(twin))
 
 
+def test_a_scheduler_beside_the_theorems_step_is_told_of_once() -> None:
+    model = layers()
+    optimizer = OneProjection(
+        model.parameters(), strong_convexity=9.0, prox_weight=0.5, inner_steps=5
+    )
+    StepLR(optimizer, 1)
+    with pytest.warns(OneprojWarning, match=r"every step is 2/\(m\(s\+1\)\)") as told:
+        train(model, optimizer, 12)
+    assert len(told) == 1
+
+
 def test_a_loop_that_looks_every_few_steps_is_told_once_that_it_sees_the_start() -> (
     None
 ):
@@ -260,3 +271,33 @@ def test_a_step_size_that_the_base_was_given_is_not_used_in_silence() -> None:
     with pytest.warns(OneprojWarning, match=r"base has lr=0.001, which is not used"):
         OneProjection(model.parameters(), base=partial(Adam, lr=1e-3), **SETTINGS)
     OneProjection(model.parameters(), base=partial(Adam, lr=0.1), **SETTINGS)
+
+
+# --- parameters and gradients of other kinds ----------------------------------
+
+
+def test_a_model_that_is_converted_after_the_optimiser_was_built_is_told_so() -> None:
+    model = layers()
+    optimizer = OneProjection(model.parameters(), **SETTINGS)
+    train(model, optimizer, 2)
+    model.double()
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    match = r"is torch.float64 on cpu, \(3, 4\) by now, and was torch.float32"
+    with pytest.raises(InvalidProblemError, match=match):
+        optimizer.step()
+
+
+@pytest.mark.parametrize("base", [SGD, Adam])
+def test_sparse_gradients_are_taken_like_dense_ones(base: type[Optimizer]) -> None:
+    ends = []
+    for sparse in (False, True):
+        torch.manual_seed(0)
+        table = torch.nn.Embedding(6, 2, sparse=sparse)
+        optimizer = OneProjection(table.parameters(), base=base, **SETTINGS)
+        for k in range(12):
+            optimizer.zero_grad()
+            table(torch.tensor([k % 6, 2])).square().sum().backward()
+            optimizer.step()
+        ends.append(held(table))
+    torch.testing.assert_close(ends[0], ends[1], rtol=1e-6, atol=1e-7)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from oneproj.arguments import check_count, check_number
 from oneproj.autograd import require_autograd
 from oneproj.errors import InvalidProblemError, warn
+from oneproj.parameters import Vector
 
 STEP = "It is the length of a step against the gradient; 0.001 to 0.1 are usual."
 RADIUS = "It bounds every iterate; leave it out for no bound."
@@ -109,6 +110,26 @@ def check_step(*, shown: str | None) -> None:
             "Call train() first: gradients belong at the inner iterate."
         )
         raise InvalidProblemError(message)
+
+
+def check_alike(point: Vector, state: Vector, error: Exception) -> None:
+    """Say what a step failed of, if parameters are no more what they were built as.
+
+    Raises:
+        InvalidProblemError: A parameter has another dtype, device or shape by now.
+
+    Example:
+        >>> check_alike([], [], RuntimeError())
+    """
+    for p, kept in zip(point, state, strict=True):
+        now, before = (f"{t.dtype} on {t.device}, {tuple(t.shape)}" for t in (p, kept))
+        if now != before:
+            message = (
+                f"A parameter is {now} by now, and was {before} when the optimiser was "
+                "built, so it and its centre x_t cannot be added. Convert or move the "
+                "model first, and build the optimiser then."
+            )
+            raise InvalidProblemError(message) from error
 
 
 def warn_if_start(outer: int, inner: int, inner_steps: int, drawn: int | None) -> bool:

@@ -58,14 +58,16 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
+from oneproj.autograd import densify
 from oneproj.errors import NonFiniteError
 from oneproj.methods.checks import (
+    check_alike,
     check_rates,
     check_settings,
     check_step,
     warn_if_start,
 )
-from oneproj.methods.edge import step_in_ball_
+from oneproj.methods.edge import rescales, step_in_ball_
 from oneproj.methods.nested import AbstractNested, Run
 from oneproj.methods.saved import kind
 from oneproj.methods.start import (
@@ -96,7 +98,8 @@ class OneProjection(AbstractNested):
         params: Tensors or parameter groups; all groups share one ball.
         lr: The step size eta, a constant unless a scheduler changes it. It may be left
             out where every group has its own.
-        strong_convexity: m. Given in place of ``lr``, the step is 2 / (m (s + 1)).
+        strong_convexity: m. Given in place of ``lr``, the step is 2 / (m (s + 1)),
+            whatever a scheduler says.
         prox_weight: beta, the pull towards the centre ``x_t``.
         inner_steps: K >= 1. With K = 1 the centre never moves, as line 14 has it.
         late_weight: q >= 0; the mean of line 14 weighs z_s by about s^q.
@@ -181,9 +184,19 @@ class OneProjection(AbstractNested):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if run.s in (1, self._K):
+            self._watch.look(self.param_groups, self._m)
+        if self._watch.sparse and rescales(self.base):
+            densify(self._z)
+        try:
+            self._update(run)
+        except RuntimeError as error:
+            check_alike(self._z, self._average, error)
+            raise
+        return loss
+
+    def _update(self, run: Run) -> None:
         s, z, q = run.s, self._z, self._q
-        if s in (1, self._K):
-            self._watch.look()
         torch._foreach_lerp_(self._average, z, (1.0 + q) / (s + q))  # line 14
         for group, x in zip(self.param_groups, self._x, strict=True):
             if self._m is not None:
@@ -200,7 +213,6 @@ class OneProjection(AbstractNested):
             self._close_outer_iteration()
         else:
             run.s = s + 1
-        return loss
 
     def _close_outer_iteration(self) -> None:
         if math.isinf(self._radius) and not is_finite(self._average):

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from oneproj.autograd import require_autograd
 from oneproj.errors import warn
+from oneproj.methods.start import Groups
 
 
 class Watch:
@@ -24,22 +25,45 @@ class Watch:
     Example:
         >>> import torch
         >>> w = torch.ones(2, requires_grad=True)
-        >>> Watch([w], []).look()
+        >>> watch = Watch([w], [])
+        >>> watch.look([{"params": [w]}], None); watch.sparse
+        False
     """
 
     def __init__(self, moving: Sequence[Tensor], frozen: Sequence[Tensor]) -> None:
         """Remember who moves and who does not."""
         self._moving, self._frozen = moving, list(frozen)
+        self._warned_of_scheduler = False
+        self.sparse = False  # whether a gradient is, or was when it was last looked at
         self.warned_of_start = False  # that eval() shows
 
-    def look(self) -> None:
+    def look(self, groups: Groups, m: float | None) -> None:
         """Refuse parameters that were frozen; tell once of those that were thawed.
+
+        And of a scheduler whose steps are not used, since m settles them.
 
         Raises:
             InvalidProblemError: A parameter is frozen by now. The pull to the centre
                 and the mean of line 14 would go on moving it.
         """
         require_autograd(self._moving, built="optimiser")
+        self.sparse = any(p.grad is not None and p.grad.is_sparse for p in self._moving)
+        if self._frozen:
+            self._tell_of_thawed()
+        if m is not None and not self._warned_of_scheduler:
+            self._tell_of_scheduler(groups)
+
+    def _tell_of_scheduler(self, groups: Groups) -> None:
+        if any("initial_lr" in group for group in groups):  # which schedulers set
+            self._warned_of_scheduler = True
+            message = (
+                "A scheduler sets the step sizes of an optimiser that has "
+                "strong_convexity: every step is 2/(m(s+1)) all the same. Give lr in "
+                "place of strong_convexity, or leave the scheduler out."
+            )
+            warn(message)
+
+    def _tell_of_thawed(self) -> None:
         thawed = [p for p in self._frozen if p.requires_grad]
         if thawed:
             self._frozen.clear()
