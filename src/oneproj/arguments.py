@@ -51,8 +51,10 @@ def check_number(
     *,
     zero: bool = False,
     infinite: bool = False,
-) -> None:
+) -> float:
     """Refuse what is not one number > 0, or the other ends where they are allowed.
+
+    Returns it as Python's own, which any file can hold.
 
     Args:
         name: What the caller calls it.
@@ -72,7 +74,7 @@ def check_number(
     if isinstance(number, Real) and is_number(number):
         x = float(number)
         if (x > 0 or (zero and x == 0)) and (infinite or x < math.inf):  # so NaN is out
-            return
+            return x
     kind = "" if infinite else "finite "
     sign = ">=" if zero else ">"
     message = f"{name} must be one {kind}number {sign} 0, got {value!r}. {why}"
@@ -99,8 +101,8 @@ def as_number(given: object) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def check_count(name: str, value: object, why: str) -> None:
-    """Refuse what is not a whole number >= 1.
+def check_count(name: str, value: object, why: str) -> int:
+    """Refuse what is not a whole number >= 1; returns it as Python's own.
 
     Args:
         name: What the caller calls it.
@@ -116,6 +118,7 @@ def check_count(name: str, value: object, why: str) -> None:
     if not is_count(value):
         message = f"{name} must be a whole number >= 1, got {value!r}. {why}"
         raise InvalidProblemError(message)
+    return int(value)  # type: ignore[call-overload,no-any-return]  # it is Integral
 
 
 def check_generator(generator: object, why: str) -> None:

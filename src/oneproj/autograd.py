@@ -19,8 +19,14 @@ from torch.overrides import has_torch_function
 from oneproj.errors import InvalidProblemError
 
 
-def require_autograd(parameters: Iterable[Tensor] = ()) -> None:
+def require_autograd(
+    parameters: Iterable[Tensor] = (), *, built: str = "Problem"
+) -> None:
     """Refuse to go on where gradients would be missing, and so seem to be zero.
+
+    Args:
+        parameters: That move.
+        built: What they were handed to.
 
     Raises:
         InvalidProblemError: ``torch.inference_mode()`` is on, or a parameter was made
@@ -47,9 +53,9 @@ def require_autograd(parameters: Iterable[Tensor] = ()) -> None:
         if not tensor.requires_grad:
             message = (
                 f"A parameter of shape {tuple(tensor.shape)} was frozen after the "
-                "problem was built: it has requires_grad=False by now, and no gradient "
-                "reaches it. Turn requires_grad on again, or build a new Problem, in "
-                "which it is a constant."
+                f"{built.lower()} was built: it has requires_grad=False by now, and no "
+                "gradient reaches it. Turn requires_grad on again, or build a new "
+                f"{built}, in which it is a constant."
             )
             raise InvalidProblemError(message)
 

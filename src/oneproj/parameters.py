@@ -251,7 +251,6 @@ def project_ball_(point: Vector, radius: float, center: Vector | None) -> float:
     return length - radius
 
 
-@torch.no_grad()
 def is_finite(vector: Vector) -> bool:
     """Whether every entry of every tensor is finite, for one read of memory.
 
@@ -259,9 +258,8 @@ def is_finite(vector: Vector) -> bool:
         >>> is_finite([torch.tensor([1.0, float("nan")])])
         False
     """
-    tensors = list(vector)
-    # A finite sum of squares has finite terms. One that is not may have overflowed.
-    lengths = torch._foreach_norm(tensors, 2) if tensors else ()
-    if all(math.isfinite(length.item()) for length in lengths):
+    tensors = [tensor.detach() for tensor in vector]
+    # A finite sum has finite terms. One that is not may have overflowed.
+    if all(math.isfinite(tensor.sum().item()) for tensor in tensors):
         return True
     return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)

@@ -39,7 +39,7 @@ class BallStep:
         self, setting: Setting, lr: float, base: BaseLike, decay: DecayLike
     ) -> None:
         """Build torch's own optimiser and scheduler."""
-        check_rate("lr", lr)
+        lr = check_rate("lr", lr)
         problem = self._problem = setting.problem
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
         self._lr = lr
@@ -81,10 +81,11 @@ class BallStep:
         self._touched = state["touched"]
 
 
-def check_rate(name: str, rate: float) -> None:
-    """Refuse a rate that is negative, infinite or NaN.
+def check_rate(name: str, rate: object) -> float:
+    """Refuse a rate that is negative, infinite or NaN; returns it as a plain number.
 
     Example:
         >>> check_rate("lr", 0.1)
+        0.1
     """
-    check_number(name, rate, STEP, zero=True)
+    return check_number(name, rate, STEP, zero=True)

@@ -183,17 +183,7 @@ def _checked(
     decay: Callable[[Optimizer], LRScheduler], optimizer: Optimizer
 ) -> LRScheduler:
     """The scheduler that was asked for; refuses what ``step()`` alone cannot drive."""
-    try:
-        made = decay(optimizer)
-    except ValueError as error:
-        if "cycle_momentum" not in str(error):
-            raise
-        message = (
-            "The scheduler wants to cycle the momentum, but the optimiser of this "
-            "method has none to cycle: that of its base step is not changed during a "
-            "run. Pass cycle_momentum=False to the scheduler."
-        )
-        raise InvalidProblemError(message) from error
+    made = decay(optimizer)
     if isinstance(made, ReduceLROnPlateau):
         message = (
             "ReduceLROnPlateau wants a metric at every step, and what a run sees is an "

@@ -27,7 +27,7 @@ def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
         middle = min(INNER_STEPS, max(2, steps // 2))
         near = range(min(steps, max(2, middle // 2)), middle + middle // 2 + 1)
         return min(near, key=lambda K: (steps % K, abs(K - middle)))
-    check_inner_steps(inner_steps)
+    inner_steps = check_inner_steps(inner_steps)
     if inner_steps == 1:
         message = (
             "inner_steps=1 would return the start: the next centre is the mean of the "

@@ -39,7 +39,9 @@ Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9, 11 and 12:
 8. B may have any radius and centre, or none; the theorems' unit ball is a matter of
    scale (``theory.schedules``). A start outside B is projected onto it, with a warning.
 9. ``inner_steps=1`` and ``prox_weight=0`` are allowed.
-10. Frozen parameters are constants: they are not part of x, z or B.
+10. Frozen parameters are constants: they are not part of x, z or B. Who moves is
+    settled when the optimiser is built: one that is frozen later is refused, and one
+    that is thawed later is told of (``methods.watch``).
 11. ``late_weight = q > 0`` weighs ``z_s`` by about ``s^q`` in line 14 (polynomial-decay
     averaging; Shamir and Zhang, 2013): the centre trails the inner iterates less.
 12. At the edge of B a ``base`` other than SGD sees the gradient without its pull
@@ -48,44 +50,42 @@ Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9, 11 and 12:
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
-from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.methods.checks import check_same, check_settings, check_step, warn_if_start
-from oneproj.methods.edge import step_in_ball_
+from oneproj.autograd import densify
+from oneproj.errors import NonFiniteError
+from oneproj.methods.checks import (
+    check_alike,
+    check_rates,
+    check_settings,
+    check_step,
+    warn_if_start,
+)
+from oneproj.methods.edge import rescales, step_in_ball_
+from oneproj.methods.nested import AbstractNested, Run
+from oneproj.methods.saved import kind
 from oneproj.methods.start import (
     Groups,
     Select,
     check_precision,
     draw_index,
+    forget_nonfinite_,
     keep_moving,
     make_base,
     move_start_into_ball,
 )
-from oneproj.parameters import assign
+from oneproj.methods.watch import Watch
+from oneproj.parameters import assign, is_finite
 from oneproj.trainable import as_center
 
 
-@dataclass
-class _Run:
-    """Where Algorithm 1 stands; the vectors are in ``Optimizer.state``."""
-
-    t: int  # complete outer iterations
-    s: int  # the inner update that comes next, 1..K
-    J: int | None  # the outer iterate to return; None for the last
-    shown: str | None = None  # what eval() swapped with the inner iterate
-    touched: bool = False  # whether a step ever left the ball
-
-
-class OneProjection(Optimizer):
+class OneProjection(AbstractNested):
     """Lines 1-5 and 7-14 of Algorithm 1 as a ``torch.optim.Optimizer``.
 
     One ``step()`` is one inner update (lines 10-12) with the gradient of
@@ -96,8 +96,10 @@ class OneProjection(Optimizer):
 
     Args:
         params: Tensors or parameter groups; all groups share one ball.
-        lr: The step size eta, a constant unless a scheduler changes it.
-        strong_convexity: m. Given in place of ``lr``, the step is 2 / (m (s + 1)).
+        lr: The step size eta, a constant unless a scheduler changes it. It may be left
+            out where every group has its own.
+        strong_convexity: m. Given in place of ``lr``, the step is 2 / (m (s + 1)),
+            whatever a scheduler says.
         prox_weight: beta, the pull towards the centre ``x_t``.
         inner_steps: K >= 1. With K = 1 the centre never moves, as line 14 has it.
         late_weight: q >= 0; the mean of line 14 weighs z_s by about s^q.
@@ -139,18 +141,21 @@ class OneProjection(Optimizer):
         generator: torch.Generator | None = None,
     ) -> None:
         """Check the settings, put x_0 into the ball and draw J."""
-        beta, m, K, q = prox_weight, strong_convexity, inner_steps, late_weight
-        check_settings(lr, m, beta, K, radius, late_weight=q)
-        self._base: Optimizer | None = None
-        self._beta, self._m, self._K, self._q, self._radius = beta, m, K, q, radius
-        super().__init__(params, {"lr": lr if m is None else 1.0 / m})
-        self._z = keep_moving(self.param_groups)  # frozen parameters are constants
+        given = lr, strong_convexity, prox_weight, inner_steps
+        settings = check_settings(*given, late_weight=late_weight, radius=radius)
+        self._m, self._beta, self._K, self._q, self._radius = settings
+        super().__init__(params, {"lr": lr})
+        check_rates(self.param_groups, self._m)
+        self._z, frozen = keep_moving(self.param_groups)
+        self._watch = Watch(self._z, frozen)
         self._center = as_center(center, self._z)
-        check_precision(K, self._z)
-        move_start_into_ball(self._z, radius, self._center)
+        check_precision(self._K, self._z)
+        move_start_into_ball(self._z, self._radius, self._center)
         self._base = make_base(base, self.param_groups)  # shared groups, so one lr
+        # What schedulers ask for: the momentum that they cycle is the base's.
+        self.defaults = self._base.defaults | {"lr": self.param_groups[0]["lr"]}
         drawn = draw_index(select, outer_steps, first_index, generator)  # line 5
-        self._run = _Run(t=0, s=1, J=drawn)
+        self._run = Run(t=0, s=1, J=drawn)
         for p in self._z:  # line 8
             self.state[p] = {"x": p.detach().clone(), "average": p.detach().clone()}
         self._bind()
@@ -165,13 +170,32 @@ class OneProjection(Optimizer):
     def step(  # type: ignore[override]  # one signature says what torch's overloads do
         self, closure: Callable[[], float] | None = None
     ) -> float | None:
-        """Make one inner update; the ``inner_steps``-th closes the outer iteration."""
+        """Make one inner update; the ``inner_steps``-th closes the outer iteration.
+
+        Raises:
+            NonFiniteError: An iterate is NaN or infinite: with a finite radius it is
+                noticed at once, without one when the outer iteration closes. The
+                parameters hold ``x_t`` again, and the next step is the first from
+                there: leave out the batch, and go on.
+        """
         run = self._run
         check_step(shown=run.shown)
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if run.s in (1, self._K):
+            self._watch.look(self.param_groups, self._m)
+        if self._watch.sparse and rescales(self.base):
+            densify(self._z)
+        try:
+            self._update(run)
+        except RuntimeError as error:
+            check_alike(self._z, self._average, error)
+            raise
+        return loss
+
+    def _update(self, run: Run) -> None:
         s, z, q = run.s, self._z, self._q
         torch._foreach_lerp_(self._average, z, (1.0 + q) / (s + q))  # line 14
         for group, x in zip(self.param_groups, self._x, strict=True):
@@ -183,32 +207,37 @@ class OneProjection(Optimizer):
             self.base, z, self._radius, self._center, touched=run.touched
         )
         if not math.isfinite(outside):
-            quantity = "the iterate"
-            raise NonFiniteError(quantity, step=run.t * self._K + s)
+            self._begin_again("the iterate")
         run.touched |= outside > 0
-        run.s = s + 1
         if s == self._K:
             self._close_outer_iteration()
-        return loss
+        else:
+            run.s = s + 1
 
     def _close_outer_iteration(self) -> None:
-        assign([t for x in self._x for t in x], self._average)  # line 3
-        assign(self._z, self._average)  # line 8
+        if math.isinf(self._radius) and not is_finite(self._average):
+            first = self._run.t * self._K + 1
+            self._begin_again(f"an iterate since update {first}")
+        x = [t for part in self._x for t in part]
+        torch._foreach_copy_(x, self._average)  # line 3
+        torch._foreach_copy_(self._z, self._average)  # line 8
         self._run.t, self._run.s = self._run.t + 1, 1
         self._keep_if_selected()
+
+    def _begin_again(self, quantity: str) -> NoReturn:
+        # Line 8 of this outer iteration: who catches the error can go on from x_t.
+        step = self._run.t * self._K + self._run.s
+        x = [t for part in self._x for t in part]
+        assign(self._z, x)
+        assign(self._average, x)
+        forget_nonfinite_(self.base)
+        self._run.s = 1
+        raise NonFiniteError(quantity, step=step)
 
     def _keep_if_selected(self) -> None:
         if self._run.t == self._run.J:
             for p in self._z:
                 self.state[p]["selected"] = self.state[p]["x"].clone()
-
-    @property
-    def base(self) -> Optimizer:
-        """The optimiser that makes the step of lines 11-12."""
-        if self._base is None:  # only while the constructor runs
-            message = "the base optimiser is not built yet"
-            raise AttributeError(message)
-        return self._base
 
     @property
     def at_center(self) -> bool:
@@ -225,11 +254,13 @@ class OneProjection(Optimizer):
 
         Inner updates of an unfinished outer iteration are not part of it. Before J it
         is the last complete outer iterate; ``selected_index`` says which. A warning
-        says so where that leaves nothing of the updates.
+        says so, once, where that leaves nothing of the updates.
         """
         if self._run.shown is None:
             reached = self._run.J is not None and self._run.t >= self._run.J
-            warn_if_start(self._run.t, self._run.s - 1, self._K, self._run.J)
+            if not self._watch.warned_of_start:
+                counts = self._run.t, self._run.s - 1, self._K, self._run.J
+                self._watch.warned_of_start = warn_if_start(*counts)
             self._run.shown = "selected" if reached else "x"
             self._swap(self._run.shown)
 
@@ -252,45 +283,14 @@ class OneProjection(Optimizer):
             p.copy_(kept)
             kept.copy_(held)
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Refuse groups after the start: x_0 and the ball are fixed by then."""
-        if self._base is not None:
-            message = (
-                "A parameter group cannot be added after the start: the centre x_0 "
-                "and the ball are those of the first groups. Build a new optimiser."
-            )
-            raise InvalidProblemError(message)
-        super().add_param_group(param_group)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything needed to resume bit for bit; a copy, never an alias."""
-        extra = {
-            "run": asdict(self._run),
-            "settings": self._settings(),
-            "base": self.base.state_dict(),
-        }
-        return copy.deepcopy(super().state_dict() | extra)
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume from ``state_dict``; the parameters are the caller's to restore.
-
-        Raises:
-            InvalidProblemError: It is not of a OneProjection with the same settings.
-        """
-        check_same(state_dict.get("settings"), self._settings())
-        own = copy.deepcopy(state_dict)
-        super().load_state_dict(own)
-        self._run = _Run(**own["run"])
-        self.base.load_state_dict(own["base"])
-        self.base.param_groups = self.param_groups
-        self._bind()
-
     def _settings(self) -> dict[str, Any]:
-        select = "last" if self._run.J is None else "random"
-        names = ("prox_weight", "strong_convexity", "inner_steps", "late_weight")
-        values = (self._beta, self._m, self._K, self._q, self._radius, select)
-        return dict(zip((*names, "radius", "select"), values, strict=True))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything, so that a deep copy is whole; torch's keeps its own part only."""
-        return self.__dict__.copy()
+        return {
+            "prox_weight": self._beta,
+            "strong_convexity": self._m,
+            "inner_steps": self._K,
+            "late_weight": self._q,
+            "radius": self._radius,
+            "center": self._center,
+            "base": kind(self.base),
+            "select": "last" if self._run.J is None else "random",
+        }

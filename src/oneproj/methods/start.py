@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -10,10 +11,9 @@ from torch import Tensor
 from torch.optim import LBFGS, Optimizer, SparseAdam
 
 from oneproj.arguments import check_count, check_generator
-from oneproj.autograd import require_autograd
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.parameters import Vector, project_ball_, rounding_unit
-from oneproj.trainable import check_writable
+from oneproj.trainable import trainable
 
 Select = Literal["last", "random"]
 Groups = list[dict[str, Any]]
@@ -22,29 +22,28 @@ ROUNDING = 16.0
 """In units of the radius's last place: outside by less is an earlier P_B's rounding."""
 
 
-def keep_moving(groups: Groups) -> list[Tensor]:
-    """Leave frozen parameters out of their groups; returns the others.
+def keep_moving(groups: Groups) -> tuple[list[Tensor], list[Tensor]]:
+    """Leave frozen parameters out of their groups; returns who moves, and who not.
 
     Raises:
-        InvalidProblemError: There are none, or no gradient can reach them.
+        InvalidProblemError: There are none, or one cannot be optimised.
 
     Example:
         >>> groups = [{"params": [torch.ones(1), torch.ones(2, requires_grad=True)]}]
-        >>> [p.numel() for p in keep_moving(groups)], len(groups[0]["params"])
-        ([2], 1)
+        >>> moving, frozen = keep_moving(groups)
+        >>> len(moving), len(frozen), len(groups[0]["params"])
+        (1, 1, 1)
     """
+    given = [p for group in groups for p in group["params"]]
+    moving = trainable(given)
     for group in groups:
-        group["params"] = [p for p in group["params"] if p.requires_grad]
-    moving = [p for group in groups for p in group["params"]]
-    if not moving:
-        message = (
-            "There is nothing to optimise: every parameter has requires_grad=False."
-        )
-        raise InvalidProblemError(message)
-    for tensor in moving:
-        check_writable(tensor)
-    require_autograd(moving)
-    return moving
+        names = group["param_names" if "param_names" in group else "params"]
+        pairs = zip(group["params"], names, strict=True)
+        kept = {id(p): (p, name) for p, name in pairs if p.requires_grad}  # each once
+        group["params"] = [p for p, _ in kept.values()]
+        if "param_names" in group:
+            group["param_names"] = [name for _, name in kept.values()]
+    return moving, [p for p in given if not p.requires_grad]
 
 
 def move_start_into_ball(
@@ -95,16 +94,64 @@ def make_base(base: Callable[[Groups], Optimizer], groups: Groups) -> Optimizer:
         >>> type(make_base(torch.optim.SGD, groups)).__name__
         'SGD'
     """
+    if isinstance(base, Optimizer):
+        message = (
+            f"base must make an optimiser, but got one that is made: it is {_a(base)} "
+            "with groups and step sizes of its own. Pass its class, or "
+            "functools.partial of it with its other settings."
+        )
+        raise InvalidProblemError(message)
     made: object = base(groups) if callable(base) else base
-    if isinstance(made, Optimizer) and not isinstance(made, LBFGS | SparseAdam):
-        return made
-    message = (
-        "base must make an optimiser of torch.optim from parameter groups, one that "
-        "steps with dense gradients and without a closure, but it made a "
-        f"{type(made).__name__}. Line 12 takes one step for one stochastic gradient: "
-        "use torch.optim.SGD or Adam, or functools.partial of one."
-    )
-    raise InvalidProblemError(message)
+    if not isinstance(made, Optimizer) or isinstance(made, LBFGS | SparseAdam):
+        message = (
+            "base must make an optimiser of torch.optim from parameter groups, one "
+            "that steps with dense gradients and without a closure, but it made "
+            f"{_a(made)}. Line 12 takes one step for one stochastic gradient: use "
+            "torch.optim.SGD or Adam, or functools.partial of one."
+        )
+        raise InvalidProblemError(message)
+    if [id(group) for group in made.param_groups] != [id(group) for group in groups]:
+        message = (
+            f"base made {_a(made)} of other parameter groups than it was given. It "
+            "moves those parameters, with their step sizes: hand them on as they are, "
+            "as torch.optim.Adam(groups) does."
+        )
+        raise InvalidProblemError(message)
+    _warn_of_another_lr(base, groups)
+    return made
+
+
+def _a(thing: object) -> str:
+    return f"a {type(thing).__name__}"
+
+
+def _warn_of_another_lr(base: object, groups: Groups) -> None:
+    own = base.keywords.get("lr") if isinstance(base, partial) else None
+    used = [group["lr"] for group in groups]
+    if own is not None and own not in used:
+        message = (
+            f"The base has lr={own}, which is not used: its groups have lr={used[0]}, "
+            "that of the method. Set the step size there."
+        )
+        warn(message)
+
+
+@torch.no_grad()
+def forget_nonfinite_(base: Optimizer) -> None:
+    """Set what an optimiser remembers to zero wherever it is NaN or infinite.
+
+    Momentum that took in one NaN would make every later step NaN.
+
+    Example:
+        >>> w = torch.ones(1, requires_grad=True); w.grad = torch.tensor([float("nan")])
+        >>> base = torch.optim.SGD([w], lr=0.1, momentum=0.9); base.step()
+        >>> forget_nonfinite_(base); base.state[w]["momentum_buffer"].item()
+        0.0
+    """
+    for remembered in base.state.values():
+        for part in remembered.values():
+            if isinstance(part, Tensor) and part.is_floating_point():
+                part.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def draw_index(

@@ -1,0 +1,86 @@
+"""An optimiser around another, and what it takes to save, load and copy both."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from torch.optim import Optimizer
+
+from oneproj.errors import InvalidProblemError
+from oneproj.methods.saved import check_saved
+
+
+@dataclass
+class Run:
+    """Where Algorithm 1 stands; the vectors are in ``Optimizer.state``."""
+
+    t: int  # complete outer iterations
+    s: int  # the inner update that comes next, 1..K
+    J: int | None  # the outer iterate to return; None for the last
+    shown: str | None = None  # what eval() swapped with the inner iterate
+    touched: bool = False  # whether a step ever left the ball
+
+
+class AbstractNested(Optimizer):
+    """A run of Algorithm 1 around a base optimiser that shares its groups."""
+
+    _base: Optimizer | None = None  # only while the constructor runs
+    _run: Run
+
+    @abstractmethod
+    def _settings(self) -> dict[str, Any]:
+        """What a saved state must agree with."""
+
+    @abstractmethod
+    def _bind(self) -> None:
+        """Take the tensors of a state that was made or loaded."""
+
+    @property
+    def base(self) -> Optimizer:
+        """The optimiser that makes the step of lines 11-12."""
+        if self._base is None:
+            message = "the base optimiser is not built yet"
+            raise AttributeError(message)
+        return self._base
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refuse groups after the start: x_0 and the ball are fixed by then."""
+        if self._base is not None:
+            message = (
+                "A parameter group cannot be added after the start: the centre x_0 "
+                "and the ball are those of the first groups. Build a new optimiser."
+            )
+            raise InvalidProblemError(message)
+        super().add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to resume bit for bit; a copy, never an alias."""
+        extra = {
+            "run": asdict(self._run),
+            "settings": self._settings(),
+            "base": self.base.state_dict(),
+        }
+        return copy.deepcopy(super().state_dict() | extra)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Resume from ``state_dict``; the parameters are the caller's to restore.
+
+        Raises:
+            InvalidProblemError: It is not of a OneProjection with the same settings
+                and shapes of parameters; then nothing is loaded.
+        """
+        run, groups = asdict(self._run), self.param_groups
+        check_saved(state_dict, self._settings(), run, groups)
+        own = copy.deepcopy(state_dict)
+        super().load_state_dict(own)
+        self._run = replace(self._run, **own["run"])
+        self.base.load_state_dict(own["base"])
+        self.base.param_groups = self.param_groups
+        self._bind()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but a scheduler's ``step``, which would step this very object."""
+        return {name: part for name, part in self.__dict__.items() if name != "step"}
