@@ -50,6 +50,11 @@ class AbstractMethod(ABC):
         return False
 
     @property
+    def stuck(self) -> bool:
+        """Whether a projection of the last update failed; ``finish`` reports it."""
+        return False
+
+    @property
     def outer(self) -> int | None:
         """Outer iterations that are complete; None for a method that has none."""
         return None

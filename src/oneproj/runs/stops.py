@@ -1,4 +1,4 @@
-"""Who ended a run before its time: a callback, or Ctrl-C once, or Ctrl-C twice.
+"""What ended a run before its time, and was not asked for in the call: Ctrl-C, mostly.
 
 Ctrl-C is a wish to finish early, and what there is by then is returned: nothing is
 lost, and what a script does next, such as saving the model, is done. A loop over
@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.logs import AbstractLog
 from oneproj.results import Update
-from oneproj.runs.iterate import Callback
+from oneproj.runs.iterate import Callback, End
 
 AGAIN = 3.0
 """Seconds after a warning within which Ctrl-C counts as the second one."""
@@ -23,26 +23,22 @@ _WARNED: ContextVar[float] = ContextVar("warned", default=-math.inf)
 
 
 class Wishes:
-    """All callbacks as one, which remembers whether one of them stopped the run.
+    """All callbacks as one.
 
     Example:
         >>> wishes = Wishes([lambda update: None, lambda update: update.update == 3])
         >>> [wishes(Update(k, 9, 0.0, {}, 0.0)) for k in (1, 2, 3)]
         [False, False, True]
-        >>> wishes.granted
-        True
     """
 
     def __init__(self, callbacks: Iterable[Callback] | Callback) -> None:
         """Take one callback, or several."""
         self._calls = _as_calls(callbacks)
-        self.granted = False
 
     def __call__(self, update: Update) -> bool:
         """Call every one of them, also after one that wants to stop."""
         answers = [_truth(call(update)) for call in self._calls]
-        self.granted = any(answers)
-        return self.granted
+        return any(answers)
 
     def close(self) -> None:
         """Tell the logs that no update follows."""
@@ -75,6 +71,30 @@ def _as_calls(callbacks: Iterable[Callback] | Callback) -> tuple[Callback, ...]:
             )
             raise InvalidProblemError(message)
     return calls
+
+
+def heed_end(end: End, stopped: float, update: int, steps: int) -> None:
+    """Say of a run with a feasible point why it has fewer updates than planned.
+
+    Args:
+        end: The reason. That a callback or a budget of time ends it is no news.
+        stopped: When, by the monotonic clock.
+        update: The last one that was made.
+        steps: The updates that were planned.
+
+    Raises:
+        KeyboardInterrupt: It was the second Ctrl-C.
+    """
+    if end is End.PRESSED:
+        heed_interrupt(stopped, update, steps)
+    if end is End.STUCK:
+        message = (
+            f"The projection of update {update + 1} failed by its own account, and the "
+            f"run of {steps} updates ended there. The point that it left is feasible "
+            "nevertheless: the parameters hold it, and the status of the solution is "
+            "INTERRUPTED. Try another projector."
+        )
+        warn(message)
 
 
 def heed_interrupt(pressed: float, update: int, steps: int) -> None:
