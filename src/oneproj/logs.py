@@ -49,8 +49,7 @@ class AbstractLog(ABC):
     def __init__(self, every: int = 1) -> None:
         """Check the interval."""
         interval = "It is how many updates there are from one entry to the next."
-        check_count("every", every, interval)
-        self._every = every
+        self._every = check_count("every", every, interval)
         self._last: int | None = None
         self._unwritten: Update | None = None
 

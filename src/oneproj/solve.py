@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
+from oneproj.arguments import plain
 from oneproj.autograd import borrowing_gradients, fresh_casts
 from oneproj.certificates.certify import certify
 from oneproj.certificates.feasibility import ball_excess
@@ -139,7 +140,7 @@ def solve(
     check_problem(problem)
     check_on_failure(on_failure)
     check_schedule(schedule)
-    wishes = Wishes(callbacks)
+    wishes, seed = Wishes(callbacks), plain(seed)
     loop = Loop(
         callback=wishes,
         progress=progress,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
+from oneproj.arguments import plain
 from oneproj.errors import CheckpointError, InvalidProblemError
 from oneproj.methods.setting import Setting
 from oneproj.oracles import Sight
@@ -123,4 +124,4 @@ def read_options(
             f"the selection, so no option may be given with it; got {sorted(options)}."
         )
         raise InvalidProblemError(message)
-    return method.Options(**options)
+    return method.Options(**{name: plain(given) for name, given in options.items()})

@@ -163,10 +163,10 @@ def prepare(
             "with its seed, so it has one: 0 when left out."
         )
         raise InvalidProblemError(message)
-    steps = _choose_steps(steps, schedule)
-    check_count("steps", steps, "It is how many updates the run makes.")
+    updates = "It is how many updates the run makes."
+    steps = check_count("steps", _choose_steps(steps, schedule), updates)
     sampled = "It is how many examples of each term an update sees."
-    check_count("batch_size", batch_size, sampled)
+    batch_size = check_count("batch_size", batch_size, sampled)
     # Independent streams for sampling and selection, both fixed by the seed.
     sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     return Setting(
@@ -220,8 +220,7 @@ def _choose_anchor_size(
     """As asked for, or as much data as a pass at every anchor may cost."""
     if anchor_size is not None:
         looked = "It is how many examples of a constraint an anchor sees."
-        check_count("anchor_size", anchor_size, looked)
-        return anchor_size
+        return check_count("anchor_size", anchor_size, looked)
     width = dimension(problem.parameters)
     share = GLANCE if oracle == "minibatch" else SHARE
     between = int(share * BETWEEN_ANCHORS * batch_size)

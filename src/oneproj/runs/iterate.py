@@ -72,9 +72,11 @@ class Loop:
         """Refuse a budget or an interval without meaning."""
         if self.seconds is not None:
             budget = "It is a budget of time for the updates; None for none."
-            check_number("seconds", self.seconds, budget, infinite=True)
+            seconds = check_number("seconds", self.seconds, budget, infinite=True)
+            object.__setattr__(self, "seconds", seconds)
         interval = "It is how many updates there are from one checkpoint to the next."
-        check_count("checkpoint_every", self.checkpoint_every, interval)
+        every = check_count("checkpoint_every", self.checkpoint_every, interval)
+        object.__setattr__(self, "checkpoint_every", every)
 
     def run(self, run: Run, done: int) -> End:
         """Make the updates after the first ``done``; says why they ended.

@@ -181,7 +181,7 @@ def mean(
     """
     source = as_source(data)
     chunk = "A full pass looks at so many examples together: fewer take less memory."
-    check_count("chunk_size", chunk_size, chunk)
+    chunk_size = check_count("chunk_size", chunk_size, chunk)
     each = None if weights is None else _as_weights(weights, source.size)
     return Mean(fn, source, each, chunk_size, curvature)
 
