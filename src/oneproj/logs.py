@@ -125,7 +125,7 @@ class CsvLog(AbstractLog):
     def _keep_rows_before(self, update: int, names: list[str]) -> None:
         """Leave what an earlier part of the same run wrote, in whole rows."""
         header, kept = _line(names), [_line(names)]
-        if self._path.exists():
+        if self._path.is_file():  # a device or a pipe has no rows to keep
             text = self._path.read_text(encoding="utf-8", errors="replace")
             found, *rows = text.splitlines(keepends=True) or [header]
             if found != header:
