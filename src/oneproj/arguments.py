@@ -163,12 +163,15 @@ def check_generator(generator: object, why: str) -> None:
 def as_path(name: str, given: object, *, also: str = "") -> Path:
     """A file or folder by its name; ``also`` says what else may be given.
 
+    From the root: a program that changes its folder does not change the file.
+
     Example:
-        >>> as_path("checkpoint", "run.pt").name
-        'run.pt'
+        >>> path = as_path("checkpoint", "run.pt")
+        >>> path.name, path.is_absolute()
+        ('run.pt', True)
     """
     if isinstance(given, str | PathLike):
-        return Path(given)
+        return Path(given).absolute()
     message = (
         f"{name} must be a path{also}, got {given!r}. Name a file by a string or a "
         "pathlib.Path."

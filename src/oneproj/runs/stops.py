@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 
 from oneproj.errors import InvalidProblemError, warn
+from oneproj.files import in_words
 from oneproj.logs import AbstractLog
 from oneproj.results import Update
 from oneproj.runs.iterate import Callback, End
@@ -23,7 +24,7 @@ _WARNED: ContextVar[float] = ContextVar("warned", default=-math.inf)
 
 
 class Wishes:
-    """All callbacks as one.
+    """All callbacks as one. A log that cannot be written costs the log, not the run.
 
     Example:
         >>> wishes = Wishes([lambda update: None, lambda update: update.update == 3])
@@ -34,17 +35,57 @@ class Wishes:
     def __init__(self, callbacks: Iterable[Callback] | Callback) -> None:
         """Take one callback, or several."""
         self._calls = _as_calls(callbacks)
+        self._failed: set[int] = set()
+        for call in self._calls:
+            if isinstance(call, AbstractLog):
+                _check_place(call)
 
     def __call__(self, update: Update) -> bool:
         """Call every one of them, also after one that wants to stop."""
-        answers = [_truth(call(update)) for call in self._calls]
+        answers = [self._answer(call, update) for call in self._calls]
         return any(answers)
 
     def close(self) -> None:
-        """Tell the logs that no update follows."""
+        """Tell the logs that no update follows, each of them."""
         for call in self._calls:
             if isinstance(call, AbstractLog):
-                call.close()
+                try:
+                    call.close()
+                except Exception as error:  # noqa: BLE001 - the run is worth more
+                    self._warn(call, error, "when the updates had ended")
+
+    def _answer(self, call: Callback, update: Update) -> bool:
+        if not isinstance(call, AbstractLog):
+            return _truth(call(update))
+        try:
+            call(update)
+        except OSError as error:
+            self._warn(call, error, f"at update {update.update}")
+        return False
+
+    def _warn(self, log: AbstractLog, error: Exception, when: str) -> None:
+        """Once per log: the disk that was full at one update is so at the next."""
+        if id(log) in self._failed:
+            return
+        self._failed.add(id(log))
+        reason = in_words(error) if isinstance(error, OSError) else repr(error)
+        message = (
+            f"{log!r} could not be written {when}: {reason}. The run goes on without "
+            "it, and tries again at every entry. What is missing there is in "
+            "solution.history, of a long run every n-th update."
+        )
+        warn(message)
+
+
+def _check_place(log: AbstractLog) -> None:
+    try:
+        log.check_place()
+    except (OSError, ValueError) as error:
+        message = (
+            f"{log!r} cannot be written: {in_words(error)}. No update was made. Choose "
+            "a place that you can write to, on a disk with room, or leave it out."
+        )
+        raise InvalidProblemError(message) from error
 
 
 def _truth(answer: object) -> bool:
