@@ -18,6 +18,7 @@ from oneproj.arguments import as_path, check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.extras import require
 from oneproj.files import check_place, write_text
+from oneproj.progress import stderr_console
 from oneproj.results import Update
 
 
@@ -203,8 +204,8 @@ class RichLog(AbstractLog):
     def __init__(self, every: int = 50, console: Any = None) -> None:  # noqa: ANN401 - a rich Console
         """Find the console."""
         super().__init__(every)
-        rich = require("rich.console", "cli")
-        self._console = rich.Console(stderr=True) if console is None else console
+        require("rich.console", "cli")
+        self._console = stderr_console() if console is None else console
 
     def write(self, update: Update) -> None:
         """Print a line."""

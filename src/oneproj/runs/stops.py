@@ -70,9 +70,9 @@ class Wishes:
         self._failed.add(id(log))
         reason = in_words(error) if isinstance(error, OSError) else repr(error)
         message = (
-            f"{log!r} could not be written {when}: {reason}. The run goes on without "
-            "it, and tries again at every entry. What is missing there is in "
-            "solution.history, of a long run every n-th update."
+            f"{log!r} could not be written {when}: {reason}. That costs entries of "
+            "the log and not the run; each further one is tried. What is missing there "
+            "is in solution.history, of a long run every n-th update."
         )
         warn(message)
 
