@@ -16,9 +16,9 @@ from types import FrameType
 import torch
 
 from oneproj.arguments import check_count, check_number
+from oneproj.autograd import require_autograd
 from oneproj.errors import NonFiniteError, warn
 from oneproj.files import in_words
-from oneproj.methods.base import AbstractMethod
 from oneproj.oracles import Sight
 from oneproj.progress import progress_bar
 from oneproj.results import Status, Update
@@ -95,13 +95,14 @@ class Loop:
                 end = End.PLANNED if k == steps else None
                 while end is None:
                     k += 1
-                    sight = _update(method, k)
+                    sight = _update(run, k)
                     if method.stuck:
                         return End.STUCK
                     seen = sight.objective, sight.residuals, method.outer
                     update = history.add(k, *seen)
                     advance_to(k)
-                    stop = self.callback(update)
+                    with torch.enable_grad():  # whatever mode a callback leaves behind
+                        stop = self.callback(update)
                     if k == steps or method.done:
                         end = End.PLANNED
                     elif pressed():
@@ -119,12 +120,15 @@ class Loop:
         return end
 
 
-def _update(method: AbstractMethod, k: int) -> Sight:
+def _update(run: Run, k: int) -> Sight:
     """Make the k-th update; an error says which it was."""
     try:
-        return method.update()
+        return run.method.update()
     except NonFiniteError as error:
         raise NonFiniteError(error.quantity, step=k) from error
+    except RuntimeError:
+        require_autograd(run.setting.problem.parameters)  # a callback may freeze one
+        raise
 
 
 def _saving(run: Run, path: Path | None, done: int) -> Callable[[int], None]:
