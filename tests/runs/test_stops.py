@@ -87,6 +87,16 @@ def test_a_callback_that_stops_is_not_ctrl_c() -> None:
     assert solution.status is Status.INTERRUPTED  # and another warning an error
 
 
+def test_where_warnings_are_errors_the_solution_is_not_lost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    solutions = train([nearest_in_ball()], pressing=[0])  # as they are in these tests
+    assert solutions[0].status is Status.INTERRUPTED
+    assert "Ctrl-C ended this run after update 25 of 40" in capsys.readouterr().err
+    with pytest.raises(KeyboardInterrupt):
+        train([nearest_in_ball()], pressing=[0])
+
+
 # --- what is not Ctrl-C ---------------------------------------------------------------
 
 

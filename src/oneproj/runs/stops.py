@@ -12,9 +12,10 @@ import time
 from collections.abc import Iterable
 from contextvars import ContextVar
 
-from oneproj.errors import InvalidProblemError, warn
+from oneproj.errors import InvalidProblemError, OneprojWarning, warn
 from oneproj.files import in_words
 from oneproj.logs import AbstractLog
+from oneproj.progress import Stderr
 from oneproj.results import Update
 from oneproj.runs.iterate import Callback, End
 
@@ -141,6 +142,8 @@ def heed_end(end: End, stopped: float, update: int, steps: int) -> None:
 def heed_interrupt(pressed: float, update: int, steps: int) -> None:
     """Warn that Ctrl-C ended a run early; if it is the second one, raise.
 
+    Where warnings are errors it is said on stderr, and the solution returned.
+
     Args:
         pressed: When, by the monotonic clock.
         update: The last one that was made.
@@ -159,4 +162,7 @@ def heed_interrupt(pressed: float, update: int, steps: int) -> None:
         "solution is INTERRUPTED. A loop around this call goes on. To stop that, press "
         f"Ctrl-C again within {AGAIN:.0f} seconds, or test solution.status in it."
     )
-    warn(message)
+    try:
+        warn(message)
+    except OneprojWarning:  # warnings are errors, but whoever presses it makes none:
+        Stderr().write(f"{message}\n")  # raised, it would cost the solution
