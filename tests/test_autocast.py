@@ -1,4 +1,4 @@
-"""Inside ``torch.autocast`` a point is judged by what it is, not by what it was."""
+"""A point is judged by what it is, not by what torch keeps of what it was."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 import oneproj
 from oneproj.autograd import fresh_casts
@@ -86,3 +87,26 @@ def test_the_cache_is_on_again_if_it_was(*, before: bool) -> None:
         with pytest.raises(ValueError, match=message), fresh_casts():
             raise ValueError(message)
         assert torch.is_autocast_cache_enabled() is before
+
+
+class Doubled(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2.0 * x
+
+
+def test_what_a_parametrisation_keeps_is_made_anew() -> None:
+    layer, problem = line(0.5)
+    parametrize.register_parametrization(layer, "weight", Doubled())
+    (raw,) = layer.parameters()
+    size = problem.constraints["size"]
+    with parametrize.cached():
+        nn.init.constant_(raw, 3.0)
+        assert cast(layer) == 6.0, "and kept"
+        projection = oneproj.project(raw, {"size": size})
+        assert projection.residuals_before["size"] == 35.0
+        assert 1.9 < 2.0 * cast(layer) <= 2.0, "what comes after sees the answer"
+        assert parametrize._cache, "which is kept again"
+        built = oneproj.Problem(raw, problem.objective, {"size": size})
+        solution = oneproj.solve(built, steps=20)
+    assert solution.feasible
+    assert size.value() == solution.residuals["size"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -12,6 +13,8 @@ import pytest
 
 from oneproj import files
 from oneproj.files import check_place, drafting, force, replacing, write_text
+
+POSIX = pytest.mark.skipif(os.name != "posix", reason="needs links, modes and pipes")
 
 
 @pytest.fixture
@@ -147,3 +150,40 @@ def test_a_draft_that_is_not_wanted_leaves_nothing(file: Path) -> None:
         force(draft)
     assert file.read_text() == "old"
     assert names(file.parent) == ["file.txt"]
+
+
+@POSIX
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_one_and_what_it_leads_to_is_written(
+    file: Path, *, there: bool
+) -> None:
+    link, target = file.with_name("link"), file if there else file.parent / "new" / "f"
+    link.symlink_to(target)
+    check_place(link)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert names(target.parent) == (["file.txt", "link"] if there else ["f"])
+
+
+@POSIX
+def test_the_mode_of_a_file_stays(file: Path) -> None:
+    for mode in (0o640, 0o600, 0o664):
+        file.chmod(mode)
+        write_text(file, "new")
+        assert stat.S_IMODE(file.stat().st_mode) == mode
+
+
+@POSIX
+def test_a_pipe_is_handed_what_is_written_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        check_place(pipe)
+        write_text(pipe, "new")
+        assert os.read(reader, 9) == b"new"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert names(tmp_path) == ["pipe"]

@@ -6,14 +6,16 @@ import csv
 import io
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 import torch
 
 import oneproj
-from oneproj.logs import CsvLog, RichLog, TensorBoardLog
-from oneproj.results import Update
+from oneproj.logs import AbstractLog, CsvLog, RichLog, TensorBoardLog
+from oneproj.results import Status, Update
+from oneproj.runs.checkpoints import read_checkpoint
 
 
 def problem() -> oneproj.Problem:
@@ -132,20 +134,102 @@ def test_a_run_that_ends_early_writes_its_last_update(tmp_path: Path) -> None:
     assert numbers(file) == [5]
 
 
-def test_a_row_that_cannot_be_written_is_tried_once(
+# --- disks ----------------------------------------------------------------------------
+
+
+class Narrow(CsvLog):
+    """On a disk that is full for some updates, each of which leaves half a row."""
+
+    full: Collection[int] = ()
+
+    def write(self, update: Update) -> None:
+        if update.update in self.full:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"{update.update},0.")
+            raise OSError(28, "No space left on device")
+        super().write(update)
+
+
+def test_a_disk_that_is_full_costs_rows_and_not_the_run(tmp_path: Path) -> None:
+    file, other = tmp_path / "run.csv", tmp_path / "other.csv"
+    log = Narrow(file)
+    log.full = (3, 4, 7)
+    with pytest.warns(oneproj.OneprojWarning) as told:
+        solution = oneproj.solve(problem(), steps=20, callbacks=[log, CsvLog(other)])
+    assert solution.status is Status.FEASIBLE
+    assert len(told) == 1, "once, however often"
+    message = str(told[0].message)
+    assert "run.csv') could not be written at update 3: No space left on" in message
+    assert numbers(file) == [1, 2, 5, 6, *range(8, 21)], "no half of a row stays"
+    assert numbers(other) == [*range(1, 21)]
+
+
+def test_a_log_that_begins_late_keeps_no_row_of_another_run(tmp_path: Path) -> None:
+    file = tmp_path / "run.csv"
+    oneproj.solve(problem(), steps=20, callbacks=CsvLog(file))
+
+    class Late(CsvLog):
+        tries = 0
+
+        def begin(self, update: Update) -> None:
+            self.tries += 1
+            if self.tries < 5:
+                raise OSError(28, "No space left on device")
+            super().begin(update)
+
+    with pytest.warns(oneproj.OneprojWarning, match="written at update 1: No space"):
+        oneproj.solve(problem(), steps=20, callbacks=Late(file))
+    assert numbers(file) == [*range(5, 21)]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left"), ValueError("odd")])
+def test_every_log_is_closed_whatever_one_of_them_raises(
+    tmp_path: Path, error: Exception
+) -> None:
+    class Fails(AbstractLog):
+        def write(self, update: Update) -> None: ...
+
+        def close(self) -> None:
+            raise error
+
+    file = tmp_path / "run.csv"
+    logs = [Fails(), CsvLog(file, every=7), lambda update: update.update == 12]
+    with pytest.warns(oneproj.OneprojWarning, match="when the updates had ended"):
+        solution = oneproj.solve(problem(), steps=20, callbacks=logs)
+    assert solution.feasible
+    assert numbers(file) == [7, 12]
+
+
+@pytest.mark.parametrize("kind", [CsvLog, TensorBoardLog])
+def test_a_place_without_room_for_a_log_is_refused_before_any_update(
+    tmp_path: Path, kind: type[CsvLog | TensorBoardLog]
+) -> None:
+    (tmp_path / "file").touch()
+    built, seen = problem(), list[Update]()
+    logs = [seen.append, kind(tmp_path / "file" / "log")]
+    with pytest.raises(
+        oneproj.InvalidProblemError, match=r"Log\('.* cannot be written: Not a dir.*No"
+    ):
+        oneproj.solve(built, steps=20, callbacks=logs)
+    assert seen == []
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_program_may_change_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried: list[int] = []
+    def move(update: Update) -> None:
+        if update.update == 10:
+            monkeypatch.chdir(tmp_path / "b")
 
-    def fail(self: CsvLog, update: Update) -> None:
-        del self
-        tried.append(update.update)
-        raise OSError
-
-    monkeypatch.setattr(CsvLog, "write", fail)
-    with pytest.raises(OSError):  # noqa: PT011 - the one from above
-        oneproj.solve(problem(), steps=4, callbacks=CsvLog(tmp_path / "run.csv"))
-    assert tried == [1]
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    logs = [CsvLog("run.csv"), move]
+    oneproj.solve(problem(), steps=20, callbacks=logs, checkpoint="run.pt")
+    assert numbers(tmp_path / "a" / "run.csv") == [*range(1, 21)]
+    assert read_checkpoint(tmp_path / "a" / "run.pt")["update"] == 20
+    assert list((tmp_path / "b").iterdir()) == []
 
 
 def test_rich_names_the_worst_constraint() -> None:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import os
+import sys
+import threading
 from contextlib import redirect_stderr
 
 import pytest
+import torch
 
+import oneproj
 from oneproj.errors import InvalidProblemError
+from oneproj.logs import RichLog
 from oneproj.progress import progress_bar, progress_line
+from oneproj.results import Update
 
 
 class Terminal(io.StringIO):
@@ -117,3 +124,66 @@ def test_a_line_ends_with_an_error() -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted(stderr)
     assert "\x1b[?25h" in stderr.getvalue(), "the cursor is shown again"
+
+
+class Writes:
+    """An object that can write, and nothing else."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+class Broken(Terminal):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(32, "Broken pipe", text)
+
+
+def closed() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [None, Writes(), Broken(), closed()],
+    ids=["none", "bare", "broken", "closed"],
+)
+@pytest.mark.parametrize("enabled", [None, True])
+def test_where_stderr_takes_nothing_nothing_is_shown(
+    monkeypatch: pytest.MonkeyPatch, stream: object, *, enabled: bool | None
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress_bar("training", 10, enabled=enabled) as advance_to:
+        advance_to(10)
+    with progress_line("projecting", enabled=enabled, after=0.0) as say:
+        say("half of it")
+    RichLog(every=1)(Update(1, 9, 0.5, {}, 0.1))
+
+
+def test_a_reader_that_goes_away_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    w = torch.zeros(2, requires_grad=True)
+    goal = oneproj.function(lambda: (w - 3).square().sum())
+    problem = oneproj.Problem(w, goal, {"size": oneproj.sets.Ball(1.0).on(w)})
+
+    def leave(update: Update) -> None:
+        if update.update == 3:
+            os.close(reader)
+            threading.Event().wait(0.15)  # rich draws ten times a second
+
+    unbuffered = io.TextIOWrapper(os.fdopen(writer, "wb", 0), write_through=True)
+    with unbuffered as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        solution = oneproj.solve(problem, steps=20, progress=True, callbacks=leave)
+        monkeypatch.undo()
+    assert solution.feasible
+
+
+def test_a_bar_in_ascii_stays_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(raw, encoding="ascii"))
+    with progress_bar("training", 10, enabled=True) as advance_to:
+        advance_to(10)
+    sys.stderr.flush()
+    assert b"training ---" in raw.getvalue()

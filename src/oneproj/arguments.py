@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -44,6 +45,28 @@ def is_count(value: object) -> bool:
     return whole and int(value) >= 1  # type: ignore[call-overload]  # it is Integral
 
 
+def plain(value: object) -> Any:  # noqa: ANN401 - whatever was given
+    """A number of another library, in whatever precision, as Python's own.
+
+    Those do not overflow, do not change when their owner does, and compare with what
+    was saved. Anything else is returned as it is.
+
+    Example:
+        >>> plain(np.uint8(64)), plain(torch.tensor(0.5)), plain("auto")
+        (64, 0.5, 'auto')
+    """
+    number = value
+    there = not (isinstance(value, Tensor) and value.is_meta)
+    if isinstance(value, Tensor | np.ndarray | np.generic) and there:
+        number = value.item() if math.prod(value.shape) == 1 else None
+    if isinstance(number, Real) and is_number(number):
+        try:
+            return int(number) if isinstance(number, Integral) else float(number)
+        except OverflowError:  # a ratio that no float can hold
+            return value
+    return value
+
+
 def check_number(
     name: str,
     value: object,
@@ -52,13 +75,13 @@ def check_number(
     zero: bool = False,
     infinite: bool = False,
 ) -> float:
-    """Refuse what is not one number > 0, or the other ends where they are allowed.
+    """A number > 0; refuses what is none, but for the other ends where allowed.
 
     Returns it as Python's own, which any file can hold.
 
     Args:
         name: What the caller calls it.
-        value: What was given; a tensor of one entry is a number.
+        value: What was given; a tensor or an array of one entry is a number.
         why: What it is for, and what to try.
         zero: Whether it may be 0.
         infinite: Whether it may be infinite.
@@ -69,10 +92,9 @@ def check_number(
         oneproj.errors.InvalidProblemError: lr must be one finite number >= 0, got -1.
         It is the length of a step.
     """
-    single = isinstance(value, Tensor) and value.numel() == 1
-    number = value.item() if isinstance(value, Tensor) and single else value
-    if isinstance(number, Real) and is_number(number):
-        x = float(number)
+    number = plain(value)
+    with suppress(OverflowError):  # a whole number that no float can hold
+        x = float(number) if is_number(number) else math.nan
         if (x > 0 or (zero and x == 0)) and (infinite or x < math.inf):  # so NaN is out
             return x
     kind = "" if infinite else "finite "
@@ -90,9 +112,12 @@ def as_number(given: object) -> float | None:
         >>> as_number(torch.tensor(0.5)), as_number(10**400), as_number("1")
         (0.5, None, None)
     """
-    single = isinstance(given, Tensor) and not (given.dim() or given.requires_grad)
-    number = given.item() if isinstance(given, Tensor) and single else given
-    if not isinstance(number, Real) or not is_number(number):
+    if isinstance(given, Tensor | np.ndarray) and given.ndim:
+        return None
+    if isinstance(given, Tensor) and given.requires_grad:
+        return None
+    number = plain(given)
+    if not is_number(number):
         return None
     try:
         found = float(number)
@@ -102,7 +127,7 @@ def as_number(given: object) -> float | None:
 
 
 def check_count(name: str, value: object, why: str) -> int:
-    """Refuse what is not a whole number >= 1; returns it as Python's own.
+    """A whole number >= 1; refuses what is none.
 
     Args:
         name: What the caller calls it.
@@ -115,10 +140,11 @@ def check_count(name: str, value: object, why: str) -> int:
         oneproj.errors.InvalidProblemError: inner_steps must be a whole number >= 1, got
         2.5. It is K.
     """
-    if not is_count(value):
-        message = f"{name} must be a whole number >= 1, got {value!r}. {why}"
-        raise InvalidProblemError(message)
-    return int(value)  # type: ignore[call-overload,no-any-return]  # it is Integral
+    number = plain(value)
+    if is_count(number):
+        return int(number)
+    message = f"{name} must be a whole number >= 1, got {value!r}. {why}"
+    raise InvalidProblemError(message)
 
 
 def check_generator(generator: object, why: str) -> None:
@@ -139,12 +165,15 @@ def check_generator(generator: object, why: str) -> None:
 def as_path(name: str, given: object, *, also: str = "") -> Path:
     """A file or folder by its name; ``also`` says what else may be given.
 
+    From the root: a program that changes its folder does not change the file.
+
     Example:
-        >>> as_path("checkpoint", "run.pt").name
-        'run.pt'
+        >>> path = as_path("checkpoint", "run.pt")
+        >>> path.name, path.is_absolute()
+        ('run.pt', True)
     """
     if isinstance(given, str | PathLike):
-        return Path(given)
+        return Path(given).absolute()
     message = (
         f"{name} must be a path{also}, got {given!r}. Name a file by a string or a "
         "pathlib.Path."

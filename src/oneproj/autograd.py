@@ -2,8 +2,8 @@
 
 ``torch.no_grad()`` around a call does no harm: gradients are switched on where they are
 taken. ``torch.inference_mode()`` cannot be left from inside, and what is made in it can
-never be differentiated. Inside ``torch.autocast`` parameters that move are seen as they
-were, unless its cache is off.
+never be differentiated. Inside ``torch.autocast`` and ``parametrize.cached`` parameters
+that move are seen as they were, unless the cache is off.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 from torch.autograd.graph import _engine_run_backward
+from torch.nn.utils import parametrize
 from torch.overrides import has_torch_function
 
 from oneproj.errors import InvalidProblemError
@@ -62,10 +63,11 @@ def require_autograd(
 
 @contextmanager
 def fresh_casts() -> Iterator[None]:
-    """See parameters as they are, also inside ``torch.autocast``, while the block runs.
+    """See parameters as they are, also where torch keeps what it made of them before.
 
-    Autocast keeps the low-precision copy of a parameter until its own block ends. What
-    was changed in place meanwhile would be seen as it was: a point judged by another.
+    ``torch.autocast`` keeps the low-precision copy of a parameter until its own block
+    ends, ``torch.nn.utils.parametrize.cached`` the value of a parametrisation. What was
+    changed in place meanwhile would be seen as it was: a point judged by another.
 
     Example:
         >>> layer = torch.nn.Linear(1, 1, bias=False)
@@ -82,9 +84,29 @@ def fresh_casts() -> Iterator[None]:
     torch.clear_autocast_cache()
     torch.set_autocast_cache_enabled(False)
     try:
-        yield
+        with fresh_parametrisations():
+            yield
     finally:
         torch.set_autocast_cache_enabled(enabled)
+
+
+@contextmanager
+def fresh_parametrisations() -> Iterator[None]:
+    """Compute parametrised weights anew, also inside ``parametrize.cached``.
+
+    What is kept there belongs to another point or, used twice, to a graph that is gone.
+
+    Example:
+        >>> with parametrize.cached(), fresh_parametrisations():
+        ...     parametrize._cache_enabled
+        0
+    """
+    depth, parametrize._cache_enabled = parametrize._cache_enabled, 0  # noqa: SLF001 - no other name
+    try:
+        yield
+    finally:
+        parametrize._cache_enabled = depth  # noqa: SLF001 - as above
+        parametrize._cache.clear()  # noqa: SLF001 - as above
 
 
 def check_real(name: str, value: Tensor) -> Tensor:

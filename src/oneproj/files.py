@@ -4,6 +4,9 @@ What is written goes to a draft, is forced to the disk and only then takes its n
 one step: whoever looks, and whenever the machine stops, finds the file before or the
 one after. Every writer has a draft of its own, so of two at once the last one counts.
 What a killed process left of a draft is removed by the next write to the same place.
+
+A link stays a link, and the file that it leads to is replaced; its mode stays as well.
+A device or a pipe is never replaced: what is written is handed to it.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import EISDIR, ENOTDIR
 from pathlib import Path
+from shutil import copyfileobj
+from stat import S_IMODE
+from tempfile import TemporaryDirectory
 
 ABANDONED = 86_400.0
 """Seconds after which a draft that nobody writes to is nobody's. For those of other
@@ -63,6 +69,9 @@ def check_place(path: Path) -> None:
     """
     if path.is_dir():
         raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
+    if is_special(path):
+        return
+    path = Path(os.path.realpath(path))
     folder = next(each for each in path.absolute().parents if each.exists())
     if not folder.is_dir():
         raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(folder))
@@ -98,11 +107,22 @@ def force(path: Path) -> None:
         os.fsync(stream.fileno())
 
 
+def is_special(path: Path) -> bool:
+    """Whether there is something that is no file and no folder: a device or a pipe.
+
+    Example:
+        >>> is_special(Path(os.devnull)), is_special(Path(__file__))
+        (True, False)
+    """
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A draft that takes the name of ``path`` when the block succeeds.
 
-    Whatever ends the block early, Ctrl-C included, leaves ``path`` as it was.
+    Whatever ends the block early, Ctrl-C included, leaves ``path`` as it was. A device
+    or a pipe is given what was written, and keeps its name.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -115,10 +135,19 @@ def replacing(path: Path) -> Iterator[Path]:
         False
         'a,b'
     """
-    with drafting(path) as draft:
+    if is_special(path):
+        with TemporaryDirectory() as folder:
+            yield (draft := Path(folder, "draft"))
+            with draft.open("rb") as source, path.open("wb") as sink:
+                copyfileobj(source, sink)
+        return
+    target = Path(os.path.realpath(path))  # or a link would be replaced, not its file
+    with drafting(target) as draft:
         yield draft
         force(draft)
-        draft.replace(path)
+        with suppress(OSError):  # no file yet; or a disk without modes
+            draft.chmod(S_IMODE(target.stat().st_mode))
+        draft.replace(target)
 
 
 def write_text(path: Path, text: str) -> None:

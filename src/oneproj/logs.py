@@ -17,7 +17,8 @@ from typing import Any
 from oneproj.arguments import as_path, check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.extras import require
-from oneproj.files import write_text
+from oneproj.files import check_place, write_text
+from oneproj.progress import stderr_console
 from oneproj.results import Update
 
 
@@ -49,25 +50,49 @@ class AbstractLog(ABC):
     def __init__(self, every: int = 1) -> None:
         """Check the interval."""
         interval = "It is how many updates there are from one entry to the next."
-        check_count("every", every, interval)
-        self._every = every
+        self._every = check_count("every", every, interval)
         self._last: int | None = None
         self._unwritten: Update | None = None
+        self._from: Update | None = None
+        """From where on the log is to be begun, if it is."""
 
     def __call__(self, update: Update) -> None:
-        """Write the update if it is its turn; the first of a run begins the log."""
+        """Write the update if it is its turn; the first of a run begins the log.
+
+        After a write that failed, the next one begins the log again from there.
+        """
         if self._last is None or update.update <= self._last:
-            self.begin(update)
-        self._last, self._unwritten = update.update, update
+            self._from = update
+        self._last = update.update
+        self._begin()
+        self._unwritten = update
         if update.update % self._every == 0 or update.update == update.steps:
             self._unwritten = None  # also if this fails: it is not tried again
-            self.write(update)
+            self._write(update)
 
     def close(self) -> None:
         """Write the last update if it is not; the next one is of another run."""
         last, self._last, self._unwritten = self._unwritten, None, None
         if last is not None:
-            self.write(last)
+            self._begin()
+            self._write(last)
+
+    def _begin(self) -> None:
+        if self._from is not None:
+            self.begin(self._from)
+            self._from = None
+
+    def _write(self, update: Update) -> None:
+        self._from = update
+        self.write(update)
+        self._from = None
+
+    def check_place(self) -> None:  # noqa: B027 - not every log has one
+        """Fail before a run begins, and not in it, where nothing can be written.
+
+        Raises:
+            OSError: As writing would.
+        """
 
     def begin(self, update: Update) -> None:  # noqa: B027 - most have nothing to do
         """Make room for a run, of which this is the first update that is seen."""
@@ -112,6 +137,14 @@ class CsvLog(AbstractLog):
             )
             raise InvalidProblemError(message)
 
+    def __repr__(self) -> str:
+        """The file."""
+        return f"CsvLog({str(self._path)!r})"
+
+    def check_place(self) -> None:
+        """Refuse a file in no folder, or without permission, or on a full disk."""
+        check_place(self._path)
+
     def begin(self, update: Update) -> None:
         """Drop the rows of another run, and those that are made again."""
         names = ["update", "objective", "seconds", "outer", *update.residuals]
@@ -126,7 +159,7 @@ class CsvLog(AbstractLog):
     def _keep_rows_before(self, update: int, names: list[str]) -> None:
         """Leave what an earlier part of the same run wrote, in whole rows."""
         header, kept = _line(names), [_line(names)]
-        if self._path.exists():
+        if self._path.is_file():  # a device or a pipe has no rows to keep
             text = self._path.read_text(encoding="utf-8", errors="replace")
             found, *rows = text.splitlines(keepends=True) or [header]
             if found != header:
@@ -171,8 +204,8 @@ class RichLog(AbstractLog):
     def __init__(self, every: int = 50, console: Any = None) -> None:  # noqa: ANN401 - a rich Console
         """Find the console."""
         super().__init__(every)
-        rich = require("rich.console", "cli")
-        self._console = rich.Console(stderr=True) if console is None else console
+        require("rich.console", "cli")
+        self._console = stderr_console() if console is None else console
 
     def write(self, update: Update) -> None:
         """Print a line."""
@@ -211,6 +244,14 @@ class TensorBoardLog(AbstractLog):
         self._make = require("torch.utils.tensorboard", "tensorboard").SummaryWriter
         self._writer: Any = None
 
+    def __repr__(self) -> str:
+        """The folder."""
+        return f"TensorBoardLog({str(self._folder)!r})"
+
+    def check_place(self) -> None:
+        """Refuse a folder that is none, or without permission, or on a full disk."""
+        check_place(self._folder / "events")
+
     def begin(self, update: Update) -> None:
         """Open an event file, which hides the points of others from here on."""
         self._close_file()
@@ -233,9 +274,9 @@ class TensorBoardLog(AbstractLog):
         self._close_file()
 
     def _close_file(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
 
 
 def _line(values: Sequence[object]) -> str:

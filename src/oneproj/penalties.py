@@ -103,7 +103,7 @@ class Hinge(AbstractPenalty):
 
     def __post_init__(self) -> None:
         """Refuse a strength that cannot penalise."""
-        _check(self.strength, self.combine)
+        object.__setattr__(self, "strength", _check(self.strength, self.combine))
 
     def _value(self, u: Tensor) -> Tensor:
         return self.strength * u.clamp(min=0)
@@ -161,9 +161,10 @@ class Softplus(AbstractPenalty):
 
     def __post_init__(self) -> None:
         """Refuse a strength or smoothing that cannot penalise."""
-        _check(self.strength, self.combine)
+        object.__setattr__(self, "strength", _check(self.strength, self.combine))
         why = "Use oneproj.Hinge for the penalty without smoothing."
-        check_number("The smoothing", self.smoothing, why)
+        smoothing = check_number("The smoothing", self.smoothing, why)
+        object.__setattr__(self, "smoothing", smoothing)
 
     def _value(self, u: Tensor) -> Tensor:
         # lam [u]_+ + gamma log(1 + exp(-|t|)): no term can overflow into inf * 0.
@@ -175,12 +176,13 @@ class Softplus(AbstractPenalty):
         return self.strength * torch.sigmoid((self.strength / self.smoothing) * u)
 
 
-def _check(strength: float, combine: str) -> None:
+def _check(strength: float, combine: str) -> float:
     why = "It has to exceed the constraint's multiplier, and is the same for all."
-    check_number("The penalty strength", strength, why)
+    strength = check_number("The penalty strength", strength, why)
     if combine not in ("max", "sum"):
         message = (
             f'combine must be "max" (penalise the worst constraint) or "sum" '
             f"(penalise each), got {combine!r}."
         )
         raise InvalidProblemError(message)
+    return strength

@@ -229,8 +229,8 @@ def _as_model(model: object) -> torch.nn.Module | None:
 
 def _as_radius(radius: float) -> float:
     why = "It bounds every iterate; leave it out for no bound."
-    check_number("The radius of the safeguard ball", radius, why, infinite=True)
-    return float(radius)
+    name = "The radius of the safeguard ball"
+    return check_number(name, radius, why, infinite=True)
 
 
 def check_problem(problem: object) -> None:

@@ -6,10 +6,14 @@ import importlib.util
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from oneproj.errors import InvalidProblemError
+from oneproj.extras import require
 
+UNHEARD = (OSError, ValueError, AttributeError)
+"""What a stream raises that is broken, closed or none."""
 LONG = 2.0
 """Seconds after which someone who waits begins to wonder."""
 
@@ -32,10 +36,9 @@ def progress_bar(
     if not _is_watched(enabled):
         yield _ignore
         return
-    from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True)
+    console = stderr_console()
     # A terminal is left clean; a file, which cannot be redrawn, keeps the last state.
     with Progress(console=console, transient=console.is_terminal) as bar:
         task = bar.add_task(label, total=total)
@@ -62,10 +65,9 @@ def progress_line(
     if not _is_watched(enabled):
         yield _ignore
         return
-    from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
+    console = stderr_console()
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     line = Progress(*columns, console=console, transient=console.is_terminal)
     task, begin = line.add_task(label, total=None), time.monotonic()
@@ -82,6 +84,53 @@ def progress_line(
             line.stop()
 
 
+def stderr_console() -> Any:  # noqa: ANN401 - a rich Console
+    """A console to stderr that nothing which happens there can end.
+
+    Rich itself exits when the reader of a pipe is gone.
+    """
+    return require("rich.console", "cli").Console(file=Stderr())
+
+
+class Stderr:
+    """What stderr is at the time, if there is one: what it cannot take is dropped.
+
+    A program without a terminal has none; that of another may be closed, lead to a
+    pipe that nobody reads any more, or be an object that can write and nothing else.
+
+    Example:
+        >>> Stderr().write("")
+        0
+    """
+
+    @property
+    def encoding(self) -> str:
+        """Whose characters there are."""
+        return getattr(self._stream(), "encoding", None) or "utf-8"
+
+    def write(self, text: str) -> int:
+        """Write a text, as far as that goes."""
+        with suppress(*UNHEARD):
+            self._stream().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Hand it over, as far as that goes."""
+        with suppress(*UNHEARD):
+            self._stream().flush()
+
+    def isatty(self) -> bool:
+        """Whether a terminal is known to be there."""
+        with suppress(*UNHEARD):
+            return bool(self._stream().isatty())
+        return False
+
+    @staticmethod
+    def _stream() -> Any:  # noqa: ANN401 - whatever somebody put there
+        # A bar of rich takes the place of stderr, and would be written to itself.
+        return getattr(sys.stderr, "rich_proxied_file", sys.stderr)
+
+
 def _is_watched(enabled: bool | None) -> bool:  # noqa: FBT001 - the caller's own
     """Whether to show anything.
 
@@ -92,7 +141,7 @@ def _is_watched(enabled: bool | None) -> bool:  # noqa: FBT001 - the caller's ow
     if enabled and not installed:
         message = "progress=True needs rich: pip install oneproj[cli]."
         raise InvalidProblemError(message)
-    return enabled is not False and installed and (enabled or sys.stderr.isatty())
+    return enabled is not False and installed and (enabled or Stderr().isatty())
 
 
 def _ignore(state: object) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterable
+from contextlib import closing
 from typing import Any
 
-from oneproj.autograd import borrowing_gradients, fresh_casts
+from oneproj.arguments import plain
+from oneproj.autograd import borrowing_gradients, fresh_casts, require_autograd
 from oneproj.certificates.certify import certify
 from oneproj.certificates.feasibility import ball_excess
-from oneproj.errors import InfeasibleError, warn
+from oneproj.errors import warn
 from oneproj.methods import choose_method
 from oneproj.methods.base import read_options
 from oneproj.methods.setting import Setting, prepare
+from oneproj.parameters import norm
 from oneproj.problem import Problem, check_problem
 from oneproj.projection.project import (
     OnFailure,
@@ -27,9 +29,9 @@ from oneproj.results import Projection, Solution, Status
 from oneproj.runs.checkpoints import checkpoint_file
 from oneproj.runs.failures import explained
 from oneproj.runs.history import History, Stopwatch
-from oneproj.runs.iterate import Callback, Loop
+from oneproj.runs.iterate import Callback, End, Loop
 from oneproj.runs.run import Location, Run, resume_run
-from oneproj.runs.stops import Wishes, heed_interrupt
+from oneproj.runs.stops import Wishes, heed_end
 from oneproj.theory import Schedule
 from oneproj.theory.schedules import check_schedule
 
@@ -139,10 +141,9 @@ def solve(
     check_problem(problem)
     check_on_failure(on_failure)
     check_schedule(schedule)
-    wishes = Wishes(callbacks)
+    wishes, seed = Wishes(callbacks), plain(seed)
     loop = Loop(
         callback=wishes,
-        on_failure=on_failure,
         progress=progress,
         seconds=seconds,
         checkpoint=None if checkpoint is None else checkpoint_file(checkpoint),
@@ -165,39 +166,31 @@ def solve(
     settings = {"method": method, "seed": seed, "options": _options(read, schedule)}
     settings |= setting.describe()
     watch, history = Stopwatch(), History(problem.constraints, setting.steps)
-    lent = borrowing_gradients(problem.parameters)
-    with fresh_casts(), lent, explained(problem):
+    lent, start = borrowing_gradients(problem.parameters), norm(problem.parameters)
+    with fresh_casts(), lent:
         run = Run(setting, chosen(setting, read), history, settings)
         done = resume_run(run, loop.checkpoint, resume=resume)
-        with _undoing(setting), closing(wishes):
-            ended, stopped = loop.run(run, done), time.monotonic()
-        solution = _complete(run, setting, ended, watch, on_failure)
-    if solution.status is Status.INTERRUPTED and not wishes.granted:
+        with closing(wishes):
+            end, stopped = loop.run(run, done), time.monotonic()
+        with explained(problem, start):
+            solution = _complete(run, setting, end, watch, on_failure)
+    if solution.status.ok:
         update = max(history.columns["update"], default=0)
-        heed_interrupt(stopped, int(update), setting.steps)
+        heed_end(end, stopped, int(update), setting.steps)
     return solution
-
-
-@contextmanager
-def _undoing(setting: Setting) -> Iterator[None]:
-    """Take back a projection that failed in a method that projects as it goes."""
-    try:
-        yield
-    except InfeasibleError:
-        setting.undo()
-        raise
 
 
 def _complete(
     run: Run,
     setting: Setting,
-    ended: Status,
+    end: End,
     watch: Stopwatch,
     on_failure: OnFailure,
 ) -> Solution:
     """Project what the updates left, judge it, and put the solution together."""
     watch.lap("train", before=run.history.seconds_before)
     problem = setting.problem
+    require_autograd(problem.parameters)  # a callback may have frozen one
     projection = _verified(run.method.finish(), problem)
     residuals, status = projection.residuals, projection.status
     watch.lap("project")
@@ -208,12 +201,12 @@ def _complete(
         residuals = problem.residuals()
     # The guarantee is that of a whole run. Not the gradient mapping: it takes another
     # projection, and there is one.
-    whole = ended is Status.FEASIBLE and status.ok
+    whole = end is End.PLANNED and status.ok
     executed = setting.schedule if whole else None
     certificate = certify(problem, schedule=executed, smooth=False)
     watch.lap("certify")
     return Solution(
-        status=ended if status.ok else status,
+        status=end.status if status.ok else status,
         objective=problem.objective.value(),
         residuals=residuals,
         certificate=certificate,

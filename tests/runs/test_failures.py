@@ -79,3 +79,36 @@ def test_an_optimiser_that_cannot_step_is_refused(method: str, base: Any) -> Non
         oneproj.InvalidProblemError, match=rf"dense.*made a {base.__name__}"
     ):
         solve(w, oneproj.sets.Ball(1.0).on(w), method=method, base=base)
+
+
+# --- what a callback leaves behind ----------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("last", [False, True])
+def test_a_parameter_frozen_by_a_callback_is_named(method: str, *, last: bool) -> None:
+    w = start()
+    cap = oneproj.mean(lambda batch: softplus(-(batch @ w)), X) <= 0.65
+    at = 20 if last else 7
+
+    def freeze(update: oneproj.Update) -> None:
+        w.requires_grad_(update.update < at)
+
+    with pytest.raises(oneproj.InvalidProblemError, match=r"shape \(3,\) was frozen"):
+        solve(w, cap, method=method, callbacks=freeze)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_callback_may_switch_gradients_off(method: str) -> None:
+    def off(update: oneproj.Update) -> None:
+        assert torch.is_grad_enabled()
+        torch.set_grad_enabled(update.update % 2 == 0)
+
+    found = []
+    for callbacks in ((), off):
+        w = start()
+        cap = oneproj.mean(lambda batch, w=w: softplus(-(batch @ w)), X) <= 0.65
+        solve(w, cap, method=method, callbacks=callbacks)
+        found.append(w.tolist())
+        assert torch.is_grad_enabled()
+    assert found[0] == found[1]

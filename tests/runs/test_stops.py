@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import signal
 import time
@@ -78,6 +79,105 @@ def test_a_callback_that_stops_is_not_ctrl_c(nearest_in_ball: Make) -> None:
     assert solution.status is Status.INTERRUPTED  # and another warning an error
 
 
+def test_where_warnings_are_errors_the_solution_is_not_lost(
+    nearest_in_ball: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    solutions = train([nearest_in_ball()], pressing=[0])  # as they are in these tests
+    assert solutions[0].status is Status.INTERRUPTED
+    assert "Ctrl-C ended this run after update 25 of 40" in capsys.readouterr().err
+    with pytest.raises(KeyboardInterrupt):
+        train([nearest_in_ball()], pressing=[0])
+
+
+# --- what is not Ctrl-C ---------------------------------------------------------------
+
+
+def nowhere() -> oneproj.Problem:
+    w = torch.zeros(2, requires_grad=True)
+    size = oneproj.function(lambda: w.square().sum(), curvature="convex")
+    return oneproj.Problem(w, size, {"size": size <= -1.0})
+
+
+@pytest.mark.parametrize("on_failure", ["raise", "return"])
+@pytest.mark.parametrize("method", ["one-projection", "projected-sgd"])
+def test_what_a_callback_raises_passes_as_it_is(
+    nearest_in_ball: Make,
+    method: str,
+    on_failure: Any,  # noqa: ANN401 - a word
+) -> None:
+    failed: list[oneproj.InfeasibleError] = []
+
+    def validate(update: Update) -> None:
+        other = nowhere()
+        with torch.no_grad():  # a run that diverged, were it that of its own error
+            problem.parameters[0].fill_(1e9)
+        try:
+            oneproj.project(other.parameters, other.constraints)
+        except oneproj.InfeasibleError as error:
+            failed.append(error)
+            if update.update == 3:
+                raise
+
+    for _ in range(2):  # the second one soon after the first
+        problem = nearest_in_ball()
+        with pytest.raises(oneproj.InfeasibleError) as caught:
+            oneproj.solve(
+                problem,
+                method=method,
+                steps=9,
+                callbacks=validate,
+                on_failure=on_failure,
+            )
+        assert caught.value is failed[-1]
+        assert problem.parameters[0].detach().norm() > 1e9, "nothing is undone"
+
+
+def test_what_a_callback_finds_nan_is_not_said_of_this_run(
+    nearest_in_ball: Make,
+) -> None:
+    def validate(update: Update) -> None:
+        raise oneproj.NonFiniteError(quantity, step=update.update + 30)
+
+    quantity = "a score"
+    with pytest.raises(oneproj.NonFiniteError, match=r"a score.* at update 31"):
+        oneproj.solve(nearest_in_ball(), steps=9, callbacks=validate)
+
+
+class Doubts(Cuts):
+    """Says of its third answer that it is none."""
+
+    calls = 0
+
+    def project(
+        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+    ) -> Projection:
+        found = super().project(parameters, constraints)
+        self.calls += 1
+        status = Status.INFEASIBLE if self.calls == 3 else found.status
+        return dataclasses.replace(found, status=status)
+
+
+@pytest.mark.parametrize("on_failure", ["raise", "return"])
+def test_a_projection_that_failed_in_an_update_is_not_ctrl_c(
+    nearest_in_ball: Make,
+    on_failure: Any,  # noqa: ANN401 - a word
+) -> None:
+    for _ in range(2):
+        with pytest.warns(
+            oneproj.OneprojWarning, match="projection of update 3 failed"
+        ):
+            solution = oneproj.solve(
+                nearest_in_ball(),
+                method="projected-sgd",
+                steps=9,
+                projector=Doubts(),
+                on_failure=on_failure,
+            )
+        assert solution.status is Status.INTERRUPTED
+        assert solution.feasible
+        assert solution.history["update"] == [1, 2]
+
+
 def test_ctrl_c_while_it_projects_raises_and_leaves_the_trained_point(
     nearest_in_ball: Make,
 ) -> None:
@@ -134,9 +234,7 @@ def test_every_callback_is_called_whatever_the_others_want() -> None:
 
     wishes = Wishes([stop, go_on])
     assert not wishes(Update(1, 9, 0.0, {}, 0.0))
-    assert not wishes.granted
     assert wishes(Update(2, 9, 0.0, {}, 0.0))
-    assert wishes.granted
     assert seen == ["stop", "go on"] * 2
     assert Wishes(stop)(Update(2, 9, 0.0, {}, 0.0)), "one needs no list"
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import oneproj
 from oneproj.errors import InvalidProblemError
@@ -369,3 +369,31 @@ def test_a_mean_wants_one_value_per_example(fn: Any, got: str) -> None:  # noqa:
     ):
         with pytest.raises(InvalidProblemError, match=match):
             evaluate()
+
+
+class Broken(Dataset[Tensor]):
+    def __len__(self) -> int:
+        return 9
+
+    def __getitem__(self, i: int) -> Tensor:
+        if i == 7:
+            message = "broken file 7.png"
+            raise OSError(message)
+        return torch.ones(3 + i % 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [([6, 7], OSError), ([0, 1], RuntimeError)],
+    ids=["in an item", "in collate"],
+)
+def test_an_error_in_the_data_says_whose_data_it_is(
+    rows: list[int], error: type[Exception]
+) -> None:
+    risk = oneproj.mean(lambda batch: batch.sum(1), Broken()).named("risk")
+    noted = ["In the data of 'risk', where a batch is made."]
+    for evaluate in (risk.value, lambda: risk.batch_value(torch.tensor(rows))):
+        with pytest.raises((OSError, RuntimeError)) as caught:
+            evaluate()
+        assert caught.value.__notes__ == noted
+    assert isinstance(caught.value, error)

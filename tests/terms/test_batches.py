@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections import OrderedDict, UserDict, defaultdict
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -94,6 +95,72 @@ def test_a_batch_has_the_type_of_the_data() -> None:
     assert isinstance(as_source(X).span(0, 2), Tensor)
     assert isinstance(as_source((X, Y)).span(0, 2), tuple)
     assert list(as_source({"x": X, "y": Y}).span(0, 2)) == ["x", "y"]
+
+
+class Pair(NamedTuple):
+    x: Tensor
+    y: Tensor
+
+
+class Named(UserDict[str, Tensor]):
+    """As tokenizers return it: the entries are attributes too."""
+
+    def __getattr__(self, name: str) -> Tensor:
+        if name == "data":
+            raise AttributeError(name)
+        return self.data[name]
+
+
+class Fixed(Mapping[str, Tensor]):
+    """Of which no other can be made."""
+
+    def __init__(self, x: Tensor, y: Tensor) -> None:
+        self._of = {"x": x, "y": y}
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._of[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._of)
+
+    def __len__(self) -> int:
+        return 2
+
+
+class Shared(Fixed, MutableMapping[str, Tensor]):
+    """Whose shallow copy holds the very same dict."""
+
+    def __init__(self, of: dict[str, Tensor]) -> None:
+        self._of = of
+
+    def __setitem__(self, name: str, value: Tensor) -> None:
+        self._of[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._of[name]
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (Pair(torch.arange(3), torch.arange(3)), Pair),
+        (Named(x=torch.arange(3), y=torch.arange(3)), Named),
+        (OrderedDict(x=torch.arange(3), y=torch.arange(3)), OrderedDict),
+        (defaultdict(list, x=torch.arange(3), y=torch.arange(3)), defaultdict),
+        (Fixed(torch.arange(3), torch.arange(3)), dict),
+        (Shared({"x": torch.arange(3), "y": torch.arange(3)}), Shared),
+        ({"x": torch.arange(3), "y": torch.arange(3)}, dict),
+    ],
+    ids=str,
+)
+def test_a_batch_has_the_class_of_the_data(data: Any, kind: type) -> None:  # noqa: ANN401 - of all classes
+    source = as_source(data)
+    for batch in (source.span(1, 3), source.take(torch.tensor([1, 2]))):
+        assert type(batch) is kind
+        x = batch.x if kind in {Pair, Named} else batch["x"]
+        assert x.tolist() == [1, 2]
+    whole = data.x if kind is Pair else data["x"]
+    assert whole.tolist() == [0, 1, 2], "the user's own is as it was"
 
 
 def test_a_shuffling_loader_is_read_in_the_order_of_its_data_set() -> None:
@@ -203,6 +270,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "words": (np.array(["a", "b"]), "dtype <U1.*cannot be seen as a tensor.*Convert"),
     "backwards": (np.arange(3.0)[::-1], r"strides \(-8,\) cannot.*ascontiguousarray"),
     "pairs": ([(X[0], 1), (X[1], 0)], "must hold tensors, but got tuple.*DataLoader"),
+    "nested columns": (((X, X), Y), "but got tuple.*flatten.*in place of"),
     "nothing": (None, "Data of type NoneType is not understood"),
 }
 

@@ -49,8 +49,7 @@ def gradient_mapping(
         >>> round(measure.value**2, 9)            # |(1, 0) - (1, -1)/sqrt(2)|^2
         0.585786438
     """
-    ell = weak_convexity
-    check_number("weak_convexity", ell, "It divides the step.")
+    ell = check_number("weak_convexity", weak_convexity, "It divides the step.")
     reason = projector.accepts(problem.constraints)
     if reason is not None:
         message = f"The projector {projector.name!r} cannot be used here: {reason}."

@@ -125,5 +125,4 @@ def _reach(problem: Problem, length: float, given: float | None) -> float:
         "A constraint farther away than this gets no multiplier; None takes a "
         "hundredth of the point's length."
     )
-    check_number("reach", given, why)
-    return given
+    return check_number("reach", given, why)

@@ -57,9 +57,8 @@ def moreau_residual(
         >>> round(measure.value, 6), measure.details["proximal point"][0].tolist()
         (0.5, [0.25])
     """
-    ell = weak_convexity
     why = "It is ell; for a convex objective any positive number will do."
-    check_number("weak_convexity", ell, why)
+    ell = check_number("weak_convexity", weak_convexity, why)
     with borrowed(problem.parameters) as x:
         task = Task.inside_ball(
             problem, x, ell, lambda y: _evaluate(problem, y, ell, x)

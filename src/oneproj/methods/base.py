@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
+from oneproj.arguments import plain
 from oneproj.errors import CheckpointError, InvalidProblemError
 from oneproj.methods.setting import Setting
 from oneproj.oracles import Sight
@@ -47,6 +48,11 @@ class AbstractMethod(ABC):
     @property
     def done(self) -> bool:
         """Whether further updates would do nothing; most methods never know."""
+        return False
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a projection of the last update failed; ``finish`` reports it."""
         return False
 
     @property
@@ -118,4 +124,4 @@ def read_options(
             f"the selection, so no option may be given with it; got {sorted(options)}."
         )
         raise InvalidProblemError(message)
-    return method.Options(**options)
+    return method.Options(**{name: plain(given) for name, given in options.items()})

@@ -19,7 +19,6 @@ from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.plain import flatten, rebuild
 from oneproj.methods.setting import Setting
 from oneproj.oracles import Sight
-from oneproj.projection.project import raise_if_infeasible
 from oneproj.results import Projection
 from oneproj.terms.base import AbstractTerm
 
@@ -53,8 +52,12 @@ class ProjectedSGD(AbstractMethod):
         self._projection = None  # an interrupt from here on leaves an unprojected point
         self._step.take()
         self._projection = self._setting.project()
-        raise_if_infeasible(self._projection)
         return Sight(sight.objective, self._projection.residuals)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the last projection failed: the next update would begin anywhere."""
+        return self._projection is not None and not self._projection.status.ok
 
     def finish(self) -> Projection:
         """Project, unless the last update ended with it."""

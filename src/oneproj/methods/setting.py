@@ -172,10 +172,10 @@ def prepare(
             "with its seed, so it has one: 0 when left out."
         )
         raise InvalidProblemError(message)
-    steps = _choose_steps(steps, schedule)
-    check_count("steps", steps, "It is how many updates the run makes.")
+    updates = "It is how many updates the run makes."
+    steps = check_count("steps", _choose_steps(steps, schedule), updates)
     sampled = "It is how many examples of each term an update sees."
-    check_count("batch_size", batch_size, sampled)
+    batch_size = check_count("batch_size", batch_size, sampled)
     oracle = _choose_oracle(oracle, problem, schedule, batch_size)
     seen, every = _choose_anchors(anchor_size, problem, batch_size, oracle)
     # Independent streams for sampling and selection, both fixed by the seed.
@@ -232,8 +232,7 @@ def _choose_anchors(
     """What an anchor sees, as asked for or as it may cost; and how often it is all."""
     if anchor_size is not None:
         looked = "It is how many examples of a constraint an anchor sees."
-        check_count("anchor_size", anchor_size, looked)
-        return anchor_size, None
+        return check_count("anchor_size", anchor_size, looked), None
     affordable = AFFORDABLE // dimension(problem.parameters)
     largest = max((c.size or 0 for c in problem.constraints.values()), default=0)
     between = BETWEEN_ANCHORS * batch_size

@@ -89,8 +89,9 @@ class Cuts(AbstractProjector):
         capacity: int | None = None,
     ) -> None:
         """Check and keep the settings."""
-        check_number("tolerance", tolerance, "It is a relative residual.", zero=True)
-        check_number("progress", progress, "It is a share of a gain.", zero=True)
+        residual, gain = "It is a relative residual.", "It is a share of a gain."
+        self._tolerance = check_number("tolerance", tolerance, residual, zero=True)
+        self._progress = check_number("progress", progress, gain, zero=True)
         for name, value, least in (
             ("max_evaluations", _or(max_evaluations, ENOUGH), 1),
             ("memory", memory, 0),
@@ -101,7 +102,6 @@ class Cuts(AbstractProjector):
                     f"{name} must be a whole number, at least {least}, got {value!r}."
                 )
                 raise InvalidProblemError(message)
-        self._tolerance, self._progress = tolerance, progress
         self._max_evaluations, self._memory = max_evaluations, memory
         self._capacity = capacity
         self._warm = False

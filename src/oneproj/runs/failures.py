@@ -24,8 +24,12 @@ or as 1, diverges."""
 
 
 @contextmanager
-def explained(problem: Problem) -> Iterator[None]:
+def explained(problem: Problem, start: float) -> Iterator[None]:
     """Put the reason first, if an ``InfeasibleError`` leaves the block and has one.
+
+    Args:
+        problem: Whose parameters hold what the updates made.
+        start: How long they were before.
 
     Raises:
         NonFiniteError: In place of it, if a constraint is NaN or infinite by then.
@@ -33,14 +37,14 @@ def explained(problem: Problem) -> Iterator[None]:
     Example:
         >>> import oneproj
         >>> w = torch.ones(1, requires_grad=True)
-        >>> with explained(oneproj.Problem(w, oneproj.function(w.sum), {})):
-        ...     _ = w.data.mul_(1e9)
+        >>> problem = oneproj.Problem(w, oneproj.function(w.sum), {})
+        >>> _ = w.data.mul_(1e9)
+        >>> with explained(problem, start=1.0):
         ...     raise InfeasibleError("A residual is > 0.")
         Traceback (most recent call last):
         ...
         oneproj.errors.InfeasibleError: The updates took the parameters from a length...
     """
-    start = norm(problem.parameters)
     try:
         yield
     except InfeasibleError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import signal
 import threading
@@ -15,15 +16,38 @@ from types import FrameType
 import torch
 
 from oneproj.arguments import check_count, check_number
-from oneproj.errors import InfeasibleError, NonFiniteError, warn
+from oneproj.autograd import require_autograd
+from oneproj.errors import NonFiniteError, warn
 from oneproj.files import in_words
+from oneproj.oracles import Sight
 from oneproj.progress import progress_bar
-from oneproj.projection.project import OnFailure
 from oneproj.results import Status, Update
 from oneproj.runs.checkpoints import begin_checkpoint, write_checkpoint
 from oneproj.runs.run import Run
 
 Callback = Callable[[Update], bool | None]
+
+
+class End(enum.Enum):
+    """Why no further update was made.
+
+    Example:
+        >>> End.PRESSED.status.name, End.PLANNED.status.name
+        ('INTERRUPTED', 'FEASIBLE')
+    """
+
+    PLANNED = "all of them were made, or more would do nothing"
+    ASKED = "a callback asked for it"
+    PRESSED = "Ctrl-C"
+    LATE = "the time was up"
+    STUCK = "a projection of the method failed"
+
+    @property
+    def status(self) -> Status:
+        """That of the solution, if its point is feasible."""
+        if self is End.PLANNED:
+            return Status.FEASIBLE
+        return Status.OUT_OF_TIME if self is End.LATE else Status.INTERRUPTED
 
 
 @dataclass(frozen=True)
@@ -32,7 +56,6 @@ class Loop:
 
     Args:
         callback: Called after every update; stops the run if it returns True.
-        on_failure: Of a projection inside an update.
         progress: Whether to show a bar.
         seconds: After which no update begins; None for no limit.
         checkpoint: Where to save the run; None for nowhere.
@@ -40,7 +63,6 @@ class Loop:
     """
 
     callback: Callback
-    on_failure: OnFailure
     progress: bool | None
     seconds: float | None
     checkpoint: Path | None
@@ -50,16 +72,18 @@ class Loop:
         """Refuse a budget or an interval without meaning."""
         if self.seconds is not None:
             budget = "It is a budget of time for the updates; None for none."
-            check_number("seconds", self.seconds, budget, infinite=True)
+            seconds = check_number("seconds", self.seconds, budget, infinite=True)
+            object.__setattr__(self, "seconds", seconds)
         interval = "It is how many updates there are from one checkpoint to the next."
-        check_count("checkpoint_every", self.checkpoint_every, interval)
+        every = check_count("checkpoint_every", self.checkpoint_every, interval)
+        object.__setattr__(self, "checkpoint_every", every)
 
-    def run(self, run: Run, done: int) -> Status:
+    def run(self, run: Run, done: int) -> End:
         """Make the updates after the first ``done``; says why they ended.
 
-        ``Status.FEASIBLE`` stands for all of them. The point is not judged here.
+        The point is not judged here. What a callback raises passes as it is.
         """
-        history, k = run.history, done
+        history, method, k = run.history, run.method, done
         steps, until = history.steps, time.monotonic() + (self.seconds or math.inf)
         save = _saving(run, self.checkpoint, k)
         try:
@@ -68,34 +92,43 @@ class Loop:
                 progress_bar("training", steps, enabled=self.progress) as advance_to,
                 _interrupts(wait=self.checkpoint is not None) as pressed,
             ):
-                ended = Status.FEASIBLE if k == steps else None
-                while ended is None:
+                end = End.PLANNED if k == steps else None
+                while end is None:
                     k += 1
-                    sight, method = run.method.update(), run.method
-                    update = history.add(
-                        k, sight.objective, sight.residuals, method.outer
-                    )
+                    sight = _update(run, k)
+                    if method.stuck:
+                        return End.STUCK
+                    seen = sight.objective, sight.residuals, method.outer
+                    update = history.add(k, *seen)
                     advance_to(k)
-                    stop = self.callback(update)
+                    with torch.enable_grad():  # whatever mode a callback leaves behind
+                        stop = self.callback(update)
                     if k == steps or method.done:
-                        ended = Status.FEASIBLE
-                    elif stop or pressed():
-                        ended = Status.INTERRUPTED
+                        end = End.PLANNED
+                    elif pressed():
+                        end = End.PRESSED
+                    elif stop:
+                        end = End.ASKED
                     elif time.monotonic() >= until:
-                        ended = Status.OUT_OF_TIME
-                    if ended is not None or k % self.checkpoint_every == 0:
+                        end = End.LATE
+                    if end is not None or k % self.checkpoint_every == 0:
                         save(k)
-        except NonFiniteError as error:
-            raise NonFiniteError(error.quantity, step=k) from error
-        except InfeasibleError:  # a method that projects as it goes could not
-            if self.on_failure == "raise":
-                raise
-            return Status.INTERRUPTED
         except KeyboardInterrupt:  # inside an update: not a state to go on from
-            return Status.INTERRUPTED
+            return End.PRESSED
         finally:
             history.close()
-        return ended
+        return end
+
+
+def _update(run: Run, k: int) -> Sight:
+    """Make the k-th update; an error says which it was."""
+    try:
+        return run.method.update()
+    except NonFiniteError as error:
+        raise NonFiniteError(error.quantity, step=k) from error
+    except RuntimeError:
+        require_autograd(run.setting.problem.parameters)  # a callback may freeze one
+        raise
 
 
 def _saving(run: Run, path: Path | None, done: int) -> Callable[[int], None]:

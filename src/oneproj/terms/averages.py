@@ -60,7 +60,7 @@ class Mean(AbstractExpression):
         return self.examples(indices).mean()
 
     def examples(self, indices: Tensor) -> Tensor:
-        values = self._values(self._source.take(indices), len(indices))
+        values = self._values(self._read(self._source.take, indices), len(indices))
         if self._weights is None:
             return values
         return values * self._weights[indices].to(values)
@@ -109,13 +109,21 @@ class Mean(AbstractExpression):
     def _sums(self, kept: list[Tensor] | None) -> Iterator[Tensor]:
         """The sum of every chunk; the values of its examples are kept if asked to."""
         for start, stop in self._source.spans(self._chunk_size):
-            values = self._values(self._source.span(start, stop), stop - start)
+            batch = self._read(self._source.span, start, stop)
+            values = self._values(batch, stop - start)
             wide = values.double()
             if self._weights is not None:
                 wide = wide * self._weights[start:stop].to(wide)
             if kept is not None:
                 kept.append(wide.detach().to(values.dtype))
             yield wide.sum()
+
+    def _read(self, read: Callable[..., Any], *where: Tensor | int) -> Any:  # noqa: ANN401 - a batch
+        try:
+            return read(*where)
+        except Exception as error:
+            error.add_note(f"In the data of {self.name!r}, where a batch is made.")
+            raise
 
     def _values(self, batch: Any, count: int) -> Tensor:  # noqa: ANN401 - the user's
         """The value of each example; the first time, the batch must stay as it is."""
@@ -181,7 +189,7 @@ def mean(
     """
     source = as_source(data)
     chunk = "A full pass looks at so many examples together: fewer take less memory."
-    check_count("chunk_size", chunk_size, chunk)
+    chunk_size = check_count("chunk_size", chunk_size, chunk)
     each = None if weights is None else _as_weights(weights, source.size)
     return Mean(fn, source, each, chunk_size, curvature)
 

@@ -8,9 +8,12 @@ and the order of a full pass never depends on a random state.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from abc import ABC, abstractmethod
+from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -146,22 +149,45 @@ def as_source(data: DataLike) -> AbstractSource:
     if isinstance(data, Tensor | np.ndarray):
         return _TensorSource([_tensor(data)], lambda rows: rows[0])
     if isinstance(data, Mapping):
-        names = list(data)
-        return _TensorSource(
-            [_tensor(data[name]) for name in names],
-            lambda rows: dict(zip(names, rows, strict=True)),
-        )
+        return _TensorSource([_tensor(item) for item in data.values()], _like(data))
     if isinstance(data, DataLoader):
         return _DatasetSource(sampled(data, _count(data.dataset)), data.collate_fn)
     if isinstance(data, Dataset):
         return _DatasetSource(data, default_collate)
     if isinstance(data, Sequence):
-        return _TensorSource([_tensor(item) for item in data], tuple)
+        rebuild = getattr(type(data), "_make", tuple)  # that of a namedtuple
+        return _TensorSource([_tensor(item) for item in data], rebuild)
     message = (
         f"Data of type {type(data).__name__} is not understood. Pass a tensor, a "
         "tuple or dict of tensors, a torch Dataset or a DataLoader."
     )
     raise InvalidProblemError(message)
+
+
+def _like(data: Mapping[Any, Rows]) -> Callable[[list[Tensor]], Any]:
+    """How to make a batch of the type of a mapping; where that fails, a dict."""
+    names = list(data)
+
+    def as_dict(rows: list[Tensor]) -> dict[Any, Tensor]:
+        return dict(zip(names, rows, strict=True))
+
+    def copied(rows: list[Tensor]) -> Any:  # noqa: ANN401 - a batch of that type
+        batch: Any = copy.copy(data)
+        batch.update(as_dict(rows))
+        return batch
+
+    def made(rows: list[Tensor]) -> Any:  # noqa: ANN401 - as above
+        return type(data)(as_dict(rows))  # type: ignore[call-arg]  # it may take one
+
+    if type(data) is dict:
+        return as_dict
+    # A copy of another mapping may share what it holds with the user's own.
+    ways = [copied, made] if isinstance(data, dict | UserDict) else [made]
+    for way in ways:
+        with suppress(Exception):  # whatever a class of the user's refuses
+            if list(way([torch.empty(0) for _ in names])) == names:
+                return way
+    return as_dict
 
 
 def changes(batch: object) -> int:
@@ -208,7 +234,8 @@ def _tensor(item: object) -> Tensor:
         return _shared(item)
     message = (
         f"A tuple or dict of data must hold tensors, but got {type(item).__name__}. "
-        "Convert it with torch.as_tensor first, or wrap pairs of examples in a "
+        "Convert it with torch.as_tensor first; or flatten columns that are nested, "
+        "(a, b, y) in place of ((a, b), y); or wrap pairs of examples in a "
         "torch.utils.data.DataLoader."
     )
     raise InvalidProblemError(message)

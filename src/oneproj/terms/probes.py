@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from oneproj.autograd import fresh_parametrisations
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.parameters import Vector
 from oneproj.terms.base import AbstractTerm
@@ -36,7 +37,7 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
     # A model that is given evaluates; watched, it would be compiled once more.
     watching = watching_modes(enabled=term.model is None)
     before = _versions(parameters)
-    with evaluating(term.model), watching as training:
+    with evaluating(term.model), watching as training, fresh_parametrisations():
         value = term.batch_value(probe)
     if _versions(parameters) != before:
         _refuse_to_be_moved(term)

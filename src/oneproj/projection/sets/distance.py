@@ -132,8 +132,7 @@ def check_radius(what: str, radius: float) -> float:
         2.0
     """
     why = "A radius of 0 leaves one point: freeze the parameter there instead."
-    check_number(f"The radius of {what}", radius, why)
-    return float(radius)
+    return check_number(f"The radius of {what}", radius, why)
 
 
 def length(v: Tensor) -> Tensor:

@@ -169,8 +169,7 @@ class Rank(AbstractThinSet):
     def __init__(self, rank: int, *, tolerance: float | None = None) -> None:
         """Set the rank and the tolerance."""
         zero = "A matrix of rank 0 is zero: freeze the parameter instead."
-        check_count("The rank", rank, zero)
-        self.rank: int = int(rank)
+        self.rank = check_count("The rank", rank, zero)
         self.tolerance = check_tolerance(tolerance)
 
     def _half_thickness(self, x: Tensor) -> float:

@@ -63,8 +63,7 @@ class Simplex(AbstractThinSet):
     def __init__(self, total: float = 1.0, *, tolerance: float | None = None) -> None:
         """Set the total and the tolerance."""
         why = "Entries that sum to 0 are all 0: freeze the parameter there instead."
-        check_number("The total of a simplex", total, why)
-        self.total = float(total)
+        self.total = check_number("The total of a simplex", total, why)
         self.tolerance = check_tolerance(tolerance)
 
     def _half_thickness(self, x: Tensor) -> float:
