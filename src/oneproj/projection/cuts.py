@@ -24,7 +24,7 @@ from oneproj.projection.convex.region_dual import RegionDual
 from oneproj.projection.convex.within import Within
 from oneproj.projection.nonconvex.local import project_local
 from oneproj.projection.past import Past
-from oneproj.projection.remarks import LOOSE, remarked
+from oneproj.projection.remarks import LOOSE, balanced_by_cuts, remarked
 from oneproj.projection.sets.region import Region, region_of
 from oneproj.projection.view import View
 from oneproj.results import Projection, Status
@@ -208,12 +208,11 @@ class Cuts(AbstractProjector):
         if self._warm and view.best.worst <= 0:
             self._past = Past.of(view, models=models.carry())
         multipliers, kkt_residual = models.multipliers(), models.kkt_residual()
-        left = _relative(*_apart(view, bundle))
+        left, remark = _relative(*_apart(view, bundle)), ""
         if bundle.multipliers() and left < kkt_residual:
             multipliers, kkt_residual = bundle.multipliers(), left
-        return _report(
-            view, view.moved(), multipliers=multipliers, kkt_residual=kkt_residual
-        )
+            remark = balanced_by_cuts(_imbalance(view, multipliers, {}), view.moved())
+        return _report(view, view.moved(), kkt_residual, multipliers, remark=remark)
 
     def _room(self, view: View) -> int:
         size = sum(parameter.numel() for parameter in view.parameters)
@@ -244,8 +243,8 @@ def _bounded(
     return _report(
         view,
         far,
-        multipliers=multipliers,
-        kkt_residual=_relative(apart, far),
+        _relative(apart, far),
+        multipliers,
         lower_bound=None if empty else bound,
         empty=empty,
     )
@@ -277,11 +276,12 @@ def _relative(apart: float, moved: float) -> float:
 def _report(
     view: View,
     distance: float,
-    *,
-    multipliers: Mapping[str, float] | None = None,
     kkt_residual: float = 0.0,
+    multipliers: Mapping[str, float] | None = None,
+    *,
     lower_bound: float | None = None,
     empty: bool = False,
+    remark: str = "",
 ) -> Projection:
     """Describe the best point, which the parameters hold, at this distance."""
     weights = multipliers or {}
@@ -295,5 +295,6 @@ def _report(
         kkt_residual=kkt_residual,
         residuals_before=view.first.values,
         lower_bound=lower_bound,
+        remark=remark,
     )
-    return remarked(projection)
+    return remarked(projection, view.constraints, view.origin)

@@ -97,7 +97,7 @@ class Trail:
             residuals_before=view.first.values,
             lower_bound=lower_bound,
         )
-        return remarked(projection)
+        return remarked(projection, view.constraints, view.origin)
 
     def _is_better(self, seen: Look, far: float) -> bool:
         """Accepted points are ranked by distance, others by their worst residual."""
