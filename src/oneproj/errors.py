@@ -56,11 +56,14 @@ class NonFiniteError(OneprojError, ArithmeticError):
         self.quantity = quantity
         self.step = step
         when = "" if step is None else f" at update {step}"
+        smaller = "a smaller learning rate or a finite radius"
+        if step is None:  # outside a run nothing is learned
+            smaller = "smaller parameters, if a loss overflows at these"
         super().__init__(
             f"{quantity} is NaN or infinite{when}.\n"
-            "Nothing after this point could be trusted, so the run stops here. "
-            "Try: (a) look for NaN or inf in the data, (b) a smaller learning rate "
-            "or a finite radius, (c) a loss that is defined for every output of "
+            "Nothing after this point could be trusted, so it stops here. "
+            f"Try: (a) look for NaN or inf in the data, (b) {smaller}, "
+            "(c) a loss that is defined for every output of "
             "the model (a log of a clamped probability, for example)."
         )
 

@@ -209,6 +209,23 @@ def test_one_constraint_that_cannot_hold_is_not_said_to_exclude_others() -> None
     assert "Leave one" not in str(failure.value)
 
 
+def test_declared_constraints_are_not_told_to_be_declared() -> None:
+    unproven = Projection(Status.INFEASIBLE, 1.0, {"risk": 0.1}, {}, 9, lower_bound=0.5)
+    with pytest.raises(InfeasibleError, match="do not prove that no point") as failure:
+        raise_if_infeasible(unproven)
+    told = str(failure.value)
+    assert "enough, at the best point, is 'risk' by 0.1" in told
+    for wrong in ("curvature=", "another projector", "nearer to the feasible set"):
+        assert wrong not in told
+
+
+def test_a_value_that_overflows_at_the_start_is_not_blamed_on_a_learning_rate() -> None:
+    w = torch.full((2,), 1e3, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(NonFiniteError, match="smaller parameters") as failure:
+        project(w, {"exp": function(lambda: w.exp().sum()) <= 1.0})
+    assert "learning rate" not in str(failure.value)
+
+
 def test_failure_can_be_returned() -> None:
     w = outside()
     constraints = {"size": function(w.norm) <= 1.0}

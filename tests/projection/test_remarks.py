@@ -9,9 +9,11 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.projection.remarks import UNBALANCED, remarked
+from oneproj.projection.cuts import Cuts
+from oneproj.projection.remarks import SLIGHT, UNBALANCED, remarked
 from oneproj.results import Projection, Status
 
+ORIGIN = [torch.ones(4)]
 BALANCED = Projection(Status.FEASIBLE, 3.0, {"cap": -0.1}, {"cap": 1.0}, 9)
 
 
@@ -22,19 +24,47 @@ BALANCED = Projection(Status.FEASIBLE, 3.0, {"cap": -0.1}, {"cap": 1.0}, 9)
         {"kkt_residual": 0.9, "status": Status.INFEASIBLE},
         {"kkt_residual": 0.9, "status": Status.EMPTY},
         {"kkt_residual": 0.9, "lower_bound": 2.9},  # which is proof enough
+        {"kkt_residual": 0.9, "distance": SLIGHT * 2.0},  # there is nothing to gain
     ],
 )
 def test_no_remark_without_need(change: dict[str, object]) -> None:
     given = dataclasses.replace(BALANCED, **change)  # type: ignore[arg-type]
-    assert remarked(given) is given
+    assert remarked(given, {}, ORIGIN) is given
 
 
 @pytest.mark.parametrize("bound", [None, 1.0])
 def test_a_large_kkt_residual_is_put_into_words(bound: float | None) -> None:
     given = dataclasses.replace(BALANCED, kkt_residual=0.82, lower_bound=bound)
-    remark = remarked(given).remark
+    remark = remarked(given, {}, ORIGIN).remark
     assert "A nearer feasible point probably exists: the KKT residual is 0.82" in remark
     assert "To come nearer" in remark
+
+
+def test_advice_that_was_followed_is_not_given() -> None:
+    w = torch.ones(4, requires_grad=True)
+    given = dataclasses.replace(BALANCED, kkt_residual=0.82)
+    ball = oneproj.sets.Ball(1.0).on(w)
+    declared = oneproj.function(w.sum, curvature="linear") <= 1.0
+    plain = oneproj.function(w.sum) <= 1.0
+    told = remarked(given, {"ball": ball, "sum": declared}, ORIGIN).remark
+    assert "declare" not in told
+    assert "oneproj.sets" not in told
+    told = remarked(given, {"ball": ball, "sum": plain}, ORIGIN).remark
+    assert "declare curvature=\"convex\" of 'sum' if it is" in told
+    assert "oneproj.sets" not in told
+    assert "oneproj.sets" in remarked(given, {"sum": plain}, ORIGIN).remark
+
+
+def test_a_balance_of_linearisations_is_called_that() -> None:
+    generator = torch.Generator().manual_seed(0)
+    w = (
+        3.0 * torch.randn(3, generator=generator, dtype=torch.float64)
+    ).requires_grad_()
+    largest = oneproj.function(lambda: w.abs().max())
+    projector = Cuts(max_evaluations=10)
+    found = oneproj.project(w, {"largest": largest <= 1.0}, projector=projector)
+    assert found.kkt_residual < 1e-9
+    assert "With the gradients at the answer alone it is 0.77" in found.remark
 
 
 def sparse() -> tuple[torch.Tensor, dict[str, oneproj.terms.base.AbstractTerm]]:

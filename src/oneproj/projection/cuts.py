@@ -9,23 +9,25 @@ inner products of parameter-size vectors.
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from oneproj.arguments import check_number, is_count, is_number
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import Vector, combine, difference, dimension, norm
+from oneproj.parameters import Vector, dimension
+from oneproj.projection.balance import apart, imbalance, relative
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.convex.region_dual import RegionDual
 from oneproj.projection.convex.within import Within
+from oneproj.projection.nonconvex.linearity import seems_linear_within_sets
 from oneproj.projection.nonconvex.local import project_local
 from oneproj.projection.past import Past
-from oneproj.projection.remarks import LOOSE, described
+from oneproj.projection.remarks import LOOSE, balanced_by_cuts, described
 from oneproj.projection.sets.region import Region, region_of
 from oneproj.projection.view import View
 from oneproj.results import Projection
@@ -145,12 +147,13 @@ class Cuts(AbstractProjector):
             if view.first.worst <= 0:
                 self._past = past
                 return described(view, view.best, 0.0)
-            region = region_of(parameters, constraints) if convex else None
-            if region is not None and region.places:
+            region = region_of(parameters, constraints)
+            if convex and region.places:
                 return self._project_within(view, region)
             if convex:
                 return self._project_convex(view, past)
-            return self._project_local(view, past)
+            found = self._project_as_linear(view, region)
+            return found or self._project_local(view, past)
         except BaseException:
             # NaN at a visited point, or Ctrl-C: leave the best point, not that one.
             view.return_to_best()
@@ -181,7 +184,7 @@ class Cuts(AbstractProjector):
         empty = project_convex(view, bundle, bend, max_evaluations=budget)
         if self._warm and not empty:
             self._past = Past.of(view, cuts=(bundle, bend))
-        return _bounded(view, bundle, *_apart(view, bundle), {}, empty=empty)
+        return _bounded(view, bundle, *apart(view, bundle), {}, empty=empty)
 
     def _project_within(self, view: View, region: Region) -> Projection:
         room = max(self._room(view), len(view.constraints) + SPARE)
@@ -190,8 +193,18 @@ class Cuts(AbstractProjector):
         empty = within.search()
         if view.best.worst > 0 and not empty:
             return self._project_convex(view, None)
-        apart, far, normals = within.imbalance(), view.moved(), within.normals()
-        return _bounded(view, within.dual, apart, far, normals, empty=empty)
+        left, far, normals = within.imbalance(), view.moved(), within.normals()
+        return _bounded(view, within.dual, left, far, normals, empty=empty)
+
+    def _project_as_linear(self, view: View, region: Region) -> Projection | None:
+        """Within sets, as if the functions were declared; None if they are not so."""
+        if not (region.places and seems_linear_within_sets(view)):
+            return None
+        try:
+            found = self._project_within(view, region)
+        except InvalidProblemError:  # what was not declared is nobody's mistake
+            return None
+        return replace(found, lower_bound=None) if found.status.ok else None
 
     def _project_local(self, view: View, past: Past | None) -> Projection:
         capacity = max(self._capacity or ROOM, 2 * len(view.constraints) + SPARE)
@@ -200,7 +213,7 @@ class Cuts(AbstractProjector):
             view,
             tolerance=self._tolerance,
             progress=self._progress,
-            max_evaluations=self._max_evaluations or ENOUGH,
+            max_evaluations=view.evaluations - 1 + (self._max_evaluations or ENOUGH),
             memory=self._memory,
             capacity=capacity,
             carried=None if past is None else past.models,
@@ -209,15 +222,17 @@ class Cuts(AbstractProjector):
         if self._warm and view.best.worst <= 0:
             self._past = Past.of(view, models=models.carry())
         multipliers, kkt_residual = models.multipliers(), models.kkt_residual()
-        left = _relative(*_apart(view, bundle))
+        left, remark = relative(*apart(view, bundle)), ""
         if bundle.multipliers() and left < kkt_residual:
             multipliers, kkt_residual = bundle.multipliers(), left
+            remark = balanced_by_cuts(imbalance(view, multipliers, {}), view.moved())
         return described(
             view,
             view.best,
             view.moved(),
             multipliers=multipliers,
             kkt_residual=kkt_residual,
+            remark=remark,
         )
 
     def _room(self, view: View) -> int:
@@ -225,33 +240,25 @@ class Cuts(AbstractProjector):
         return self._capacity or max(ROOM, ample)
 
 
-def _apart(view: View, bundle: Bundle) -> tuple[float, float]:
-    """How far the best point is from the solution over cuts, and from the origin."""
-    view.return_to_best()
-    displacement = view.displacement()
-    apart = displacement.minus(bundle.displacement(displacement)).norm()
-    return apart, displacement.norm()
-
-
 def _bounded(
     view: View,
     cuts: Bundle | RegionDual,
-    apart: float,
+    left: float,
     far: float,
     normals: Mapping[str, Vector],
     *,
     empty: bool,
 ) -> Projection:
-    """Describe an answer that is this far ``apart`` from a solution over cuts."""
+    """Describe an answer; ``left`` is how far it is from a solution over cuts."""
     multipliers, bound = cuts.multipliers(), cuts.lower_bound()
     if far > LOOSE * bound:
-        apart = max(apart, _imbalance(view, multipliers, normals))
+        left = max(left, imbalance(view, multipliers, normals))
     return described(
         view,
         view.best,
         far,
         multipliers=multipliers,
-        kkt_residual=_relative(apart, far),
+        kkt_residual=relative(left, far),
         lower_bound=None if empty else bound,
         empty=empty,
     )
@@ -259,22 +266,3 @@ def _bounded(
 
 def _or(given: int | None, default: int) -> int:
     return default if given is None else given
-
-
-def _imbalance(
-    view: View, multipliers: Mapping[str, float], normals: Mapping[str, Vector]
-) -> float:
-    """``|x_hat - x + sum_j mu_j grad c_j(x_hat)|``, with the normals of sets given.
-
-    Where a bound proves that the answer is nearest it is not looked at: gradients of
-    cuts balance then, and at a kink the gradient is only one of those that do.
-    """
-    gradients = {**view.best.gradients, **normals}
-    used = [name for name in gradients if multipliers.get(name, 0.0) > 0]
-    moved = difference(view.best_point, view.origin)
-    pulls = [gradients[name] for name in used]
-    return norm(combine([1.0, *(multipliers[n] for n in used)], [moved, *pulls]))
-
-
-def _relative(apart: float, moved: float) -> float:
-    return apart / max(moved, apart) if 0 < apart < math.inf else float(apart != 0)

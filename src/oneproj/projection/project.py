@@ -173,6 +173,13 @@ def _advice(projection: Projection) -> str:
             "float32, more if the term is large); (b) oneproj.sets.Affine(matrix, "
             "values).on(tensor) for linear equations."
         )
+    if projection.status is not Status.EMPTY and projection.lower_bound is not None:
+        return (
+            "All constraints are declared convex, but the linearisations do not prove "
+            "that no point satisfies them: it may be too far away, or rounding is in "
+            f"the way. Try: (a) a looser bound: enough, at the best point, is {enough};"
+            " (b) float64 parameters and data, (c) inputs of similar size."
+        )
     if projection.status is not Status.EMPTY:
         return (
             f"Try: (a) a looser bound: enough, at the best point, is {enough}; (b) a "

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from oneproj.parameters import Vector, norm
 from oneproj.projection.view import Look, View
 from oneproj.results import Projection, Status
+from oneproj.terms.base import AbstractTerm
 
 UNBALANCED = 0.5
 """A KKT residual above this says little for the answer. On networks, those with kinks
 included, it is a tenth of that."""
 LOOSE = 1.1
 """The distance's ratio to a proven bound up to which the bound vouches for it."""
+SLIGHT = 1e-4
+"""A move of this share of the parameters: what a nearer point would save is nothing."""
 
 
 def described(
@@ -24,6 +28,7 @@ def described(
     kkt_residual: float = 0.0,
     lower_bound: float | None = None,
     empty: bool = False,
+    remark: str = "",
 ) -> Projection:
     """The point that the parameters hold, honestly.
 
@@ -35,6 +40,7 @@ def described(
         kkt_residual: How far they are from balancing the displacement, relative to it.
         lower_bound: A distance below which no feasible point lies, if that is proven.
         empty: Whether it is proven that there is no feasible point.
+        remark: What is to be said of it in any case.
 
     Example:
         >>> import torch, oneproj
@@ -55,28 +61,69 @@ def described(
         kkt_residual=kkt_residual,
         residuals_before=view.first.values,
         lower_bound=lower_bound,
+        remark=remark,
     )
-    return remarked(projection)
+    return remarked(projection, view.constraints, view.origin)
 
 
-def remarked(projection: Projection) -> Projection:
+def remarked(
+    projection: Projection, constraints: Mapping[str, AbstractTerm], origin: Vector
+) -> Projection:
     """The projection, with a remark if its answer is probably not the nearest point.
 
+    Args:
+        projection: From the origin.
+        constraints: What it is onto; advice is given that was not followed yet.
+        origin: The parameters before it; a slight move needs no remark.
+
     Example:
+        >>> import torch
         >>> far = Projection(Status.FEASIBLE, 3.0, {}, {}, 9, kkt_residual=0.8)
-        >>> remarked(far).remark[:60]
+        >>> remarked(far, {}, [torch.ones(2)]).remark[:60]
         'A nearer feasible point probably exists: the KKT residual is'
     """
     bound = projection.lower_bound
     vouched = bound is not None and projection.distance <= LOOSE * bound
     if not projection.status.ok or vouched or projection.kkt_residual <= UNBALANCED:
         return projection
+    if projection.distance <= SLIGHT * norm(origin):
+        return projection
     remark = (
         f"A nearer feasible point probably exists: the KKT residual is "
-        f"{projection.kkt_residual:.2g}, and 0 at a nearest point, but for kinks such "
-        "as that of a maximum or an absolute value. The answer is feasible all the "
-        "same. To come nearer, compare the distance with that of another projector "
-        '("augmented-lagrangian"), smooth the kinks, declare curvature="convex" where '
-        "that is true, or use a set of oneproj.sets."
+        f"{projection.kkt_residual:.2g}, and 0 at a nearest point. At kinks, such as "
+        "that of a maximum or an absolute value, it may be hardly nearer, and the "
+        "answer is feasible all the same. To come nearer, compare the distance with "
+        f'that of another projector ("augmented-lagrangian"){_more(constraints)}.'
     )
     return replace(projection, remark=remark)
+
+
+def balanced_by_cuts(imbalance: float, distance: float) -> str:
+    """What to say of an answer whose KKT residual is that of several linearisations.
+
+    Nothing, unless the gradients at the answer alone are far from a balance.
+
+    Example:
+        >>> balanced_by_cuts(0.1, 1.0)
+        ''
+    """
+    if imbalance <= UNBALANCED * distance:
+        return ""
+    return (
+        "The KKT residual is that of linearisations from several points around the "
+        "answer, such as the sides of a kink, which is what counts if the constraints "
+        "are convex. With the gradients at the answer alone it is "
+        f"{imbalance / distance:.2g}."
+    )
+
+
+def _more(constraints: Mapping[str, AbstractTerm]) -> str:
+    """What else may help, as far as it was not done."""
+    functions = [repr(n) for n, c in constraints.items() if c.curvature is None]
+    if not functions:
+        return ""
+    names = functions[0] if len(functions) == 1 else "a function"
+    advice = f', smooth the kinks, or declare curvature="convex" of {names} if it is'
+    if len(functions) == len(constraints):
+        advice += ", or use a set of oneproj.sets if it bounds a size"
+    return advice

@@ -48,6 +48,42 @@ def test_the_looks_are_limited() -> None:
     assert PATIENCE > 3
 
 
+def test_a_start_that_stays_the_best_point_is_not_moved() -> None:
+    w = torch.tensor([3.0, 0.0], dtype=torch.float64, requires_grad=True)
+    hole = torch.tensor([0.9, 0.0], dtype=torch.float64)
+
+    def cave() -> torch.Tensor:
+        inside = (w - hole).norm() < 0.02
+        return torch.where(inside, 0.5, 1.0) + 1e-3 * torch.tanh(w.sum())
+
+    found = oneproj.project(
+        w, {"cave": oneproj.function(cave) <= 0.0}, on_failure="return"
+    )
+    assert found.residuals["cave"] == pytest.approx(float(cave().detach()), abs=1e-12)
+    assert found.residuals["cave"] < 0.6
+
+
+def test_a_start_that_is_inside_is_the_answer() -> None:
+    w = torch.tensor([3.0, 0.0], requires_grad=True)
+    ring = oneproj.function(
+        lambda: ((w.norm() - 0.9).abs() > 0.1).float() + 0.0 * w.sum()
+    )
+    found = oneproj.project(w, {"ring": ring <= 0.0})
+    assert found.status.ok
+    assert not w.detach().isnan().any()
+    assert w.requires_grad
+
+
+def test_no_optimiser_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first one of a process imports torch's compiler, which takes seconds.
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(torch.optim.Optimizer, "__init__", refuse)
+    w = start()
+    assert descend(View([w], banana(w), differentiate_all=True), looks=2000)
+
+
 def stairs(w: torch.Tensor) -> dict[str, AbstractTerm]:
     """The share of three scores below 0.5, cut off: no slope where they are large."""
     scores = torch.tensor([1.0, 2.0, -3.0], dtype=torch.float64)

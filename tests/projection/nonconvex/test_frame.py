@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from oneproj.errors import NonFiniteError
 from oneproj.projection.nonconvex.frame import INDEPENDENT, Frame
 from oneproj.projection.vectors import piles
 from oneproj.projection.vectors.packed import AbstractPacked, Long, Short
@@ -154,3 +155,15 @@ def test_products_of_several_long_vectors_are_made_at_once(
         frame.all_coordinates(vectors(3, seed, long))
     assert frame.size == 9
     assert not one_by_one
+
+
+@both
+@pytest.mark.parametrize("room", [1, 3])
+@np.errstate(over="ignore", invalid="ignore")
+def test_a_vector_whose_square_overflows_is_refused(pack: Pack, room: int) -> None:
+    frame = Frame(room)
+    frame.coordinates(pack(1e150, 0.0))
+    with pytest.raises(NonFiniteError, match="squared length"):
+        frame.all_coordinates([pack(1e160, 1e160)])
+    assert frame.size == 1
+    assert frame.coordinates(pack(3e150, 0.0))[0] == pytest.approx(3e150)

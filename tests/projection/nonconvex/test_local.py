@@ -405,3 +405,14 @@ def test_a_point_that_another_way_found_is_improved() -> None:
     done = oneproj.project(w, {"steep": steep})
     assert done.distance == pytest.approx(3.0 + math.log(4.0) / 20.0, rel=1e-4)
     assert done.kkt_residual < 0.01
+
+
+def test_a_step_to_where_gradients_overflow_is_shortened() -> None:
+    # The model overshoots: the other side is far steeper than the start.
+    w = torch.tensor([-1.0, 0.5], dtype=torch.float64, requires_grad=True)
+    wall = oneproj.function(
+        lambda: (400.0 * w[0]).exp() - 0.5 * w[0] - (w[0] + 1.0).square()
+    )
+    found = oneproj.project(w, {"wall": wall <= -0.5})
+    assert found.distance == pytest.approx((17**0.5 - 1.0) / 4.0, rel=1e-3)
+    assert found.evaluations <= 5

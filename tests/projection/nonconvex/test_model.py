@@ -84,3 +84,9 @@ def _with_penalty(model: Model, rho: float, c: Array) -> tuple[Array, Array]:
     twice = Model.flat(rows)
     p, mu = twice.step(rho, np.append(c, c[0]))
     return p, np.append(mu[0] + mu[-1], mu[1:-1])
+
+
+def test_the_search_for_a_penalty_ends_where_nothing_is_a_number() -> None:
+    model = plain(np.full((1, 2), np.nan), np.zeros(2))
+    p, _ = model.feasible_step(0.0, np.array([9.7e99]))
+    assert np.isnan(p).any()

@@ -68,12 +68,12 @@ class Chart:
 
     def place(self, d: Array, look: Look) -> Place:
         """What was seen at the displacement d."""
-        return self._place(self._coordinates(look), d, look)
+        return self._place(self._coordinates(look, self._frame), d, look)
 
-    def _coordinates(self, look: Look) -> Array:
+    def _coordinates(self, look: Look, frame: Frame) -> Array:
         pack = self._view.space.pack
         pulls = [pack(look.gradients[name]) for name in self.names]
-        return self._frame.all_coordinates(pulls)
+        return frame.all_coordinates(pulls)
 
     def _place(self, J: Array, d: Array, look: Look) -> Place:
         rows, half = np.vstack([J, d]), 0.5 * float(d.dot(d))
@@ -81,7 +81,7 @@ class Chart:
         return Place(rows[-1], c, rows[:-1], rows, look, half)
 
     def visit(self, d: Array) -> Place | None:
-        """The place at d, or None where a constraint is not a number.
+        """The place at d, or None where a constraint is not a number, or too steep.
 
         None also if every gradient so far is zero: then there is nowhere to go.
         """
@@ -89,9 +89,9 @@ class Chart:
             return None
         try:
             look = self._view.move(self._frame.move(d, math.sqrt(d.dot(d))))
+            self._last = place = self.place(d, look)
         except NonFiniteError:
             return None
-        self._last = place = self.place(d, look)
         if self._view.best is look:
             self.best, self.best_half = place, place.half
         return place
@@ -100,9 +100,9 @@ class Chart:
         """The place at a displacement, in a new frame; None as for a visit."""
         try:
             look = self._view.move(moved)
+            place = self._in_new_frame(self._view.space.pack(moved), look)
         except NonFiniteError:
             return None
-        place = self._in_new_frame(self._view.space.pack(moved), look)
         if self._view.best is look:
             self.best_half = place.half
         return place
@@ -168,8 +168,9 @@ class Chart:
 
     def _in_new_frame(self, moved: AbstractPacked, look: Look) -> Place:
         self._view.keep_best()
-        self._frame, self._curvature = Frame(self._capacity), Curvature(self._memory)
-        J = self._coordinates(look)
-        place = self._place(J, self._frame.coordinates(moved), look)
+        frame = Frame(self._capacity)
+        J = self._coordinates(look, frame)
+        self._frame, self._curvature = frame, Curvature(self._memory)
+        place = self._place(J, frame.coordinates(moved), look)
         self.best = place if look is self._view.best else None
         return place

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torch.optim import Adam
+from torch.optim.adam import adam
 
 from oneproj.errors import NonFiniteError
 from oneproj.parameters import Vector, combine, difference, dimension, norm
@@ -73,20 +73,19 @@ def descend(view: View, *, looks: int, start: Vector | None = None) -> bool:
     if start is not None:
         scale = norm(start) or norm(view.origin) or math.sqrt(size)
         moved, looks = combine([1.0], [start]), looks - 1
-        found = _look(view, moved) if looks >= 0 else None
+        found = _look(view, start) if looks >= 0 else None
         if found is None:
             return False
         seen = found
-    for part in moved:
-        part.requires_grad_()
-    adam = Adam(moved, lr=RATE * scale / math.sqrt(size))
+    adam = _Adam(moved, rate=RATE * scale / math.sqrt(size))
     best, waited = seen.worst, 0
     for k in range(looks):
         if seen.worst <= 0 or waited >= PATIENCE:
             break
-        if not _push(view, seen, moved) and k == 0:
+        slope = _slope(view, seen)
+        if slope is None and k == 0:
             break  # no slope, and no momentum yet
-        adam.step()
+        adam.step(slope)
         found = _look(view, combine([1.0], [moved]))
         if found is None:
             break
@@ -156,11 +155,11 @@ def _look(view: View, moved: Vector) -> Look | None:
         return None
 
 
-def _push(view: View, seen: Look, moved: list[Tensor]) -> bool:
-    """Leave the gradient of the sum of what is violated, or nearly, in ``.grad``.
+def _slope(view: View, seen: Look) -> list[Tensor] | None:
+    """The gradient of the sum of what is violated, or nearly; None if it is zero.
 
     Its entries are made to be of size one on average: Adam divides by their size, but
-    not if they are tiny, as on a plateau. Whether there was any gradient.
+    not if they are tiny, as on a plateau.
     """
     pushing = [
         gradient
@@ -169,8 +168,34 @@ def _push(view: View, seen: Look, moved: list[Tensor]) -> bool:
     ]
     total = combine([1.0] * len(pushing), pushing)
     length = norm(total)
-    if length > 0:
-        total = combine([math.sqrt(dimension(view.parameters)) / length], [total])
-    for part, pull in zip(moved, total, strict=True):
-        part.grad = pull
-    return length > 0
+    if length == 0.0:
+        return None
+    return combine([math.sqrt(dimension(view.parameters)) / length], [total])
+
+
+class _Adam:
+    """Adam without an optimiser object, the first of which imports a compiler."""
+
+    def __init__(self, point: list[Tensor], *, rate: float) -> None:
+        self._point, self._rate = point, rate
+        self._means = [torch.zeros_like(part) for part in point]
+        self._squares = [torch.zeros_like(part) for part in point]
+        self._steps = [torch.tensor(0.0, device="cpu") for _ in point]
+
+    def step(self, gradient: list[Tensor] | None) -> None:
+        """Move the point, in place; None is a gradient that is zero."""
+        adam(
+            self._point,
+            gradient or [torch.zeros_like(part) for part in self._point],
+            self._means,
+            self._squares,
+            [],
+            self._steps,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self._rate,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )

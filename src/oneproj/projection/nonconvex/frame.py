@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from oneproj.arrays import Array
+from oneproj.errors import NonFiniteError
 from oneproj.parameters import Vector
 from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.vectors.piles import AbstractPile, pile_of
@@ -27,6 +28,8 @@ INDEPENDENT, CLEAR = 1e-9, 1e-4
 The share is the root of a difference of squares, which hides what is below 1e-8. So if
 it is below the second, that part itself is formed, and stored in the vector's place.
 """
+
+LONG = "the squared length of a constraint's gradient"
 
 
 class Frame:
@@ -67,20 +70,27 @@ class Frame:
             self._pile = pile_of(vectors[0])
         pile, rows = self._pile, np.empty((len(vectors), self.room))
         pile.expect(vectors)
-        for j, vector in enumerate(vectors):
-            rows[j] = self.coordinates(vector)
-        pile.expect([])
+        try:
+            for j, vector in enumerate(vectors):
+                rows[j] = self.coordinates(vector)
+        finally:
+            pile.expect([])
         return rows
 
     def coordinates(self, vector: AbstractPacked) -> Array:
         """The coordinates of a vector; the frame grows by it if it is independent.
 
         In a full frame they are those of the nearest vector in the span.
+
+        Raises:
+            NonFiniteError: The vector is so long that its square overflows.
         """
         pile = self._pile = pile_of(vector) if self._pile is None else self._pile
         n = len(pile)
         if n == self.room:
             inside: Array = self._inverse.dot(pile.products(vector))
+            if not np.isfinite(inside).all():
+                raise NonFiniteError(LONG)
             return inside
         y, square = self._append(pile, vector)
         if y[n] ** 2 > CLEAR**2 * square:
@@ -108,6 +118,9 @@ class Frame:
         products = pile.append(vector)
         y[:n] = inverse[:n, :n].dot(products[:n])
         square = float(products[n])
+        if not math.isfinite(square):
+            pile.remove(n)  # all that comes after it would be NaN
+            raise NonFiniteError(LONG)
         y[n] = new = math.sqrt(max(square - float(y.dot(y)), 0.0))
         if new > 0:
             inverse[n, :n] = y[:n].dot(inverse[:n, :n]) / -new

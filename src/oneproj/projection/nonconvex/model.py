@@ -107,7 +107,7 @@ class Model:
             return self.free - mu.dot(self._normals), mu
         steepness, size = float(self._gram.diagonal().max()), float(np.abs(c).max())
         strongest = STRONGEST * max(size, TINY)
-        rho = min(max(rho, size / max(steepness, TINY)), strongest)
+        rho = min(max(rho, size / max(steepness, TINY), TINY), strongest)
         while True:
             p, mu = self.step(rho, c)
             reached = float((c + self.J @ p).max()) <= CLOSE * size

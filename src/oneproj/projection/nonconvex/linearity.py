@@ -1,0 +1,68 @@
+"""Whether functions that nothing was declared of are linear, as far as values tell.
+
+A sum of weights beside a simplex is usual, and seldom declared. Within closed-form sets
+linear functions take a few gradients; models of both take dozens, for a set has a kink
+wherever another of its normals begins to count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+
+import torch
+
+from oneproj.errors import NonFiniteError
+from oneproj.parameters import Vector, assign, combine, dot, norm
+from oneproj.projection.nonconvex.descent import NUDGES, nudges
+from oneproj.projection.sets import SetConstraint
+from oneproj.projection.view import View
+from oneproj.terms.base import AbstractTerm
+
+WHOLE = NUDGES.index(1.0)
+"""The first random move that is as long as the parameters are, and the next goes the
+opposite way: few functions with kinks are linear along both."""
+
+
+def seems_linear_within_sets(view: View) -> bool:
+    """Whether there are sets, and all else is convex or equals its linearisation.
+
+    That is compared at two random points, the same every time, where only values are
+    taken, of what is not declared to be convex. The parameters hold the start before
+    and after.
+
+    Example:
+        >>> from oneproj.projection.sets import Simplex
+        >>> from oneproj.terms.functions import function
+        >>> w = torch.tensor([0.2, 0.8, 0.0], requires_grad=True)
+        >>> stated = {"simplex": Simplex(1.0).on(w), "first": function(lambda: w[0])}
+        >>> view = View([w], stated, differentiate_all=True)
+        >>> seems_linear_within_sets(view)
+        True
+    """
+    constraints = view.constraints
+    unknown = {n: c for n, c in constraints.items() if c.curvature is None}
+    sets = {n for n, c in constraints.items() if isinstance(c, SetConstraint)}
+    shapes = {c.curvature for c in constraints.values()} - {None}
+    if not sets or sets & set(unknown) or not shapes <= {"convex", "linear"}:
+        return False
+    moves = islice(nudges(view), WHOLE, None)
+    return all(_is_linear_along(view, unknown, move) for move in moves)
+
+
+def _is_linear_along(
+    view: View, constraints: Mapping[str, AbstractTerm], move: Vector
+) -> bool:
+    try:
+        assign(view.parameters, combine([1.0, 1.0], [view.origin, move]))
+        values = {name: constraint.value() for name, constraint in constraints.items()}
+    except (NonFiniteError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+        return False
+    finally:
+        assign(view.parameters, view.origin)
+    for name, value in values.items():
+        slope = view.first.gradients[name]
+        rounding = view.margins[name] + view.share * norm(slope) * norm(move)
+        if abs(view.first.values[name] + dot(slope, move) - value) > rounding:
+            return False
+    return True
