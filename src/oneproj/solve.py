@@ -231,12 +231,16 @@ def _warn_in_hindsight(
     run: Run, ended: Status, objective: float, certificate: Certificate
 ) -> None:
     setting, record = run.setting, run.history.columns
-    seen = record["objective"]
-    warn_if_risen(seen, objective, certificate.multipliers)
+    warn_if_risen(record, objective, certificate.multipliers)
     whole = ended is Status.FEASIBLE and record["update"][-1:] == [setting.steps]
     if whole and setting.schedule is None:
         size, batch_size = setting.problem.objective.size, setting.batch_size
-        warn_if_falling(seen, steps=setting.steps, batch_size=batch_size, examples=size)
+        warn_if_falling(
+            record["objective"],
+            steps=setting.steps,
+            batch_size=batch_size,
+            examples=size,
+        )
 
 
 def _verified(projection: Projection, problem: Problem) -> Projection:

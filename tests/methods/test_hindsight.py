@@ -31,15 +31,28 @@ def test_an_objective_that_diverges_is_told_whatever_the_method() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "objective", "multiplier"),
-    [(0.5, 5.4, 0.0), (1e-9, 0.9, 0.3), (-2.0, 19.0, 0.0), (3.0, -99.0, 0.0)],
+    ("first", "objective", "multiplier", "cap"),
+    [
+        (0.5, 2.4, 0.0, [-1.0, -1.0]),  # not by much
+        (-2.0, 9.0, 0.0, [-1.0, -1.0]),
+        (3.0, -99.0, 0.0, [-1.0, -1.0]),
+        (1e-9, 0.9, 0.3, [-1.0, -1.0]),  # held by a constraint
+        (0.0, 0.9, 0.0, [60.0, 70.0, -0.1]),  # had to leave an infeasible start
+    ],
 )
 def test_a_rise_that_is_small_or_asked_for_is_not(
-    first: float, objective: float, multiplier: float
+    first: float, objective: float, multiplier: float, cap: list[float]
 ) -> None:
+    record = {"objective": [first, 1.0], "cap": cap}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_if_risen([first, 1.0], objective, {"cap": multiplier})
+        warn_if_risen(record, objective, {"cap": multiplier})
+
+
+def test_a_rise_after_constraints_overshot_is_told() -> None:
+    record = {"objective": [3.0, 1.0], "cap": [0.6, 4e4, -0.1]}
+    with pytest.warns(OneprojWarning, match="rose from 3 at the first update to 2e"):
+        warn_if_risen(record, 2e8, {"cap": 0.0})
 
 
 def fall(per_update: float) -> list[float]:

@@ -1,8 +1,10 @@
 """What the record of a run tells once it has ended, whatever the method.
 
-**A rise that nothing asks for.** A constraint may force an objective up, and then its
-multiplier says so. An objective that ended at ``RISE`` times what it was at the start,
-at a point that no constraint holds, was driven there by steps that were too long.
+**A rise that nothing asks for.** A constraint may force an objective up: one that was
+violated at the start, or whose multiplier says so at the end. An objective that ended at
+``RISE`` times what it was at the start, at a point that no constraint holds, was driven
+there by steps that were too long, if the start was feasible or a constraint overshot as
+well, to ``RISE`` times its violation at the start.
 
 **An end that comes too early.** Steps that decay bring every run to rest. One that has
 not seen its data once, and whose objective was lower by a ``FALL`` in the last quarter
@@ -18,8 +20,8 @@ from statistics import fmean, variance
 
 from oneproj.errors import warn
 
-RISE = 10.0
-"""Times the size of the objective at the start."""
+RISE = 5.0
+"""Times the size at the start."""
 FALL, ERRORS = 0.05, 4.0
 """Of the objective, and in standard errors. At rest, runs were seen to fall by 0.02."""
 PASSES = 3
@@ -29,18 +31,23 @@ LEAST = 100
 
 
 def warn_if_risen(
-    seen: Sequence[float], objective: float, multipliers: Mapping[str, float]
+    record: Mapping[str, Sequence[float]],
+    objective: float,
+    multipliers: Mapping[str, float],
 ) -> None:
     """Warn of an objective that is far above its start, held there by nothing.
 
     Args:
-        seen: The objective at every recorded update.
+        record: The objective and each constraint at every recorded update.
         objective: At the answer.
         multipliers: Of the constraints, there.
     """
-    if any(mu > 0 for mu in multipliers.values()):
+    seen = record["objective"]
+    if not seen or any(mu > 0 for mu in multipliers.values()):
         return
-    if seen and objective - abs(seen[0]) > RISE * abs(seen[0]):
+    overshot = [_overshot(record[name]) for name in multipliers]
+    feasible = all(record[name][0] <= 0 for name in multipliers)
+    if objective > RISE * abs(seen[0]) and (feasible or any(overshot)):
         message = (
             f"The objective rose from {seen[0]:.3g} at the first update to "
             f"{objective:.3g}, and no constraint asks for it: their multipliers are "
@@ -48,6 +55,10 @@ def warn_if_risen(
             "features (zero mean, unit variance), or give a smaller lr."
         )
         warn(message)
+
+
+def _overshot(residuals: Sequence[float]) -> bool:
+    return max(residuals) > RISE * abs(residuals[0])
 
 
 def warn_if_falling(
