@@ -1,10 +1,10 @@
 """What the record of a run tells once it has ended, whatever the method.
 
 **A rise that nothing asks for.** A constraint may force an objective up: one that was
-violated at the start, or whose multiplier says so at the end. An objective that ended at
-``RISE`` times what it was at the start, at a point that no constraint holds, was driven
-there by steps that were too long, if the start was feasible or a constraint overshot as
-well, to ``RISE`` times its violation at the start.
+violated at the start, or whose multiplier says so at the end. An objective that ended
+at ``RISE`` times what it was at the start, at a point that no constraint holds, was
+driven there by steps that were too long, if the start was feasible or a constraint
+overshot as well, to ``RISE`` times its value at the start.
 
 **An end that comes too early.** Steps that decay bring every run to rest. One that has
 not seen its data once, and whose objective was lower by a ``FALL`` in the last quarter

@@ -192,8 +192,13 @@ class Penalized(AbstractMethod):
         """At the start, the steps if it is far from feasible for them."""
         first = self._outer == 0 and self._lengthens and self._travel is not None
         if first and self._scheduler is not None:
-            lr = far_lr(anchor, self._setting.steps)
+            lr = far_lr(anchor, self._setting.steps, self._convex)
             lengthen(self.optimizer, self._scheduler, lr)
+
+    @property
+    def _convex(self) -> list[str]:
+        constraints = self._setting.problem.constraints.items()
+        return [name for name, c in constraints if c.curvature in ("convex", "linear")]
 
 
 def _scheduled(setting: Setting, schedule: Schedule) -> _Parts:
