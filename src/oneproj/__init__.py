@@ -4,6 +4,7 @@ from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version
 
 from oneproj import logs as logs
+from oneproj import sets as sets
 from oneproj import theory as theory
 from oneproj.certificates.certify import certify as certify
 from oneproj.errors import CheckpointError as CheckpointError
@@ -18,7 +19,6 @@ from oneproj.methods.one_projection import OneProjection as OneProjection
 from oneproj.penalties import Hinge as Hinge
 from oneproj.penalties import Softplus as Softplus
 from oneproj.problem import Problem as Problem
-from oneproj.projection import sets as sets
 from oneproj.projection.project import project as project
 from oneproj.results import Certificate as Certificate
 from oneproj.results import Counts as Counts

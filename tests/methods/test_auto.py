@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import oneproj
 from oneproj.methods.auto import FEW_EXAMPLES, FEW_PARAMETERS, Auto
 from oneproj.methods.setting import prepare
+from oneproj.methods.slsqp import SLSQP
 from oneproj.theory import Schedule
 
 
@@ -109,3 +112,40 @@ def test_the_solution_says_which_method_it_was_and_why() -> None:
     settings = oneproj.solve(instance(300), method="auto", steps=50).settings
     assert settings["method"] == "one-projection"
     assert settings["options"]["select"] == "last"
+
+
+def algorithm_1() -> torch.Tensor:
+    problem = instance()
+    oneproj.solve(problem, steps=50, progress=False)
+    return problem.parameters[0].detach()
+
+
+def test_algorithm_1_begins_anew_where_slsqp_stops_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SLSQP, "settled", False)
+    problem = instance()
+    solution = oneproj.solve(problem, method="auto", steps=50, progress=False)
+    assert solution.settings["method"] == "one-projection"
+    assert "SLSQP stopped early" in solution.settings["why"]
+    assert solution.settings["oracle"] == "exact"
+    assert solution.settings["lr"] == 0.1
+    assert torch.equal(problem.parameters[0], algorithm_1())
+    assert solution.counts.objective_gradients > 50
+
+
+def test_algorithm_1_begins_anew_where_the_end_of_slsqp_is_infeasible(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    finish = SLSQP.finish
+
+    def fails(method: SLSQP) -> oneproj.Projection:
+        return replace(finish(method), status=oneproj.Status.INFEASIBLE)
+
+    monkeypatch.setattr(SLSQP, "finish", fails)
+    problem = instance()
+    with torch.no_grad():
+        solution = oneproj.solve(problem, method="auto", steps=50, progress=False)
+    assert solution.feasible
+    assert "no feasible point was found" in solution.settings["why"]
+    assert torch.equal(problem.parameters[0], algorithm_1())

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.optim.lr_scheduler import ConstantLR
 
 import oneproj
-from oneproj.methods.stride import LR, far_lr
+from oneproj.methods.stride import FARTHEST, LR, far_lr
 from oneproj.oracles import Anchor
+from oneproj.terms.base import Curvature
 
 OPTIMUM = 0.9129
 """Of ``warm``, by SLSQP from near zero."""
@@ -117,3 +118,38 @@ def test_parameters_that_a_constraint_does_not_see_lengthen_nothing() -> None:
     slope = [torch.tensor([0.0, 1e-3]), torch.zeros(1)]
     anchor = Anchor(point, {"cap": 1.0}, {"cap": slope})
     assert far_lr(anchor, steps=500) == pytest.approx(0.024)
+
+
+def priced(curvature: Curvature | None) -> oneproj.Problem:
+    """Least absolute errors on targets around 200, from zero; their mean is capped."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(100, 2, generator=generator)
+    y = 200.0 + x @ torch.tensor([30.0, -20.0])
+    w = torch.zeros(3, requires_grad=True)
+
+    def score(batch: Tensor) -> Tensor:
+        return batch @ w[:2] + w[2]
+
+    def error(batch: tuple[Tensor, Tensor]) -> Tensor:
+        return (batch[1] - score(batch[0])).abs()
+
+    floor = oneproj.mean(score, data=x, curvature=curvature) >= 205.0
+    return oneproj.Problem(w, oneproj.mean(error, data=(x, y)), {"floor": floor})
+
+
+def test_the_way_to_a_bound_that_is_declared_linear_is_believed() -> None:
+    solution = oneproj.solve(priced("linear"))  # a warning would be an error
+    assert solution.settings["lr"] == pytest.approx(205.0 * 24 / 500, rel=0.05)
+    best = oneproj.solve(priced("linear"), method="slsqp").objective
+    assert solution.objective == pytest.approx(best, rel=0.05)
+
+
+def test_the_way_to_any_other_bound_is_not() -> None:
+    with pytest.warns(oneproj.OneprojWarning, match="ended on its way"):
+        solution = oneproj.solve(priced(None))
+    assert solution.settings["lr"] == LR
+
+
+def test_a_flat_constraint_that_nothing_meets_leaves_steps_finite() -> None:
+    flat = Anchor([torch.ones(1)], {"c": 1.0}, {"c": [torch.tensor([1e-30])]})
+    assert far_lr(flat, steps=500, convex=["c"]) == FARTHEST * 0.048

@@ -49,6 +49,11 @@ def kkt_residual(problem: Problem, *, reach: float | None = None) -> Measure:
     halfspace it is the multiplier of the distance. A set without interior counts as the
     exact set, not as the band around it.
 
+    **Units.** The residual and its share of ``|grad f|`` are measured in the units of
+    the parameters: where gradients differ by orders, as with features in the thousands
+    beside others near one, the largest hide what is left in the others, and a small
+    share may belong to a point far from any solution. ``solve`` warns of such features.
+
     For a nonsmooth objective, or a function with a kink, one subgradient is judged and
     the residual may stay large at a solution; the Moreau residual is the measure then.
     A point at the edge of the safeguard ball may be held by the ball and not by the

@@ -3,8 +3,9 @@
 On few parameters and little data a full pass costs no more than a minibatch does, and
 second-order steps on exact gradients need a few dozen of them where a stochastic method
 needs hundreds and ends less accurate. A run that is to be saved is one of Algorithm 1
-as well: SLSQP keeps its state to itself. ``Solution.settings`` says which method was
-used (``"method"``) and why (``"why"``).
+as well: SLSQP keeps its state to itself. Where SLSQP ends early, or at a point that
+cannot be made feasible, Algorithm 1 has its turn, from the start.
+``Solution.settings`` says which method was used (``"method"``) and why (``"why"``).
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
+
 from oneproj.errors import CheckpointError
 from oneproj.methods.base import AbstractMethod
-from oneproj.methods.penalized import Penalized
+from oneproj.methods.penalized import Penalized, PenalizedOptions
 from oneproj.methods.setting import Setting
 from oneproj.methods.slsqp import SLSQP
 from oneproj.oracles import Sight
-from oneproj.parameters import dimension
+from oneproj.parameters import assign, dimension, snapshot
 from oneproj.problem import Problem
 from oneproj.results import Projection
 
@@ -46,9 +49,10 @@ class Auto(AbstractMethod):
     def __init__(self, setting: Setting, options: AutoOptions) -> None:
         """Choose, and build what was chosen with its defaults."""
         del options
+        self._setting, self._start = setting, snapshot(setting.problem.parameters)
         chosen, self._why = recommend(setting)
-        self._options = chosen.Options()
-        self._method = chosen(setting, self._options)
+        self._options: Any = chosen.Options()
+        self._method: AbstractMethod = chosen(setting, self._options)
         self._follows = setting.schedule is not None
 
     def update(self) -> Sight:
@@ -56,7 +60,26 @@ class Auto(AbstractMethod):
         return self._method.update()
 
     def finish(self) -> Projection:
-        """The end of the chosen method."""
+        """The end of the chosen method, or of Algorithm 1 where SLSQP failed."""
+        if not (isinstance(self._method, SLSQP) and self._method.done):
+            return self._method.finish()
+        if not self._method.settled:
+            ended = self._method.describe()["ended"]
+            return self._begin_anew(f"SLSQP stopped early ({ended})")
+        projection = self._method.finish()
+        if projection.status.ok:
+            return projection
+        return self._begin_anew("no feasible point was found near the end of SLSQP")
+
+    @torch.enable_grad()
+    def _begin_anew(self, reason: str) -> Projection:
+        """All planned updates of Algorithm 1, from the start; they are not recorded."""
+        assign(self._setting.problem.parameters, self._start)
+        self._why = f"{self._why}; but {reason}, so Algorithm 1 began at the start"
+        self._options = PenalizedOptions()
+        self._method = Penalized(self._setting, self._options)
+        for _ in range(self._setting.steps):
+            self._method.update()
         return self._method.finish()
 
     @property

@@ -11,6 +11,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from oneproj.arguments import check_number, is_number
 from oneproj.errors import InvalidProblemError
+from oneproj.methods.alarm import Alarm
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.base_steps import (
     BaseLike,
@@ -99,6 +100,7 @@ class Penalized(AbstractMethod):
         self._strength = AutoStrength() if parts.penalty is None else None
         self._clip, self._scheduler = parts.clip, parts.scheduler
         self._travel, self._lengthens = parts.travel, parts.lengthens
+        self._alarm = Alarm() if setting.schedule is None else None
         self._oracle = setting.look(parts.penalty, renew_every=None)
         self._outer = 0
 
@@ -110,8 +112,11 @@ class Penalized(AbstractMethod):
         objective = oracle.see_objective(alone=anchor is not None)
         if self._clip is not None:
             clip_grad_norm_(parameters, self._clip)
+        slopes = gradients(parameters)
+        if self._alarm is not None and self.optimizer.at_center:
+            self._alarm.look(objective, slopes, self.describe()["lr"])
         if self._strength is not None:
-            self._strength.watch(gradients(parameters))
+            self._strength.watch(slopes)
             if anchor is not None:
                 oracle.penalize(self._strength.adapt(anchor))
                 self._lengthen(anchor)
@@ -131,6 +136,8 @@ class Penalized(AbstractMethod):
             self.optimizer.eval()
         if self._travel is not None:
             self._travel.warn_if_under_way(self._setting.problem.parameters)
+        if self._alarm is not None:
+            self._alarm.warn_if_dead()
         return self._setting.project()
 
     def describe(self) -> dict[str, Any]:
@@ -145,13 +152,15 @@ class Penalized(AbstractMethod):
         return self._outer
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of optimiser, scheduler, strengths, travel and oracle."""
+        """The states of optimiser, scheduler, strengths, travel, alarm and oracle."""
         scheduler, strength, travel = self._scheduler, self._strength, self._travel
+        alarm = self._alarm
         return {
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if scheduler is None else scheduler.state_dict(),
             "strength": None if strength is None else strength.state_dict(),
             "travel": None if travel is None else travel.state_dict(),
+            "alarm": None if alarm is None else alarm.state_dict(),
             "oracle": self._oracle.state_dict(),
             "outer": self._outer,
         }
@@ -169,6 +178,8 @@ class Penalized(AbstractMethod):
                 self._oracle.penalize(penalty)
         if self._travel is not None:
             self._travel.load_state_dict(state["travel"], parameters)
+        if self._alarm is not None:
+            self._alarm.load_state_dict(state["alarm"])
         self._outer = state["outer"]
 
     def _anchor(self) -> Anchor | None:
@@ -181,8 +192,13 @@ class Penalized(AbstractMethod):
         """At the start, the steps if it is far from feasible for them."""
         first = self._outer == 0 and self._lengthens and self._travel is not None
         if first and self._scheduler is not None:
-            lr = far_lr(anchor, self._setting.steps)
+            lr = far_lr(anchor, self._setting.steps, self._convex)
             lengthen(self.optimizer, self._scheduler, lr)
+
+    @property
+    def _convex(self) -> list[str]:
+        constraints = self._setting.problem.constraints.items()
+        return [name for name, c in constraints if c.curvature in ("convex", "linear")]
 
 
 def _scheduled(setting: Setting, schedule: Schedule) -> _Parts:

@@ -107,6 +107,11 @@ class SLSQP(AbstractMethod):
         """Whether SciPy has nothing left to do."""
         return self._ending is not None
 
+    @property
+    def settled(self) -> bool:
+        """Whether SciPy ended where it meant to; False also before it ended."""
+        return self._ending is not None and self._ending.settled
+
     def update(self) -> Sight:
         """Answer SciPy until it has a new iterate: it wants gradients a second time."""
         differentiated = False
@@ -159,7 +164,7 @@ class SLSQP(AbstractMethod):
                 "problem a radius=, or a constraint that bounds what it has to bound, "
                 "if that is not what you meant."
             )
-        elif self._ending is not None and not self._ending.settled:
+        elif self._ending is not None and not self.settled:
             message = (
                 f"SLSQP stopped early: {self._ending.message}. The projection starts "
                 "where it stopped. Kinks, rounding and linearised constraints that "

@@ -8,15 +8,18 @@ another. The way to a bound is, in the parameter that changes most,
     ``c_j(x) / |grad c_j(x)|_1``
 
 at least if c_j is convex, and the way from there to the solution comes on top. Steps
-whose sum is not ``WAYS`` times that are lengthened until it is. A start where c_j is
-nearly flat would be said to be far from everything, so the size of the largest
-parameter that it depends on is the most that counts: other starts are near zero, and
-remain as they are.
+whose sum is not ``WAYS`` times that are lengthened until it is. Of a c_j that is not
+declared convex, a start where it is nearly flat would be said to be far from
+everything, so the size of the largest parameter that it depends on is the most that
+counts: other starts are near zero, and remain as they are. Of one that is, the way is
+what it is, up to ``FARTHEST``: a mean prediction that is to be 200 takes an intercept
+of about 200, from wherever it starts.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -29,6 +32,8 @@ LR, FEW_PARAMETERS = 0.1, 1000
 """The step unless the user says otherwise, and up to how many parameters."""
 WAYS = 12.0
 """So many times the way to the bounds is what all steps together should allow."""
+FARTHEST = 1e6
+"""No way to a bound is taken for longer: c_j may be flat because nothing meets it."""
 LONGEST = 0.05
 """Of that way: no step becomes longer than this share, however few there are."""
 
@@ -51,8 +56,13 @@ def default_lr(problem: Problem) -> float:
     return LR * min(1.0, math.sqrt(FEW_PARAMETERS / n))
 
 
-def far_lr(anchor: Anchor, steps: int) -> float:
+def far_lr(anchor: Anchor, steps: int, convex: Collection[str] = ()) -> float:
     """The step with which that many updates come back from such a start.
+
+    Args:
+        anchor: The constraints at the start.
+        steps: Updates that are planned.
+        convex: The constraints that are declared to be.
 
     Example:
         >>> import torch
@@ -62,13 +72,17 @@ def far_lr(anchor: Anchor, steps: int) -> float:
         0.96
         >>> far_lr(Anchor([torch.tensor([0.5, 0.1])], values, slope), steps=500)
         0.024
+        >>> near = Anchor([torch.tensor([0.5, 0.1])], values, slope)
+        >>> far_lr(near, steps=500, convex=["cap"])
+        0.96
     """
     way = 0.0
     for name, c in anchor.values.items():
         slopes = anchor.jacobian[name]
         steepness = sum(float(slope.abs().sum()) for slope in slopes)
         if c > 0 and steepness > 0:
-            way = max(way, min(c / steepness, _largest(anchor.point, slopes)))
+            certain = FARTHEST if name in convex else _largest(anchor.point, slopes)
+            way = max(way, min(c / steepness, certain))
     return way * min(2.0 * WAYS / steps, LONGEST)
 
 

@@ -1,0 +1,100 @@
+"""What the record of a run tells once it has ended, whatever the method.
+
+**A rise that nothing asks for.** A constraint may force an objective up: one that was
+violated at the start, or whose multiplier says so at the end. An objective that ended
+at ``RISE`` times what it was at the start, at a point that no constraint holds, was
+driven there by steps that were too long, if the start was feasible or a constraint
+overshot as well, to ``RISE`` times its value at the start.
+
+**An end that comes too early.** Steps that decay bring every run to rest. One that has
+not seen its data once, and whose objective was lower by a ``FALL`` in the last quarter
+of the updates than in the one before, far beyond the noise of minibatches, was stopped
+by the decay and not by the problem.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, variance
+
+from oneproj.errors import warn
+
+RISE = 5.0
+"""Times the size at the start."""
+FALL, ERRORS = 0.05, 4.0
+"""Of the objective, and in standard errors. At rest, runs were seen to fall by 0.02."""
+PASSES = 3
+"""Over the data: the steps that a warning names."""
+LEAST = 100
+"""Records. Who plans fewer wants to see whether something runs, not where it ends."""
+
+
+def warn_if_risen(
+    record: Mapping[str, Sequence[float]],
+    objective: float,
+    multipliers: Mapping[str, float],
+) -> None:
+    """Warn of an objective that is far above its start, held there by nothing.
+
+    Args:
+        record: The objective and each constraint at every recorded update.
+        objective: At the answer.
+        multipliers: Of the constraints, there.
+    """
+    seen = record["objective"]
+    if not seen or any(mu > 0 for mu in multipliers.values()):
+        return
+    overshot = [_overshot(record[name]) for name in multipliers]
+    feasible = all(record[name][0] <= 0 for name in multipliers)
+    if objective > RISE * abs(seen[0]) and (feasible or any(overshot)):
+        message = (
+            f"The objective rose from {seen[0]:.3g} at the first update to "
+            f"{objective:.3g}, and no constraint asks for it: their multipliers are "
+            "all zero. The steps were too long for this problem. Standardise the "
+            "features (zero mean, unit variance), or give a smaller lr."
+        )
+        warn(message)
+
+
+def _overshot(residuals: Sequence[float]) -> bool:
+    return max(residuals) > RISE * abs(residuals[0])
+
+
+def warn_if_falling(
+    seen: Sequence[float], *, steps: int, batch_size: int, examples: int | None
+) -> None:
+    """Warn of a run that ended before its first pass over the data, and in motion.
+
+    Args:
+        seen: The objective at every recorded update, all planned ones.
+        steps: Updates that were made.
+        batch_size: Examples of each.
+        examples: Of the objective; None for one that is no mean.
+    """
+    n = examples or 0
+    if n > steps * batch_size and is_falling(seen):
+        useful = 100 * math.ceil(PASSES * n / batch_size / 100)
+        message = (
+            f"The run may have ended too early: {steps} updates of {batch_size} "
+            f"examples have not seen all {n} of the objective once, and it was still "
+            f"falling. Try steps={useful}."
+        )
+        warn(message)
+
+
+def is_falling(seen: Sequence[float]) -> bool:
+    """Whether the last quarter is clearly below the one before.
+
+    Example:
+        >>> flat = [1.0 + 0.1 * (k % 2) for k in range(400)]
+        >>> is_falling(flat), is_falling([y - 0.002 * k for k, y in enumerate(flat)])
+        (False, True)
+    """
+    quarter = len(seen) // 4
+    if len(seen) < LEAST:
+        return False
+    last, before = seen[-quarter:], seen[-2 * quarter : -quarter]
+    fall = fmean(before) - fmean(last)
+    error = math.sqrt((variance(before) + variance(last)) / quarter)
+    return fall > max(FALL * abs(fmean(before)), ERRORS * error)

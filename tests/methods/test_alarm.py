@@ -1,0 +1,99 @@
+"""Uneven units and dead networks are told; usual problems raise no alarm."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import Linear, Module, ReLU, Sequential
+from torch.nn.functional import softplus
+
+import oneproj
+from oneproj.errors import OneprojWarning
+from oneproj.methods.alarm import Alarm, are_uneven
+
+
+def classification(units: Tensor, score: Module) -> oneproj.Problem:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(200, len(units), generator=generator)
+    inside = x[:, 0] + torch.randn(200, generator=generator) > 0
+    x = x * units
+
+    def risk(sign: float, part: Tensor) -> oneproj.mean:
+        return oneproj.mean(lambda b: softplus(sign * score(b)[:, 0]), part)
+
+    return oneproj.Problem(
+        score.parameters(), risk(1.0, x[~inside]), {"cap": risk(-1.0, x[inside]) <= 0.4}
+    )
+
+
+def linear(features: int) -> Linear:
+    score = Linear(features, 1)
+    with torch.no_grad():
+        score.weight.copy_(0.3 * torch.ones(1, features))
+        score.bias.zero_()
+    return score
+
+
+def test_features_in_uneven_units_are_told() -> None:
+    problem = classification(torch.tensor([1.0, 5.0, 30.0, 200.0, 1000.0]), linear(5))
+    with pytest.warns(OneprojWarning, match="units of very different size"):
+        oneproj.solve(problem, steps=20, progress=False)
+
+
+@pytest.mark.parametrize("unit", [0.1, 1.0, 10.0])
+def test_features_in_one_unit_are_not(unit: float) -> None:
+    problem = classification(unit * torch.ones(5), linear(5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        oneproj.solve(problem, steps=20, progress=False)
+
+
+def test_columns_that_change_little_are_not_uneven() -> None:
+    slopes = [torch.tensor([[1.0, 2.0, 500.0]])]
+    assert are_uneven(20.0, slopes, lr=0.1)
+    assert not are_uneven(2000.0, slopes, lr=0.1)
+    assert not are_uneven(20.0, [torch.tensor([[200.0, 300.0, 500.0]])], lr=0.1)
+    assert not are_uneven(20.0, [slopes[0][0]], lr=0.1)
+
+
+class Dying(Module):
+    """A network whose units are all driven below zero by the first long steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = Sequential(Linear(2, 8), ReLU(), Linear(8, 1))
+        with torch.no_grad():
+            self.layers[0].weight.fill_(0.5)
+            self.layers[0].bias.fill_(0.1)
+            self.layers[2].weight.fill_(0.3)
+            self.layers[2].bias.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+def test_a_network_that_died_is_told() -> None:
+    score, x = Dying(), torch.rand(50, 2, generator=torch.Generator().manual_seed(0))
+    problem = oneproj.Problem(
+        score.parameters(),
+        oneproj.mean(lambda b: softplus(score(b)[:, 0]), x),
+        {"floor": oneproj.mean(lambda b: softplus(-score(b)[:, 0]), x) <= 3.0},
+    )
+    with pytest.warns(OneprojWarning, match="seems to be dead"):
+        oneproj.solve(problem, steps=100, progress=False)
+
+
+def test_what_is_solved_or_sparse_is_not_dead() -> None:
+    solved, sparse, resumed = Alarm(), Alarm(), Alarm()
+    solved.look(1.0, [torch.ones(40)], lr=0.1)
+    solved.look(0.0, [torch.zeros(40)], lr=0.1)
+    assert not solved.is_dead
+    sparse.look(1.0, [torch.eye(40)[0]], lr=0.1)
+    sparse.look(1.0, [torch.eye(40)[0]], lr=0.1)
+    assert not sparse.is_dead
+    solved.look(1.0, [torch.zeros(40)], lr=0.1)
+    resumed.load_state_dict(solved.state_dict())
+    assert resumed.is_dead
