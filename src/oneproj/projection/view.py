@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -125,7 +126,9 @@ class View:
         self.first = self.look()
         if guess and not differentiate_all:
             self._suspects = {name for name, c in self.first.values.items() if c > 0}
-        self.share: float = _coarsest(parameters, constraints) ** MARGIN_POWER
+        self.eps = _coarsest(parameters, constraints)
+        """The unit that values are rounded to, where they are 1."""
+        self.share: float = self.eps**MARGIN_POWER
         self.margins = {
             name: _reachable(constraints[name], self.share, value)
             for name, value in self.first.values.items()
@@ -157,6 +160,21 @@ class View:
         if self._space is None:
             self._space = space_around(self.origin)
         return self._space
+
+    def rounding(self, name: str, value: float, slope: float) -> float:
+        """A unit of that of a constraint's value there, and of the start within it.
+
+        Args:
+            name: The constraint's.
+            value: Its residual.
+            slope: The length of its gradient.
+        """
+        size = self.constraints[name].scale() + abs(value)
+        return self.eps * (size + slope * self._far_out)
+
+    @cached_property
+    def _far_out(self) -> float:
+        return self.space.size_of_origin()
 
     def displacement(self) -> AbstractPacked:
         """Where the parameters are, seen from the start."""

@@ -275,7 +275,10 @@ class _Search:
         self._bundle.reserve(len(tight))
         for name in tight:
             value, pull = seen.values[name], self._pulls[name]
-            self._bundle.add(name, value, pull, at, self._center, far=far)
+            rounding = self._view.rounding(name, value, pull.norm())
+            self._bundle.add(
+                name, value, pull, at, self._center, far=far, rounding=rounding
+            )
 
     def _rounding(self, name: str, pull: AbstractPacked, far: float) -> float:
         """Of a linear function there; of others, whose cuts differ, 0."""
