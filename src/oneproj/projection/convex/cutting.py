@@ -23,6 +23,7 @@ from typing import TypeAlias
 from oneproj.errors import NonFiniteError
 from oneproj.projection.convex.bundle import ROUNDED, Bundle
 from oneproj.projection.convex.refutation import Witness
+from oneproj.projection.margins import Aim
 from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.view import Look, View
 
@@ -143,7 +144,7 @@ class _Search:
         self._cautious = False
         # The last answer of a warm projector is nearer to the next than the start is.
         self._center = bend.at
-        self._margins = dict(view.margins)
+        self._aim = Aim(view.margins)
         self._least, self._waited, self._vain = view.first.worst, 0, 0
         self._farthest = 0.0
         self._forgotten = 0
@@ -158,11 +159,11 @@ class _Search:
         """Add the cuts of the last look, and solve; False if they are inconsistent."""
         self._add_cuts()
         bundle = self._bundle
-        if bundle.solve(self._margins):
+        if bundle.solve(self._aim.margins()):
             return True
         # A set without interior has no point inside by a margin, yet has points.
-        self._margins = dict.fromkeys(self._margins, 0.0)
-        while not bundle.solve(self._margins):
+        self._aim.drop()
+        while not bundle.solve(self._aim.margins()):
             # Less than a proof is rounding, and that of far cuts is the largest.
             if bundle.contradicts or self._forgotten == FORGETFUL:
                 return False
@@ -241,7 +242,7 @@ class _Search:
         self._pulls = {name: pack(g) for name, g in seen.gradients.items()}
 
     def _adapt_margins(self, *, hurry: bool) -> None:
-        seen, margins = self._seen, self._margins
+        seen, margins = self._seen, self._aim.margins()
         better = seen.worst < 0.9 * self._least
         length = self._bundle.length()
         farther = length > FARTHER * self._farthest
@@ -250,14 +251,11 @@ class _Search:
         self._least = min(self._least, seen.worst)
         self._farthest = length if farther else self._farthest
         if self._waited >= STALLED and self._least < WIDER * max(margins.values()):
-            self._margins = {name: WIDER * margin for name, margin in margins.items()}
+            self._aim.widen(WIDER)
             self._waited = 0
         if hurry and seen.worst <= WIDER * self._least:
             # Where a wider margin only leads away, the set has no inside.
-            self._margins = {
-                name: margin + max(0.0, seen.values[name])
-                for name, margin in self._margins.items()
-            }
+            self._aim.allow(seen.values)
 
     def _add_cuts(self) -> None:
         """Linearise here what is violated, or nearly.
@@ -265,7 +263,7 @@ class _Search:
         All cuts of a linear function are the same, but for rounding: another is taken
         only where more than that is violated.
         """
-        seen, margins = self._seen, self._margins
+        seen, margins = self._seen, self._aim.margins()
         at, far = self._at, self._at.norm()
         tight = [
             name
