@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 
 import oneproj
+from oneproj.errors import InfeasibleError, OneprojWarning
 from oneproj.projection.view import View
+from oneproj.results import Status
+from oneproj.terms.base import AbstractTerm
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 
@@ -114,3 +117,35 @@ def test_the_margin_of_a_function_without_a_bound_follows_the_search() -> None:
     assert view.margins["risen"] == pytest.approx(view.share * 60.0 * math.e)
     view.move([torch.tensor([-58.0, 0.0], dtype=torch.float64)])
     assert view.margins["risen"] == pytest.approx(view.share * 60.0 * math.e)
+
+
+# --- random constraints -------------------------------------------------------
+
+
+def noisy(w: Tensor, noise: float, seed: int) -> dict[str, AbstractTerm]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def fn() -> Tensor:
+        return w.norm() + noise * torch.randn((), generator=generator, dtype=w.dtype)
+
+    return {"size": oneproj.function(fn, curvature="convex") <= 1.0}
+
+
+def test_an_answer_that_does_not_reproduce_is_not_called_feasible() -> None:
+    statuses = []
+    for seed in range(10):
+        w = torch.tensor([3.0, 4.0], dtype=torch.float64, requires_grad=True)
+        with pytest.warns(OneprojWarning, match="'size' is random"):
+            done = oneproj.project(w, noisy(w, 0.01, seed), on_failure="return")
+        statuses.append(done.status)
+        assert done.status.ok == (done.residuals["size"] <= 0)
+        assert done.status.ok == ("is random: where the search" not in done.remark)
+    assert Status.INFEASIBLE in statuses
+    bad = statuses.index(Status.INFEASIBLE)
+    w = torch.tensor([3.0, 4.0], dtype=torch.float64, requires_grad=True)
+    with (
+        pytest.warns(OneprojWarning, match="'size' is random"),
+        pytest.raises(InfeasibleError, match="fixed draws of its noise"),
+    ):
+        oneproj.project(w, noisy(w, 0.01, bad))
+    assert w.tolist() == [3.0, 4.0]
