@@ -23,8 +23,8 @@ from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.dual_bisection import DualBisection
+from oneproj.projection.margins import MARGIN_POWER
 from oneproj.projection.project import PROJECTORS
-from oneproj.projection.view import MARGIN_POWER
 from oneproj.results import Projection, Status
 from oneproj.terms.base import AbstractTerm
 

@@ -12,7 +12,8 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 import oneproj
 from oneproj.errors import NonFiniteError
 from oneproj.problem import named_constraints
-from oneproj.projection.view import FEW, MARGIN_POWER, View
+from oneproj.projection.margins import MARGIN_POWER
+from oneproj.projection.view import FEW, View
 from oneproj.terms.base import AbstractTerm
 
 

@@ -50,8 +50,8 @@ from oneproj.parameters import (
     project_ball_,
     rounding_unit,
 )
+from oneproj.projection.margins import DEEPEST, MARGIN_POWER
 from oneproj.projection.sets import SetConstraint
-from oneproj.projection.view import DEEPEST, MARGIN_POWER
 from oneproj.results import Projection
 from oneproj.terms.base import AbstractTerm
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from torch import Tensor
@@ -87,14 +88,14 @@ def project(
     chosen = choose_projector(projector, named)
     start = snapshot(moving)
     try:
-        for constraint in named.values():
-            check_connected(constraint, moving)
+        random = [n for n, c in named.items() if check_connected(c, moving)]
         with (
             fresh_casts(),
             progress_line("projecting", enabled=progress) as say,
             watching(lambda k, c: say(f"{k} full gradients, worst residual {c:.2e}")),
         ):
             projection = chosen.project(moving, named)
+        projection = _seen_again(projection, {name: named[name] for name in random})
         if on_failure == "raise":
             raise_if_infeasible(projection)
     except BaseException:
@@ -153,11 +154,32 @@ def raise_if_infeasible(projection: Projection) -> None:
         f"The constraint {worst!r} could not be met: its best residual is "
         f"{projection.residuals[worst]:.3e} > 0, at a distance of "
         f"{projection.distance:.3e}, after {projection.evaluations} full constraint "
-        f"gradients ({projection.status.value}). {_advice(projection)} The parameters "
+        f"gradients ({projection.status.value}). "
+        f"{projection.remark or _advice(projection)} The parameters "
         "are where they were before this projection; oneproj.project(..., "
         'on_failure="return") goes to the best point instead.'
     )
     raise InfeasibleError(message)
+
+
+def _seen_again(
+    projection: Projection, random: Mapping[str, AbstractTerm]
+) -> Projection:
+    """The projection, not feasible if a random constraint is violated the next time."""
+    if not (projection.status.ok and random):
+        return projection
+    again = {name: constraint.value() for name, constraint in random.items()}
+    worst = max(again, key=lambda name: again[name])
+    if again[worst] <= 0:
+        return projection
+    remark = (
+        f"The constraint {worst!r} is random: where the search ended it was "
+        f"{projection.residuals[worst]:.6g}, and then {again[worst]:.6g}. Average it "
+        "over fixed draws of its noise, or call model.eval() first."
+    )
+    residuals = {**projection.residuals, **again}
+    status = Status.INFEASIBLE
+    return replace(projection, status=status, residuals=residuals, remark=remark)
 
 
 def _advice(projection: Projection) -> str:

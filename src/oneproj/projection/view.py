@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from oneproj.errors import NonFiniteError
 from oneproj.parameters import Vector, assign, norm, snapshot
-from oneproj.projection.sets import SetConstraint
+from oneproj.projection.margins import MARGIN_POWER, Margin, coarsest
 from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.vectors.space import AbstractSpace, space_around
 from oneproj.terms.base import AbstractTerm
@@ -23,16 +24,9 @@ Watch = Callable[[int, float], None]
 """Is told the looks so far and the worst residual."""
 _WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
 
-MARGIN_POWER = 0.75
-"""The margin is eps^0.75 of a constraint's scale, in the coarsest precision that it is
-computed in: far above the rounding of its value, which another batch size or thread
-count may change, and far below what matters."""
-
 FEW = 2
 """So many constraints are differentiated at the first look without a look before: a
 projection is seldom asked for where they hold."""
-DEEPEST = 0.25
-"""The share of a set's depth that a margin may take."""
 
 
 class Look(NamedTuple):
@@ -125,11 +119,15 @@ class View:
         self.first = self.look()
         if guess and not differentiate_all:
             self._suspects = {name for name, c in self.first.values.items() if c > 0}
-        self.share: float = _coarsest(parameters, constraints) ** MARGIN_POWER
-        self.margins = {
-            name: _reachable(constraints[name], self.share, value)
+        self.eps = coarsest(parameters, constraints)
+        """The unit that values are rounded to, where they are 1."""
+        self.share: float = self.eps**MARGIN_POWER
+        self._margins = {
+            name: Margin(constraints[name], self.share, value)
             for name, value in self.first.values.items()
         }
+        self.margins = {name: margin.width for name, margin in self._margins.items()}
+        """How far inside each to aim; renewed by every move."""
         self.best = self.first
         """What was seen at the nearest feasible point, or the least infeasible one."""
         self._best_move: AbstractMove | None = None
@@ -157,6 +155,21 @@ class View:
         if self._space is None:
             self._space = space_around(self.origin)
         return self._space
+
+    def rounding(self, name: str, value: float, slope: float) -> float:
+        """A unit of that of a constraint's value there, and of the start within it.
+
+        Args:
+            name: The constraint's.
+            value: Its residual.
+            slope: The length of its gradient.
+        """
+        size = self.constraints[name].scale() + abs(value)
+        return self.eps * (size + slope * self._far_out)
+
+    @cached_property
+    def _far_out(self) -> float:
+        return self.space.size_of_origin()
 
     def displacement(self) -> AbstractPacked:
         """Where the parameters are, seen from the start."""
@@ -229,6 +242,10 @@ class View:
             # It says that the numbers are too extreme, as NaN does.
             quantity = "a constraint where the projection tried a point"
             raise NonFiniteError(quantity) from error
+        for name, margin in self._margins.items():
+            gradient = seen.gradients.get(name)
+            margin.renew(seen.values[name], gradient, self._storage, move.length)
+            self.margins[name] = margin.width
         if self._is_better(seen, move.length):
             self.prefer(seen, move)
         return seen
@@ -270,18 +287,3 @@ def watching(watch: Watch) -> Iterator[None]:
         yield
     finally:
         _WATCH.reset(token)
-
-
-def _coarsest(parameters: Vector, constraints: Mapping[str, AbstractTerm]) -> float:
-    """The rounding unit of the parameters, or of values that are computed with less."""
-    dtypes = {parameter.dtype for parameter in parameters}
-    computed = {constraint.precision() for constraint in constraints.values()}
-    return max(torch.finfo(dtype).eps for dtype in dtypes | computed if dtype)
-
-
-def _reachable(constraint: AbstractTerm, share: float, value: float) -> float:
-    """The margin: a share of the constraint's scale, and no more than it has room."""
-    margin = share * (constraint.scale() + abs(value))
-    if isinstance(constraint, SetConstraint):
-        margin = min(margin, DEEPEST * constraint.members.depth(constraint.tensor))
-    return margin

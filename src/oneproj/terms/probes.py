@@ -20,8 +20,11 @@ PROBE_SIZE = 2
 
 
 @torch.enable_grad()
-def check_connected(term: AbstractTerm, parameters: Vector) -> None:
+def check_connected(term: AbstractTerm, parameters: Vector) -> bool:
     """Try the term on a few examples: right shape, finite, reached by parameters.
+
+    Returns:
+        Whether it is a constraint that may be random, which is warned of.
 
     Raises:
         InvalidProblemError: The shape is wrong, no gradient reaches a parameter, or
@@ -32,6 +35,7 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
         >>> from oneproj import function
         >>> w = torch.ones(1, requires_grad=True)
         >>> check_connected(function(lambda: w.norm()), [w])
+        False
     """
     probe = _examples(term)
     # A model that is given evaluates; watched, it would be compiled once more.
@@ -41,10 +45,12 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
         value = term.batch_value(probe)
     if _versions(parameters) != before:
         _refuse_to_be_moved(term)
+    random = False
     if training:
         _warn_of_modes(training)
+        random = isinstance(term, Constraint)
     elif isinstance(term, Constraint):
-        _warn_if_random(term, probe, value.detach())
+        random = _warn_if_random(term, probe, value.detach())
     if not bool(torch.isfinite(value)):
         quantity = f"the value of {term.name!r} at the start"
         raise NonFiniteError(quantity)
@@ -58,6 +64,7 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> None:
             "must be one of the parameters, and require a gradient."
         )
         raise InvalidProblemError(message)
+    return random
 
 
 @torch.enable_grad()
@@ -122,14 +129,14 @@ def _refuse_to_be_moved(term: AbstractTerm) -> None:
     raise InvalidProblemError(message)
 
 
-def _warn_if_random(term: Constraint, probe: Tensor | None, first: Tensor) -> None:
-    """Say so if the same examples give another residual the second time."""
+def _warn_if_random(term: Constraint, probe: Tensor | None, first: Tensor) -> bool:
+    """Say so if the same examples give another residual the second time; whether."""
     with evaluating(term.model):
         again = term.batch_value(probe).detach()
     apart, size = (float(t.abs()) for t in (again - first, first))
     noise = math.sqrt(torch.finfo(first.dtype).eps)
     if not apart > noise * (size + abs(term.bound)):  # also where it is not finite
-        return
+        return False
     message = (
         f"The constraint {term.name!r} is random: on the same examples its residual "
         f"was {float(first):.6g}, then {float(again):.6g}. What is found feasible is "
@@ -138,6 +145,7 @@ def _warn_if_random(term: Constraint, probe: Tensor | None, first: Tensor) -> No
         "fixed draws of them, or pass oneproj.Problem(..., model=model)."
     )
     warn(message)
+    return True
 
 
 def _warn_of_modes(training: Iterable[str]) -> None:

@@ -79,17 +79,22 @@ class Bundle:
         center: AbstractPacked | None = None,
         *,
         far: float | None = None,
+        rounding: float = 0.0,
     ) -> None:
         """Add ``value + <gradient, d - at> <= 0``; a center other than ``at`` is given.
 
         The center is the displacement from which the next step is made; ``far`` is the
-        length of ``at``, where that is known.
+        length of ``at``, where that is known; ``rounding`` is one unit of that of the
+        value.
         """
         self.reserve(1)
         here = gradient.dot(at)
         level = here if center is None else gradient.dot(center)
         blur = UNITS * gradient.eps * (at.norm() if far is None else far)
-        self._append(gradient, level, here - value, {name: 1.0}, 0.0, blur=blur)
+        units = UNITS * rounding
+        self._append(
+            gradient, level, here - value, {name: 1.0}, 0.0, blur=blur, rounding=units
+        )
 
     def shift(self, move: AbstractPacked) -> None:
         """Measure displacements from another origin, ``move`` away from the last.
@@ -243,8 +248,12 @@ class Bundle:
         z: float,
         *,
         blur: float,
+        rounding: float = 0.0,
     ) -> None:
-        """Keep ``<normal, d> <= offset``, scaled to a unit normal with dual value z."""
+        """Keep ``<normal, d> <= offset``, scaled to a unit normal with dual value z.
+
+        The blur is that of points, and the rounding that of values.
+        """
         self._sure = max(self._sure, UNITS * normal.eps)
         if self._normals is None:
             self._normals = pile_of(normal)
@@ -255,6 +264,7 @@ class Bundle:
             self._normals.remove(cuts.count)
             self._excludes_all |= offset < 0
             return
+        blur += rounding / length
         facts = offset / length, level / length, length, blur, 0.0, z * length
         worth = {name: weight / length for name, weight in weights.items()}
         cuts.append(facts, worth, products[:-1] / (length * cuts.length))

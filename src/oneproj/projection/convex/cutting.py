@@ -22,6 +22,7 @@ from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import ROUNDED, Bundle
 from oneproj.projection.convex.refutation import Witness
 from oneproj.projection.convex.stalls import SHARES, STALLED, WIDER, Stall
+from oneproj.projection.margins import Aim
 from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.view import Look, View
 
@@ -75,7 +76,7 @@ class _Search:
         self._cautious = False
         # The last answer of a warm projector is nearer to the next than the start is.
         self._center = bend.at
-        self._margins = dict(view.margins)
+        self._aim = Aim(view.margins)
         self._stall, self._vain = Stall(view.first.worst), 0
         self._farthest = 0.0
         self._forgotten = 0
@@ -90,11 +91,11 @@ class _Search:
         """Add the cuts of the last look, and solve; False if they are inconsistent."""
         self._add_cuts()
         bundle = self._bundle
-        if bundle.solve(self._margins):
+        if bundle.solve(self._aim.margins()):
             return True
         # A set without interior has no point inside by a margin, yet has points.
-        self._margins = dict.fromkeys(self._margins, 0.0)
-        while not bundle.solve(self._margins):
+        self._aim.drop()
+        while not bundle.solve(self._aim.margins()):
             # Less than a proof is rounding, and that of far cuts is the largest.
             if bundle.contradicts or self._forgotten == FORGETFUL:
                 return False
@@ -174,20 +175,17 @@ class _Search:
         self._pulls = {name: pack(g) for name, g in seen.gradients.items()}
 
     def _adapt_margins(self, *, hurry: bool) -> None:
-        seen, margins, stall = self._seen, self._margins, self._stall
+        seen, margins, stall = self._seen, self._aim.margins(), self._stall
         better, length = stall.note(seen.worst), self._bundle.length()
         farther = length > FARTHER * self._farthest
         self._vain = 0 if better or farther else self._vain + 1
         self._farthest = length if farther else self._farthest
         if stall.waited >= STALLED and stall.least < WIDER * max(margins.values()):
-            self._margins = {name: WIDER * margin for name, margin in margins.items()}
+            self._aim.widen(WIDER)
             stall.waited = 0
         if hurry and seen.worst <= WIDER * stall.least:
             # Where a wider margin only leads away, the set has no inside.
-            self._margins = {
-                name: margin + max(0.0, seen.values[name])
-                for name, margin in self._margins.items()
-            }
+            self._aim.allow(seen.values)
 
     def _add_cuts(self) -> None:
         """Linearise here what is violated, or nearly.
@@ -195,7 +193,7 @@ class _Search:
         All cuts of a linear function are the same, but for rounding: another is taken
         only where more than that is violated.
         """
-        seen, margins = self._seen, self._margins
+        seen, margins = self._seen, self._aim.margins()
         at, far = self._at, self._at.norm()
         tight = [
             name
@@ -205,7 +203,10 @@ class _Search:
         self._bundle.reserve(len(tight))
         for name in tight:
             value, pull = seen.values[name], self._pulls[name]
-            self._bundle.add(name, value, pull, at, self._center, far=far)
+            rounding = self._view.rounding(name, value, pull.norm())
+            self._bundle.add(
+                name, value, pull, at, self._center, far=far, rounding=rounding
+            )
 
     def _rounding(self, name: str, pull: AbstractPacked, far: float) -> float:
         """Of a linear function there; of others, whose cuts differ, 0."""

@@ -9,7 +9,7 @@ from oneproj.parameters import norm
 from oneproj.projection.convex.bundle import SURE, UNITS
 from oneproj.projection.convex.prediction import Prediction
 from oneproj.projection.sets import SetConstraint
-from oneproj.projection.view import MARGIN_POWER, Look, View
+from oneproj.projection.view import Look, View
 
 PLAIN = 0.1
 """Of the residual at the start: a value is below a linearisation by more than that."""
@@ -25,9 +25,8 @@ class Witness:
 
     def __init__(self, view: View) -> None:
         """Know the sizes of what is seen, for they are what is rounded."""
-        eps: float = view.share ** (1.0 / MARGIN_POWER)
-        self._sure = max(SURE, UNITS * eps)
-        self._far = UNITS * eps
+        self._sure = max(SURE, UNITS * view.eps)
+        self._far = UNITS * view.eps
         self._size = norm(view.origin)
         self._constraints, self._first = view.constraints, view.first.values
         self._scales = {name: c.scale() for name, c in view.constraints.items()}

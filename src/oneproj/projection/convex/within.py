@@ -17,6 +17,7 @@ from oneproj.projection.convex.bundle import ROUNDED
 from oneproj.projection.convex.refutation import Witness
 from oneproj.projection.convex.region_dual import RegionDual
 from oneproj.projection.convex.stalls import SHARES, STALLED, WIDER, Stall
+from oneproj.projection.margins import Aim
 from oneproj.projection.sets import SetConstraint
 from oneproj.projection.sets.region import Region, hair
 from oneproj.projection.vectors.packed import is_short
@@ -46,7 +47,8 @@ class Within:
         self._budget = max_evaluations
         self.dual = RegionDual(region, view.origin, capacity)
         self._at = combine([0.0], [view.origin])
-        self._margins = {name: self._margin(name) for name in view.margins}
+        self._wanted = {name: self._margin(name) for name in view.margins}
+        self._aim = Aim(self._wanted)
         self._stall, self._vain = Stall(), Stall()
         self._bend, self._witness = Bend(), Witness(view)
 
@@ -109,11 +111,11 @@ class Within:
         return [x.double() for x in point] if is_short(point) else point
 
     def _solve(self) -> bool:
-        if self.dual.solve(self._margins):
+        if self.dual.solve(self._aim.margins()):
             return True
         # A set without interior has no point inside by a margin, yet has points.
-        self._margins = dict.fromkeys(self._margins, 0.0)
-        return self.dual.solve(self._margins)
+        self._aim.drop()
+        return self.dual.solve(self._aim.margins())
 
     def _is_done(self, *, hurry: bool) -> bool:
         """Whether a feasible point is as near as the margins allow."""
@@ -136,7 +138,7 @@ class Within:
         """Look at the solution, or where something can be seen on the way there."""
         view, y = self._view, self.dual.target()
         if curvature > 0:
-            y = self.dual.step(self._margins, self._at, curvature)
+            y = self.dual.step(self._aim.margins(), self._at, curvature)
         here = combine([1.0, 1.0], [self._wide(view.origin), self._at])
         for share in SHARES:
             there = combine([share, 1.0 - share], [y, here]) if share < 1.0 else y
@@ -145,6 +147,7 @@ class Within:
             except NonFiniteError:
                 continue
             self._at = self._displacement()
+            self._wanted.update({name: self._margin(name) for name in self._wanted})
             said = self.dual.predictions(self._at)
             self._witness.check(seen, said, norm(self._at))
             return seen, share
@@ -164,8 +167,8 @@ class Within:
         for name, gradient in seen.gradients.items():
             linear = self._view.constraints[name].curvature == "linear"
             noise = ROUNDED * rounding_unit(gradient) * far * norm(gradient)
-            tight = seen.values[name] + self._margins[name] > (noise if linear else 0.0)
-            if name in self._region.places or not tight:
+            inside = seen.values[name] + self._aim.margin(name)
+            if name in self._region.places or inside <= (noise if linear else 0.0):
                 continue
             if not self.dual.add(name, seen.values[name], gradient, self._at):
                 return False
@@ -174,8 +177,7 @@ class Within:
     def _adapt_margins(self, seen: Look, *, hurry: bool) -> None:
         self._stall.note(seen.worst)
         if hurry or self._stall.waited >= STALLED:
-            self._margins = {
-                name: WIDER * margin + (max(0.0, seen.values[name]) if hurry else 0.0)
-                for name, margin in self._margins.items()
-            }
+            self._aim.widen(WIDER)
             self._stall.waited = 0
+        if hurry:
+            self._aim.allow(seen.values)

@@ -45,7 +45,6 @@ class Chart:
         """Start where the view's parameters are."""
         self.names = tuple(view.constraints)
         self._view, self._memory, self._capacity = view, memory, capacity
-        self._margins = np.array([view.margins[name] for name in self.names])
         m = len(self.names)
         self.bend: Array = np.zeros(m)
         """By how much the last linearisation was too low, per squared length."""
@@ -77,7 +76,8 @@ class Chart:
 
     def _place(self, J: Array, d: Array, look: Look) -> Place:
         rows, half = np.vstack([J, d]), 0.5 * float(d.dot(d))
-        c = np.array([look.values[name] for name in self.names]) + self._margins
+        margins = self._view.margins
+        c = np.array([look.values[name] + margins[name] for name in self.names])
         return Place(rows[-1], c, rows[:-1], rows, look, half)
 
     def visit(self, d: Array) -> Place | None:

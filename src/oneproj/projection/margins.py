@@ -1,0 +1,137 @@
+"""How far inside a constraint to aim, so that rounding does not undo the answer.
+
+The margin is a share of the size of the numbers that the constraint's value is made of,
+near the answer. That is its bound, where it has one. Where the bound is 0, or inside
+the function, what is known is how the value answers to its parameters: moved by a share
+of themselves, and of the way from the start, they change it by that share of
+
+    ``sum_i |g_i x_i| + |g| |x - x_0|``.
+
+It is taken where the value was the nearest to 0 so far. A value that is much larger
+than the bound at the start says nothing about the answer: a sum of exponentials falls
+by thirty orders on the way there. It counts as long as that makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from oneproj.parameters import Vector, norm
+from oneproj.projection.sets import SetConstraint
+from oneproj.terms.base import AbstractTerm
+
+MARGIN_POWER = 0.75
+"""The margin is eps^0.75 of a constraint's size, in the coarsest precision that it is
+computed in: far above the rounding of its value, which another batch size or thread
+count may change, and far below what matters."""
+SIZES = 5.0
+"""How many numbers of the bound's size a value is made of near the answer, at most."""
+MOST = SIZES * (2.0**-23) ** MARGIN_POWER
+"""The share of a bound that a margin may be for the sake of a large value at the start:
+as much as in float32 those numbers make of it."""
+DEEPEST = 0.25
+"""The share of a set's depth that a margin may take."""
+
+
+def coarsest(parameters: Vector, constraints: Mapping[str, AbstractTerm]) -> float:
+    """The rounding unit of the parameters, or of values that are computed with less.
+
+    Example:
+        >>> coarsest([torch.zeros(1), torch.zeros(1).double()], {}) == 2**-23
+        True
+    """
+    dtypes = {parameter.dtype for parameter in parameters}
+    computed = {constraint.precision() for constraint in constraints.values()}
+    return max(torch.finfo(dtype).eps for dtype in dtypes | computed if dtype)
+
+
+class Margin:
+    """Of one constraint; ``renew`` it at every look.
+
+    Args:
+        constraint: Seen at the start.
+        share: Of its size.
+        value: Its residual there.
+
+    Example:
+        >>> import oneproj
+        >>> w = torch.tensor([3.0], requires_grad=True)
+        >>> margin = Margin(oneproj.function(w.sum) <= 2.0, 1e-9, 1e9)
+        >>> margin.renew(0.0, [torch.ones(1)], [w], 1e9)
+        >>> margin.width
+        1e-08
+    """
+
+    def __init__(self, constraint: AbstractTerm, share: float, value: float) -> None:
+        """Know nothing but the start."""
+        self._constraint, self._share = constraint, share
+        self._nearest, scale = abs(value), constraint.scale()
+        self.width = share * (scale + self._nearest)
+        self._steady = self.width <= MOST * scale
+        if isinstance(constraint, SetConstraint):
+            depth = constraint.members.depth(constraint.tensor)
+            self.width, self._steady = min(self.width, DEEPEST * depth), True
+        elif scale > 0:
+            self.width = min(self.width, MOST * scale)
+
+    def renew(
+        self, value: float, gradient: Vector | None, point: Vector, moved: float
+    ) -> None:
+        """Take note of what was seen at a point, this far from the start.
+
+        A gradient that was not looked at is None.
+        """
+        if self._steady or abs(value) >= self._nearest:
+            return
+        self._nearest, scale = abs(value), self._constraint.scale()
+        size = max(SIZES * scale, scale + self._nearest)
+        if scale == 0.0 and gradient is not None:
+            pulls = zip(gradient, point, strict=True)
+            swings = sum(float((g * x).abs().sum()) for g, x in pulls)
+            size = swings + norm(gradient) * moved
+        self.width = self._share * size
+        if scale > 0:
+            self.width = min(self.width, MOST * scale)
+
+
+class Aim:
+    """The margins, wider or narrower where they do not help as they are.
+
+    Example:
+        >>> aim = Aim({"a": 0.5})
+        >>> aim.widen(4.0); aim.margins()
+        {'a': 2.0}
+        >>> aim.allow({"a": 0.25}); aim.margins()
+        {'a': 2.25}
+        >>> aim.drop(); aim.margins()
+        {'a': 0.0}
+    """
+
+    def __init__(self, margins: Mapping[str, float]) -> None:
+        """Follow margins that are renewed meanwhile."""
+        self._margins, self._factor = margins, 1.0
+        self._extra = dict.fromkeys(margins, 0.0)
+
+    def margins(self) -> dict[str, float]:
+        """Of every constraint, now."""
+        return {name: self.margin(name) for name in self._margins}
+
+    def margin(self, name: str) -> float:
+        """Of one of them."""
+        return self._factor * self._margins[name] + self._extra[name]
+
+    def widen(self, factor: float) -> None:
+        """By this factor."""
+        self._factor *= factor
+        self._extra = {name: factor * more for name, more in self._extra.items()}
+
+    def allow(self, values: Mapping[str, float]) -> None:
+        """By what is still violated."""
+        for name in self._extra:
+            self._extra[name] += max(0.0, values[name])
+
+    def drop(self) -> None:
+        """To nothing: a set without interior has no point inside by a margin."""
+        self._factor, self._extra = 0.0, dict.fromkeys(self._margins, 0.0)

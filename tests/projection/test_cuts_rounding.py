@@ -1,0 +1,151 @@
+"""Margins and bounds, against rounding: of the start, and of values near the answer."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+import oneproj
+from oneproj.errors import InfeasibleError, OneprojWarning
+from oneproj.projection.view import View
+from oneproj.results import Status
+from oneproj.terms.base import AbstractTerm
+
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+
+
+def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=dtype)
+
+
+# --- the bound on the distance ------------------------------------------------
+
+
+@DTYPES
+@pytest.mark.parametrize("linear", [True, False])
+def test_no_bound_is_above_the_distance_for_the_rounding_of_a_value(
+    dtype: torch.dtype,
+    linear: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    # The start is so near that the rounding of its value is a part of the distance.
+    near = torch.finfo(dtype).eps ** 0.5
+    for seed in range(10):
+        a = normal(1000, seed=seed, dtype=dtype)
+        w = (3.0 + normal(1000, seed=seed + 10, dtype=dtype)).requires_grad_()
+        start, g = w.detach().double(), a.double() + 0.1
+        value = g @ start if linear else start.norm()
+        steepness = g.norm() if linear else torch.tensor(1.0)
+        bound = (value - near * steepness).to(dtype).double()
+        nearest = float((value - bound) / steepness)
+
+        def fn(a: Tensor = a, w: Tensor = w) -> Tensor:
+            return (a * w).sum() + 100.0 * w.mean() if linear else w.norm()
+
+        capped = oneproj.function(fn, curvature="convex") <= float(bound)
+        done = oneproj.project(w, {"capped": capped})
+        assert done.lower_bound is not None
+        assert done.lower_bound <= nearest * (1.0 + 1e-9)
+        assert done.lower_bound >= 0.5 * nearest
+
+
+# --- margins: of the answer, not of the start ---------------------------------
+
+
+@pytest.mark.parametrize("curvature", ["convex", None])
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_steep_start_says_nothing_about_the_margin(
+    curvature: Literal["convex"] | None,
+    inside: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    # Seventeen orders of magnitude lie between the start and the bound.
+    w = torch.tensor([1.8, 2.4], dtype=torch.float64, requires_grad=True)
+    bound = math.exp(20.0)
+
+    def fn() -> Tensor:
+        return (20.0 * w.norm()).exp() - (bound if inside else 0.0)
+
+    stated = oneproj.function(fn, curvature=curvature) <= (0.0 if inside else bound)
+    done = oneproj.project(w, {"steep": stated})
+    assert done.distance == pytest.approx(2.0, rel=1e-4)
+    assert done.evaluations <= 60
+
+
+def test_a_sum_of_exponentials_is_projected_onto_from_far_away() -> None:
+    # As a margin its share was 1e5: no point was as far inside as that.
+    A = normal(10, 5, seed=3, dtype=torch.float64) / math.sqrt(5.0)
+    w = (20.0 * normal(5, seed=4, dtype=torch.float64)).requires_grad_()
+    total = oneproj.function(lambda: (A @ w).exp().sum(), curvature="convex")
+    assert total.value() > 1e16
+    done = oneproj.project(w, {"total": total <= 11.0})
+    assert done.lower_bound == pytest.approx(done.distance, rel=1e-6)
+
+
+@pytest.mark.parametrize("far", [10.0, 1000.0])
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_a_far_start_costs_no_share_of_the_distance_in_float32(
+    far: float, loss: str
+) -> None:
+    X, away = normal(100, 5, seed=5), normal(5, seed=6)
+    right = torch.sign(X @ away)
+    w = (-far * away / away.norm() + 0.1 * far * normal(5, seed=7)).requires_grad_()
+
+    def risk() -> Tensor:
+        margin = right * (X @ w)
+        clipped = torch.clamp(1.0 - margin, min=0.0)
+        soft = torch.nn.functional.softplus(-margin)
+        return (soft if loss == "logistic" else clipped).mean()
+
+    capped = oneproj.function(risk, curvature="convex") <= 0.05
+    done = oneproj.project(w, {"risk": capped})
+    assert done.lower_bound is not None
+    assert done.distance <= done.lower_bound * (1.0 + 3e-5)
+
+
+def test_the_margin_of_a_function_without_a_bound_follows_the_search() -> None:
+    w = torch.tensor([60.0, 1.0], dtype=torch.float64, requires_grad=True)
+    risen = oneproj.function(lambda: w[0].exp() - 1.0) <= 0.0
+    view = View([w], {"risen": risen}, differentiate_all=True)
+    before = view.margins["risen"]
+    view.move([torch.tensor([-59.0, 0.0], dtype=torch.float64)])
+    assert before == pytest.approx(view.share * math.exp(60.0))
+    # e at 1, and a gradient of e along a way of 59.
+    assert view.margins["risen"] == pytest.approx(view.share * 60.0 * math.e)
+    view.move([torch.tensor([-58.0, 0.0], dtype=torch.float64)])
+    assert view.margins["risen"] == pytest.approx(view.share * 60.0 * math.e)
+
+
+# --- random constraints -------------------------------------------------------
+
+
+def noisy(w: Tensor, noise: float, seed: int) -> dict[str, AbstractTerm]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def fn() -> Tensor:
+        return w.norm() + noise * torch.randn((), generator=generator, dtype=w.dtype)
+
+    return {"size": oneproj.function(fn, curvature="convex") <= 1.0}
+
+
+def test_an_answer_that_does_not_reproduce_is_not_called_feasible() -> None:
+    statuses = []
+    for seed in range(10):
+        w = torch.tensor([3.0, 4.0], dtype=torch.float64, requires_grad=True)
+        with pytest.warns(OneprojWarning, match="'size' is random"):
+            done = oneproj.project(w, noisy(w, 0.01, seed), on_failure="return")
+        statuses.append(done.status)
+        assert done.status.ok == (done.residuals["size"] <= 0)
+        assert done.status.ok == ("is random: where the search" not in done.remark)
+    assert Status.INFEASIBLE in statuses
+    bad = statuses.index(Status.INFEASIBLE)
+    w = torch.tensor([3.0, 4.0], dtype=torch.float64, requires_grad=True)
+    with (
+        pytest.warns(OneprojWarning, match="'size' is random"),
+        pytest.raises(InfeasibleError, match="fixed draws of its noise"),
+    ):
+        oneproj.project(w, noisy(w, 0.01, bad))
+    assert w.tolist() == [3.0, 4.0]
