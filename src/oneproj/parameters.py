@@ -124,7 +124,12 @@ def norm(a: Vector) -> float:
         >>> norm([torch.tensor([3.0]), torch.tensor([4.0])])
         5.0
     """
-    if (flat := _flat(a)) is not None:
+    return _norm(a, _flat(a))
+
+
+def _norm(a: Vector, flat: Tensor | None) -> float:
+    """The norm of a vector whose flat copy, if it has one, is made already."""
+    if flat is not None:
         length = torch.linalg.vector_norm(flat, dtype=torch.float64).item()
     elif pieces := [piece for tensor in a for piece in _row_norms(tensor.detach())]:
         norms = torch._foreach_norm(pieces, 2, dtype=torch.float64)
@@ -240,7 +245,7 @@ def project_ball_(point: Vector, radius: float, center: Vector | None) -> float:
     flat = _flat(away)
     if flat is None and _length_bound(away) <= radius:
         return 0.0  # the rule: the ball is a safeguard
-    length = norm(away if flat is None else [flat])
+    length = _norm(away if flat is None else [flat], flat)
     if not length > radius:
         return length if math.isnan(length) else 0.0
     shrink = radius / length

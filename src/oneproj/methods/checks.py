@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import torch
+
 from oneproj.arguments import check_count, check_number
 from oneproj.autograd import require_autograd
 from oneproj.errors import InvalidProblemError, warn
@@ -103,7 +105,8 @@ def check_step(*, shown: str | None) -> None:
     Example:
         >>> check_step(shown=None)
     """
-    require_autograd()
+    if torch.is_inference_mode_enabled():
+        require_autograd()  # which has the words
     if shown is not None:
         message = (
             "step() was called while the parameters hold the selected iterate. "

@@ -46,7 +46,7 @@ def step_in_ball_(
     if touched and rescales(base):
         follow_edge_(point, radius, center)
     base.step()
-    return project_ball_(point, radius, center)
+    return 0.0 if radius == math.inf else project_ball_(point, radius, center)
 
 
 def rescales(base: Optimizer) -> bool:
