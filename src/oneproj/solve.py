@@ -6,7 +6,6 @@ import dataclasses
 import inspect
 import time
 from collections.abc import Iterable
-from contextlib import closing
 from typing import Any
 
 from oneproj.arguments import plain
@@ -169,7 +168,7 @@ def solve(
     with fresh_casts(), lent:
         run = Run(setting, chosen(setting, read), history, settings)
         done = resume_run(run, loop.checkpoint, resume=resume)
-        with closing(wishes):
+        with wishes.at_work():
             end, stopped = loop.run(run, done), time.monotonic()
         with explained(problem, start):
             solution = _complete(run, setting, end, watch, on_failure)
