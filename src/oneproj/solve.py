@@ -83,7 +83,8 @@ def solve(
         progress: Show a bar; None shows it when a terminal is watching.
         callbacks: One or more, each called with an ``Update`` after every update; one
             that returns True stops the run. ``update.at_center`` is True once per
-            outer iteration, when it is complete.
+            outer iteration, when it is complete. What one raises passes as it is; but
+            of a log of ``oneproj.logs`` that the disk refuses in the run is warned.
         seconds: A time budget for the updates of this call: the one that passes it is
             the last. The projection and the certificate come on top.
         checkpoint: A file that holds the whole run, replaced in one step every
