@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from contextlib import redirect_stderr
+from typing import Any
 
 import pytest
 import torch
@@ -187,3 +188,12 @@ def test_a_bar_in_ascii_stays_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
         advance_to(10)
     sys.stderr.flush()
     assert b"training ---" in raw.getvalue()
+
+
+@pytest.mark.parametrize("enabled", ["a", 2, []])
+def test_what_is_neither_yes_nor_no_is_refused(enabled: Any) -> None:  # noqa: ANN401 - anything
+    with (
+        pytest.raises(InvalidProblemError, match="progress must be True, False or Non"),
+        progress_bar("training", 10, enabled=enabled),
+    ):
+        pass

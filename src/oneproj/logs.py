@@ -12,12 +12,13 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from oneproj.arguments import as_path, check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.extras import require
-from oneproj.files import check_place, write_text
+from oneproj.files import write_text
 from oneproj.progress import stderr_console
 from oneproj.results import Update
 
@@ -87,12 +88,10 @@ class AbstractLog(ABC):
         self.write(update)
         self._from = None
 
-    def check_place(self) -> None:  # noqa: B027 - not every log has one
-        """Fail before a run begins, and not in it, where nothing can be written.
-
-        Raises:
-            OSError: As writing would.
-        """
+    @property
+    def place(self) -> Path | None:
+        """The file that it writes, and nobody else may; None if there is none."""
+        return None
 
     def begin(self, update: Update) -> None:  # noqa: B027 - most have nothing to do
         """Make room for a run, of which this is the first update that is seen."""
@@ -141,9 +140,10 @@ class CsvLog(AbstractLog):
         """The file."""
         return f"CsvLog({str(self._path)!r})"
 
-    def check_place(self) -> None:
-        """Refuse a file in no folder, or without permission, or on a full disk."""
-        check_place(self._path)
+    @property
+    def place(self) -> Path:
+        """The file."""
+        return self._path
 
     def begin(self, update: Update) -> None:
         """Drop the rows of another run, and those that are made again."""
@@ -248,9 +248,10 @@ class TensorBoardLog(AbstractLog):
         """The folder."""
         return f"TensorBoardLog({str(self._folder)!r})"
 
-    def check_place(self) -> None:
-        """Refuse a folder that is none, or without permission, or on a full disk."""
-        check_place(self._folder / "events")
+    @property
+    def place(self) -> Path:
+        """Stands for the event files."""
+        return self._folder / "events"
 
     def begin(self, update: Update) -> None:
         """Open an event file, which hides the points of others from here on."""

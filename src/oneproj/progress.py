@@ -135,8 +135,15 @@ def _is_watched(enabled: bool | None) -> bool:  # noqa: FBT001 - the caller's ow
     """Whether to show anything.
 
     Raises:
-        InvalidProblemError: It was asked for, and there is nothing to show it with.
+        InvalidProblemError: It was asked for, and there is nothing to show it with; or
+            it cannot be told whether it was.
     """
+    if enabled not in (None, True, False):
+        message = (
+            f"progress must be True, False or None, got {enabled!r}. None shows it "
+            "when a terminal is watching."
+        )
+        raise InvalidProblemError(message)
     installed = importlib.util.find_spec("rich") is not None
     if enabled and not installed:
         message = "progress=True needs rich: pip install oneproj[cli]."

@@ -6,7 +6,6 @@ import dataclasses
 import inspect
 import time
 from collections.abc import Iterable
-from contextlib import closing
 from typing import Any
 
 from oneproj.arguments import plain
@@ -86,7 +85,8 @@ def solve(
         progress: Show a bar; None shows it when a terminal is watching.
         callbacks: One or more, each called with an ``Update`` after every update; one
             that returns True stops the run. ``update.at_center`` is True once per
-            outer iteration, when it is complete.
+            outer iteration, when it is complete. What one raises passes as it is; but
+            of a log of ``oneproj.logs`` that the disk refuses in the run is warned.
         seconds: A time budget for the updates of this call: the one that passes it is
             the last. The projection and the certificate come on top.
         checkpoint: A file that holds the whole run, replaced in one step every
@@ -171,7 +171,7 @@ def solve(
     with fresh_casts(), lent:
         run = Run(setting, chosen(setting, read), history, settings)
         done = resume_run(run, loop.checkpoint, resume=resume)
-        with closing(wishes):
+        with wishes.at_work():
             end, stopped = loop.run(run, done), time.monotonic()
         with explained(problem, start):
             solution = _complete(run, setting, end, watch, on_failure)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from oneproj.errors import InvalidProblemError
-from oneproj.projection.sets import AbstractSet, Ball, Halfspace
+from oneproj.projection.sets import AbstractSet, Ball, Halfspace, Simplex
 
 examples = settings(derandomize=True, deadline=None, max_examples=50)
 SEEDS = st.integers(0, 2**31)
@@ -206,3 +206,9 @@ def test_a_set_on_the_result_of_a_computation_is_refused() -> None:
     for tensor in (2 * w, w[0]):
         with pytest.raises(InvalidProblemError, match="result of a computation"):
             Ball(1.0).on(tensor)
+
+
+def test_a_set_on_whole_numbers_is_refused() -> None:
+    for each in (Ball(1.0), Simplex(1.0)):
+        with pytest.raises(InvalidProblemError, match=r"dtype torch\.int64, which no"):
+            each.on(torch.tensor([1, 2]))

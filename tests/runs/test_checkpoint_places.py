@@ -193,3 +193,15 @@ def test_auto_takes_a_method_that_can_be_saved(tmp_path: Path) -> None:
     resumed = solve(again, method="auto", resume=file)
     assert resumed.settings["method"] == "one-projection"
     assert torch.equal(again.parameters[0], built.parameters[0])
+
+
+def test_a_part_of_a_large_tensor_is_saved_alone(tmp_path: Path) -> None:
+    w = torch.zeros(10**6)[:2].requires_grad_()
+    goal = oneproj.function(lambda: (w - 3.0).square().sum())
+    built = oneproj.Problem(w, goal, {"size": oneproj.sets.Ball(1.0).on(w)})
+    file = tmp_path / "run.pt"
+    solve(built, checkpoint=file)
+    assert file.stat().st_size < 10**5
+    built.parameters[0].data.zero_()
+    solve(built, checkpoint=file, resume=True)
+    assert 0.99 < w.norm().item() <= 1.0

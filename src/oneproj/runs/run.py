@@ -67,12 +67,12 @@ class Run:
     settings: Mapping[str, Any]
 
     def state_dict(self, update: int) -> State:
-        """The state after an update; tensors are not copied."""
+        """The state after an update; tensors are copied only out of larger ones."""
         setting = self.setting
         return {
             "update": update,
             "outline": self._outline,
-            "parameters": [p.detach() for p in setting.problem.parameters],
+            "parameters": [_alone(p) for p in setting.problem.parameters],
             "method": self.method.state_dict(),
             "sampling": setting.sampling.get_state(),
             "selection": setting.selection.get_state(),
@@ -147,11 +147,22 @@ def resume_run(
     return 0 if source is None else run.load_state_dict(read_checkpoint(source))
 
 
+def _alone(tensor: Tensor) -> Tensor:
+    """A tensor to save; copied if it is a part of a larger one, all of which would be.
+
+    Example:
+        >>> _alone(torch.zeros(9)[:2]).untyped_storage().nbytes()
+        8
+    """
+    own = tensor.detach()
+    return own.clone() if own.untyped_storage().nbytes() > own.nbytes else own
+
+
 def _model_state(model: torch.nn.Module | None) -> State | None:
     """What a model changes when it is called: buffers, and the noise of dropout."""
     if model is None:
         return None
-    buffers = {name: b.detach() for name, b in model.named_buffers()}
+    buffers = {name: _alone(b) for name, b in model.named_buffers()}
     return {"buffers": buffers, "noise": torch.get_rng_state()}
 
 

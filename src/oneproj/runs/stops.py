@@ -8,12 +8,14 @@ several runs goes on as well. Pressed twice, it is meant for that loop too.
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 
 from oneproj.errors import InvalidProblemError, OneprojWarning, warn
-from oneproj.files import in_words
+from oneproj.files import check_place, in_words, is_special
 from oneproj.logs import AbstractLog
 from oneproj.progress import Stderr
 from oneproj.results import Update
@@ -21,6 +23,7 @@ from oneproj.runs.iterate import Callback, End
 
 AGAIN = 3.0
 """Seconds after a warning within which Ctrl-C counts as the second one."""
+_TAKEN: set[str] = set()
 _WARNED: ContextVar[float] = ContextVar("warned", default=-math.inf)
 
 
@@ -40,6 +43,22 @@ class Wishes:
         for call in self._calls:
             if isinstance(call, AbstractLog):
                 _check_place(call)
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """While the block runs, the logs are this run's; then they are closed.
+
+        Raises:
+            InvalidProblemError: One of them writes where another does already.
+        """
+        with ExitStack() as places:
+            for call in self._calls:
+                if isinstance(call, AbstractLog):
+                    places.enter_context(_taken(call))
+            try:
+                yield
+            finally:
+                self.close()
 
     def __call__(self, update: Update) -> bool:
         """Call every one of them, also after one that wants to stop."""
@@ -78,9 +97,31 @@ class Wishes:
         warn(message)
 
 
+@contextmanager
+def _taken(log: AbstractLog) -> Iterator[None]:
+    """Keep others from the place of a log; a device or a pipe is for everybody."""
+    if log.place is None or is_special(log.place):
+        yield
+        return
+    place = os.path.realpath(log.place)
+    if place in _TAKEN:
+        message = (
+            f"{log!r} is written by another log already, of this run or of one that "
+            "goes on, and the entries of both would mix. Give each run, and each log "
+            "of it, a place of its own."
+        )
+        raise InvalidProblemError(message)
+    _TAKEN.add(place)
+    try:
+        yield
+    finally:
+        _TAKEN.remove(place)
+
+
 def _check_place(log: AbstractLog) -> None:
     try:
-        log.check_place()
+        if log.place is not None:
+            check_place(log.place)
     except (OSError, ValueError) as error:
         message = (
             f"{log!r} cannot be written: {in_words(error)}. No update was made. Choose "

@@ -41,6 +41,13 @@ class AbstractSet(ABC):
                 "parameter itself: set.on(model.weight)."
             )
             raise InvalidProblemError(message)
+        if not tensor.is_floating_point():
+            message = (
+                f"A set constrains a tensor of real numbers, but got one of dtype "
+                f"{tensor.dtype}, which no projection can move. Pass a parameter, or "
+                "tensor.float()."
+            )
+            raise InvalidProblemError(message)
         if not tensor.is_leaf:
             message = (
                 "A set constrains a parameter itself, but got the result of a "
