@@ -48,3 +48,28 @@ def test_a_linear_function_is_cut_once(monkeypatch: pytest.MonkeyPatch) -> None:
     done = oneproj.project(w, {"total": total, "size": size})
     assert done.status.ok
     assert (added.count("total"), added.count("size") > 1) == (1, True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_empty_set_is_recognised_near_the_least_violated_point(seed: int) -> None:
+    # Cuts are flat there, and nearly cancel before they do: rounding comes between.
+    generator = torch.Generator().manual_seed(seed)
+    n, doubles = 12, {"generator": generator, "dtype": torch.float64}
+    X, y = torch.randn(60, n, **doubles), torch.randn(60, **doubles).sign()
+    start = 0.05 * torch.randn(n, **doubles)
+    w = start.clone().requires_grad_()
+    term = oneproj.function(
+        lambda: torch.nn.functional.softplus(-y * (X @ w)).mean(), curvature="convex"
+    )
+    done = oneproj.project(w, {"risk": term <= 0.3}, on_failure="return")
+    assert done.status is oneproj.Status.EMPTY
+    assert done.evaluations <= n + 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_two_halfspaces_that_meet_far_away_are_followed(dtype: torch.dtype) -> None:
+    w, slope = torch.zeros(2, dtype=dtype, requires_grad=True), 1e-5
+    above = oneproj.function(lambda: w[1] - slope * w[0], curvature="convex")
+    below = oneproj.function(lambda: -w[1] - slope * w[0], curvature="convex")
+    done = oneproj.project(w, {"above": above <= -0.5, "below": below <= -0.5})
+    assert done.distance == pytest.approx(5e4, rel=1e-6)

@@ -71,4 +71,5 @@ def test_an_answer_of_the_cuts_has_their_multipliers() -> None:
     done = oneproj.project(w, {"highest": highest}, projector=Cuts(max_evaluations=60))
     assert done.kkt_residual < 1e-6
     assert done.multipliers["highest"] > 0
-    assert done.remark == ""
+    assert "A nearer feasible point" not in done.remark
+    assert "The KKT residual is that of linearisations" in done.remark

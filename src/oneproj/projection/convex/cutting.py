@@ -17,6 +17,8 @@ of a model that has it.
 
 from __future__ import annotations
 
+import math
+
 from oneproj.errors import NonFiniteError
 from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import ROUNDED, Bundle
@@ -34,6 +36,11 @@ FARTHER = 1.0001
 """The factor by which the bound on the distance has to grow to count as progress."""
 FORGETFUL = 20
 """How often the older half of the cuts may be left behind for the sake of rounding."""
+BLIND, NEARER = 50, 0.1
+"""Looks at a solution that rounding decided, before cuts are left behind; and the share
+of the longest move so far that those keep to, until one is lower than the start. Where
+no point is feasible, cuts nearly cancel before they do: what is missing is more cuts,
+and those from nearby are rounded least."""
 
 
 def project_convex(
@@ -78,8 +85,8 @@ class _Search:
         self._center = bend.at
         self._aim = Aim(view.margins)
         self._stall, self._vain = Stall(view.first.worst), 0
-        self._farthest = 0.0
-        self._forgotten = 0
+        self._farthest, self._forgotten = 0.0, 0
+        self._reach, self._longest, self._blind = math.inf, 0.0, 0
         self._witness = Witness(view)
 
     @property
@@ -99,6 +106,11 @@ class _Search:
             # Less than a proof is rounding, and that of far cuts is the largest.
             if bundle.contradicts or self._forgotten == FORGETFUL:
                 return False
+            if self._view.best.worst > 0 and self._blind < BLIND:
+                self._blind += 1
+                if self._reach == math.inf and self._longest > 0:
+                    self._reach = NEARER * self._longest
+                return True
             bundle.forget()
             self._forgotten += 1
             # What was reached by the cuts that are gone is no measure of progress.
@@ -132,15 +144,21 @@ class _Search:
         smooth = self._seen.worst > 0 and not (hurry or self._cautious)
         h = self._bend.curvature if smooth else 0.0
         aim = bundle.step(self._center or self._at, h)
-        share = self._look(aim)
+        near, far = aim, aim.norm()
+        if far > self._reach and self._view.best.worst > 0:
+            near = aim.times(self._reach / far)
+        share = self._look(near)
         if share == 0.0:
             return False
-        self._cautious = share < 1.0
+        if near is not aim and self._seen.worst < self._view.first.worst:
+            self._reach /= NEARER  # what is lower here may be lower still farther on
+        self._longest = max(self._longest, near.norm())
+        self._cautious = share < 1.0 or near is not aim
         self._center = aim if self._cautious else None
         self._is_solution = h == 0.0 and not self._cautious
         self._at = self._view.displacement()
         if not self._cautious:
-            self._believe(aim.norm())
+            self._believe(far)
         if self._is_solution:
             # Elsewhere a residual near zero does not mean that the answer is near.
             self._adapt_margins(hurry=hurry)
