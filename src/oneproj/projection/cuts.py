@@ -20,6 +20,7 @@ from oneproj.parameters import Vector, combine, difference, norm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.cutting import Bend, project_convex
+from oneproj.projection.convex.noise import secure
 from oneproj.projection.convex.region_dual import RegionDual
 from oneproj.projection.convex.within import Within
 from oneproj.projection.nonconvex.local import project_local
@@ -134,11 +135,9 @@ class Cuts(AbstractProjector):
         shapes = {constraint.curvature for constraint in constraints.values()}
         convex = shapes <= {"convex", "linear"}
         past = self._recall(parameters, constraints)
+        suspects = self._suspects(past)
         view = View(
-            parameters,
-            constraints,
-            differentiate_all=not convex,
-            suspects=self._suspects(past),
+            parameters, constraints, differentiate_all=not convex, suspects=suspects
         )
         try:
             if view.first.worst <= 0:
@@ -178,6 +177,7 @@ class Cuts(AbstractProjector):
         facets = min(room, sum(p.numel() for p in view.parameters))
         budget = self._max_evaluations or max(ENOUGH, PER_DIMENSION * facets)
         empty = project_convex(view, bundle, bend, max_evaluations=budget)
+        secure(view)
         if self._warm and not empty:
             self._past = Past.of(view, cuts=(bundle, bend))
         return _bounded(view, bundle, *_apart(view, bundle), {}, empty=empty)
@@ -189,6 +189,7 @@ class Cuts(AbstractProjector):
         empty = within.search()
         if view.best.worst > 0 and not empty:
             return self._project_convex(view, None)
+        secure(view)
         apart, far, normals = within.imbalance(), view.moved(), within.normals()
         return _bounded(view, within.dual, apart, far, normals, empty=empty)
 

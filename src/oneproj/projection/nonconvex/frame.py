@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from oneproj.parameters import Vector
+from oneproj.projection.vectors.moves import AbstractMove
 from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.vectors.piles import AbstractPile, pile_of
 from oneproj.projection.vectors.space import AbstractSpace
-from oneproj.projection.view import AbstractMove
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
