@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import pytest
@@ -11,7 +12,8 @@ from torch import Tensor
 
 import oneproj
 from oneproj.errors import InfeasibleError, OneprojWarning
-from oneproj.projection.view import View
+from oneproj.projection.cuts import Cuts
+from oneproj.projection.view import View, watching
 from oneproj.results import Status
 from oneproj.terms.base import AbstractTerm
 
@@ -149,3 +151,72 @@ def test_an_answer_that_does_not_reproduce_is_not_called_feasible() -> None:
     ):
         oneproj.project(w, noisy(w, 0.01, bad))
     assert w.tolist() == [3.0, 4.0]
+
+
+# --- answers stay feasible in another order -----------------------------------
+
+
+def bends(seed: int) -> tuple[list[Tensor], Callable[[Tensor], Tensor]]:
+    """The parameters of a small network, and its largest downward bend on a grid."""
+    shapes = ((24, 1), (24,), (1, 24), (1,))
+    parts = [0.5 * normal(*shape, seed=4 * seed + k) for k, shape in enumerate(shapes)]
+    for part in parts:
+        part.requires_grad_()
+    W, b, V, c = parts
+
+    def scores(grid: Tensor) -> Tensor:
+        return (torch.tanh(grid @ W.T + b) @ V.T + c)[:, 0]
+
+    return parts, scores
+
+
+@pytest.mark.parametrize("curvature", ["linear", None])
+def test_a_gap_that_must_not_be_positive_is_not_in_another_order(
+    curvature: Literal["linear"] | None,
+) -> None:
+    for seed in range(12):
+        X, w = normal(400, 20, seed=seed) + 5.0, normal(20, seed=seed + 50)
+        w *= torch.sign((X[:150] @ w).mean() - (X[150:] @ w).mean())
+        w.requires_grad_()
+
+        def gap(X: Tensor = X, w: Tensor = w) -> Tensor:
+            return (X[:150] @ w).mean() - (X[150:] @ w).mean()
+
+        stated = oneproj.function(gap, curvature=curvature) <= 0.0
+        oneproj.project(w, {"gap": stated})
+        scores = torch.stack([row @ w for row in X]).detach()
+        assert float(scores[:150].mean() - scores[150:].mean()) <= 0
+        assert float(scores[:150].double().mean() - scores[150:].double().mean()) <= 0
+
+
+def test_the_largest_of_differences_is_not_positive_in_another_order() -> None:
+    grid = torch.linspace(-2.0, 2.0, 40)[:, None]
+
+    def bend(z: Tensor) -> Tensor:
+        return (2.0 * z[1:-1] - z[:-2] - z[2:]).max()
+
+    for seed in (1, 3, 5):  # the second was positive by 3e-8
+        parts, scores = bends(seed)
+        stated = oneproj.function(lambda s=scores: bend(s(grid))) <= 0.0
+        done = oneproj.project(parts, {"convex": stated})
+        assert done.distance > 0
+        again = torch.cat([scores(x[None]) for x in grid]).detach()
+        assert float(bend(again)) <= 0
+
+
+def test_a_look_at_the_noise_is_counted_and_leaves_the_answer() -> None:
+    w, seen = torch.tensor([3.0, 1.0], requires_grad=True), []
+
+    def size() -> Tensor:
+        seen.append(w.tolist())
+        return w.square().sum() - 1.0
+
+    told: list[int] = []
+    constraints = {"size": oneproj.function(size) <= 0.0}
+    with watching(lambda looks, _: told.append(looks)):
+        done = Cuts().project([w], constraints)
+    assert told == [*range(1, done.evaluations + 1)]
+    assert len(seen) == done.evaluations + 1, (
+        "two points without gradients count as one"
+    )
+    assert constraints["size"].value() == done.residuals["size"] < 0

@@ -22,6 +22,7 @@ from oneproj.projection.base import AbstractProjector
 from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.cutting import project_convex
+from oneproj.projection.convex.noise import secure
 from oneproj.projection.convex.region_dual import RegionDual
 from oneproj.projection.convex.within import Within
 from oneproj.projection.nonconvex.linearity import seems_linear_within_sets
@@ -137,11 +138,9 @@ class Cuts(AbstractProjector):
         shapes = {constraint.curvature for constraint in constraints.values()}
         convex = shapes <= {"convex", "linear"}
         past = self._recall(parameters, constraints)
+        suspects = self._suspects(past)
         view = View(
-            parameters,
-            constraints,
-            differentiate_all=not convex,
-            suspects=self._suspects(past),
+            parameters, constraints, differentiate_all=not convex, suspects=suspects
         )
         try:
             if view.first.worst <= 0:
@@ -182,6 +181,7 @@ class Cuts(AbstractProjector):
         facets = min(room, dimension(view.parameters))
         budget = self._max_evaluations or max(ENOUGH, PER_DIMENSION * facets)
         empty = project_convex(view, bundle, bend, max_evaluations=budget)
+        secure(view)
         if self._warm and not empty:
             self._past = Past.of(view, cuts=(bundle, bend))
         return _bounded(view, bundle, *apart(view, bundle), {}, empty=empty)
@@ -193,6 +193,7 @@ class Cuts(AbstractProjector):
         empty = within.search()
         if view.best.worst > 0 and not empty:
             return self._project_convex(view, None)
+        secure(view)
         left, far, normals = within.imbalance(), view.moved(), within.normals()
         return _bounded(view, within.dual, left, far, normals, empty=empty)
 

@@ -163,12 +163,12 @@ def raise_if_infeasible(projection: Projection) -> None:
 
 
 def _seen_again(
-    projection: Projection, random: Mapping[str, AbstractTerm]
+    projection: Projection, doubtful: Mapping[str, AbstractTerm]
 ) -> Projection:
     """The projection, not feasible if a random constraint is violated the next time."""
-    if not (projection.status.ok and random):
+    if not (projection.status.ok and doubtful):
         return projection
-    again = {name: constraint.value() for name, constraint in random.items()}
+    again = {name: constraint.value() for name, constraint in doubtful.items()}
     worst = max(again, key=lambda name: again[name])
     if again[worst] <= 0:
         return projection

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,8 +13,9 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import Vector, assign, norm, snapshot
+from oneproj.parameters import Vector, assign, dot, snapshot
 from oneproj.projection.margins import MARGIN_POWER, Margin, coarsest
+from oneproj.projection.vectors.moves import AbstractMove, Arrived, Packed, Plain
 from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.vectors.space import AbstractSpace, space_around
 from oneproj.terms.base import AbstractTerm
@@ -36,49 +36,6 @@ class Look(NamedTuple):
     gradients: dict[str, list[Tensor]]
     worst: float
     """The largest residual; feasible means <= 0."""
-
-
-class AbstractMove(ABC):
-    """A displacement from the origin, which need not exist as a vector."""
-
-    length: float
-
-    @abstractmethod
-    def apply(self, space: AbstractSpace, point: Vector) -> None:
-        """Write the origin plus the displacement into tensors without a gradient."""
-
-
-class _Plain(AbstractMove):
-    """A displacement that is kept, not copied: a large model has none to spare."""
-
-    def __init__(self, displacement: Vector) -> None:
-        self._displacement, self.length = list(displacement), norm(displacement)
-
-    def apply(self, space: AbstractSpace, point: Vector) -> None:
-        moving = list(point)
-        torch._foreach_copy_(moving, space.origin)
-        torch._foreach_add_(moving, self._displacement)
-
-
-class _Packed(AbstractMove):
-    """A displacement that is packed."""
-
-    def __init__(self, displacement: AbstractPacked) -> None:
-        self._displacement, self.length = displacement, displacement.norm()
-
-    def apply(self, space: AbstractSpace, point: Vector) -> None:
-        space.write(self._displacement, point)
-
-
-class _Arrived(AbstractMove):
-    """A displacement that is known by where it led."""
-
-    def __init__(self, there: Vector, length: float) -> None:
-        self._there, self.length = there, length
-
-    def apply(self, space: AbstractSpace, point: Vector) -> None:
-        del space
-        assign(point, self._there)
 
 
 class View:
@@ -190,11 +147,35 @@ class View:
 
     def keep_best(self) -> None:
         """Form the best point, so that what its move is made of can be forgotten."""
-        self._best_move = _Arrived(self.best_point, self.best_distance)
+        self._best_move = Arrived(self.best_point, self.best_distance)
 
-    def prefer(self, seen: Look, move: AbstractMove) -> None:
+    def prefer(self, seen: Look, move: AbstractMove | AbstractPacked) -> None:
         """Declare what was seen after a move to be the best."""
-        self.best, self._best_move, self._best_point = seen, move, None
+        way = Packed(move) if isinstance(move, AbstractPacked) else move
+        self.best, self._best_move, self._best_point = seen, way, None
+
+    def noise(self, names: Collection[str]) -> dict[str, float]:
+        """How far values near the best point are off what its gradients say.
+
+        So near, a margin's share away, a smooth function is linear but for rounding. It
+        is not differentiated there; both points together count as one evaluation.
+        """
+        self.return_to_best()
+        slopes = {n: dot(self.best.gradients[n], self._storage) for n in names}
+        self.evaluations, self._here = self.evaluations + 1, None
+        off = dict.fromkeys(names, 0.0)
+        try:
+            for share in (self.share, -self.share):
+                self._go_to_best(self._storage)
+                torch._foreach_mul_(self._storage, 1.0 + share)
+                for name, slope in slopes.items():
+                    value = self.constraints[name].value() - self.best.values[name]
+                    off[name] = max(off[name], abs(value - share * slope))
+        except NonFiniteError:
+            off = dict.fromkeys(names, 0.0)  # at the edge of where it is defined
+        self.return_to_best()
+        self._tell(self.best.worst)
+        return off
 
     def look(self, only: str | None = None) -> Look:
         """Evaluate where the parameters are; one evaluation, however many there are.
@@ -215,10 +196,14 @@ class View:
                 self._suspects.add(name)
             found = constraint.value_and_gradient(self.parameters)
             values[name], gradients[name] = found
-        worst, watch = max(values.values(), default=-math.inf), _WATCH.get()
+        worst = max(values.values(), default=-math.inf)
+        self._tell(worst)
+        return Look(values, gradients, worst)
+
+    def _tell(self, worst: float) -> None:
+        watch = _WATCH.get()
         if watch is not None:
             watch(self.evaluations, worst)
-        return Look(values, gradients, worst)
 
     def move(self, move: AbstractMove | AbstractPacked | Vector) -> Look:
         """Go to ``x_0 + displacement`` and look; remember the best point.
@@ -228,9 +213,9 @@ class View:
                 is not finite, or a decomposition in a constraint fails.
         """
         if isinstance(move, AbstractPacked):
-            move = _Packed(move)
+            move = Packed(move)
         elif not isinstance(move, AbstractMove):
-            move = _Plain(move)
+            move = Plain(move)
         if not move.length < self._farthest:
             quantity = "a point that the projection would try"
             raise NonFiniteError(quantity)
@@ -252,7 +237,7 @@ class View:
 
     def move_to(self, point: Vector) -> Look:
         """Go to a point and look, as ``move`` does; the point is kept, not copied."""
-        return self.move(_Arrived(point, self.space.length(point)))
+        return self.move(Arrived(point, self.space.length(point)))
 
     def _go_to_best(self, point: Vector) -> None:
         if self._best_move is None:

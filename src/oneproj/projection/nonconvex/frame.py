@@ -17,10 +17,10 @@ import numpy as np
 from oneproj.arrays import Array
 from oneproj.errors import NonFiniteError
 from oneproj.parameters import Vector
+from oneproj.projection.vectors.moves import AbstractMove
 from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.vectors.piles import AbstractPile, pile_of
 from oneproj.projection.vectors.space import AbstractSpace
-from oneproj.projection.view import AbstractMove
 
 INDEPENDENT, CLEAR = 1e-9, 1e-4
 """A vector whose part outside the span is a smaller share than the first adds nothing.

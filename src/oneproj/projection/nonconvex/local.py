@@ -36,6 +36,7 @@ from oneproj.parameters import difference, dot
 from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.cutting import project_convex
+from oneproj.projection.convex.noise import secure
 from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.nonconvex.descent import find_inside
 from oneproj.projection.nonconvex.stepper import LocalModels
@@ -89,6 +90,7 @@ def project_local(
     if lost and may_be_convex(view):
         cuts = Bundle(capacity) if bundle is None else bundle
         project_convex(view, cuts, Bend(), max_evaluations=max_evaluations)
+    secure(view)
     models.finish()
     return models
 
