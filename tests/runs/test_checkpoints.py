@@ -15,7 +15,7 @@ from torch.nn.functional import softplus
 from torch.optim.lr_scheduler import LRScheduler
 
 import oneproj
-from oneproj.methods import METHODS, auto
+from oneproj.methods import METHODS, auto, setting
 from oneproj.methods.strength import AutoStrength
 from oneproj.oracles import ORACLES, Anchor
 from oneproj.results import Solution, Status, Update
@@ -369,6 +369,17 @@ def test_other_settings_are_refused_by_name(
 ) -> None:
     with pytest.raises(oneproj.CheckpointError, match=message):
         outcome(problem(), resume=saved, **{"oracle": "minibatch"} | arguments)
+
+
+def test_anchors_that_see_all_data_more_rarely_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setting, "AFFORDABLE", 0)  # so that all of it is costly
+    arguments = {"oracle": "anchored", "checkpoint": tmp_path / "run.pt"}
+    begun = outcome(problem(), callbacks=stop_after(9), **arguments)[1]
+    seen = begun.settings["anchor_size"]
+    with pytest.raises(oneproj.CheckpointError, match="whole_every: 4 then, None now"):
+        outcome(problem(), resume=True, anchor_size=seen, **arguments)
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,7 @@ class Setting:
             "projector": self.projector.name,
             "batch_size": self.batch_size,
             "anchor_size": self.anchor_size,
+            "whole_every": self.whole_every,
             "schedule": self.schedule,
         }
 
