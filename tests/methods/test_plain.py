@@ -90,6 +90,8 @@ def test_what_is_not_of_this_library_is_not_saved(value: object) -> None:
     [
         (("object", "subprocess", "Popen", {}), "a class of 'subprocess'"),
         (("named", "oneproj.solve", "solve", []), "'solve' of 'oneproj.solve'"),
+        (("object", "oneproj.gone", "Chart", {}), "this version of the library does"),
+        (("object", "oneproj.solve", "Gone", {}), "this version of the library does"),
     ],
 )
 def test_no_other_class_is_made(state: tuple[object, ...], message: str) -> None:

@@ -84,6 +84,7 @@ def without(*path: Any) -> Callable[[State], State]:  # noqa: ANN401 - keys
         (without("state", 1), "damaged: it lacks 1"),
         (without("state", 0, "average"), "damaged: it lacks 'average'"),
         (without("base", "param_groups"), "damaged: it lacks 'param_groups'"),
+        (without("base", "state"), "damaged: it lacks 'state'"),
         (lambda s: s | {"settings": None}, "saved with prox_weight=None"),
         (lambda s: s | {"run": 7}, "says 7 of its run"),
         (lambda s: s | {"param_groups": []}, r"of shapes \[\], group by group"),

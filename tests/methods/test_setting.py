@@ -130,6 +130,13 @@ def test_half_of_it_goes_into_looks_at_all_data_if_that_is_enough(
     assert seen <= 160
 
 
+def test_where_nothing_is_remembered_no_half_is_left_for_it() -> None:
+    problem = wide(4000)
+    problem.model = torch.nn.Dropout()  # in training, so that no two looks agree
+    setting = ready(problem)
+    assert (setting.anchor_size, setting.whole_every) == (320, None)
+
+
 def test_an_anchor_size_that_was_asked_for_is_taken() -> None:
     assert ready(make(9000), anchor_size=7).anchor_size == 7
     assert ready(make(9000), anchor_size=10**6).anchor_size == 10**6

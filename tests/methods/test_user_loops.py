@@ -301,3 +301,32 @@ def test_sparse_gradients_are_taken_like_dense_ones(base: type[Optimizer]) -> No
             optimizer.step()
         ends.append(held(table))
     torch.testing.assert_close(ends[0], ends[1], rtol=1e-6, atol=1e-7)
+
+
+def test_a_gradient_may_be_sparse_from_the_second_step_on() -> None:
+    table = torch.nn.Embedding(6, 2, sparse=True)
+    optimizer = OneProjection(table.parameters(), base=Adam, **SETTINGS)
+    before = held(table)
+    optimizer.step()  # no gradient yet
+    table(torch.tensor([3])).square().sum().backward()
+    optimizer.step()
+    assert (held(table) != before).reshape(6, 2).any(dim=1).tolist() == [
+        row == 3 for row in range(6)
+    ]
+
+
+def test_nan_in_a_sparse_momentum_is_forgotten() -> None:
+    torch.manual_seed(0)
+    table = torch.nn.Embedding(6, 2, sparse=True)
+    base = partial(SGD, momentum=0.9)
+    optimizer = OneProjection(table.parameters(), base=base, radius=9.0, **SETTINGS)
+    for k in range(4):
+        optimizer.zero_grad()
+        weight = math.nan if k == 2 else 1.0
+        (weight * table(torch.tensor([k, 5])).square().sum()).backward()
+        if k == 2:
+            with pytest.raises(NonFiniteError):
+                optimizer.step()
+        else:
+            optimizer.step()
+    assert bool(held(table).isfinite().all())

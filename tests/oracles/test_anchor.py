@@ -259,6 +259,15 @@ def test_all_of_what_is_sampled_is_seen_as_rarely_as_asked_for(
     assert passes == ([0] * 7 if every is None else [1, 0, 0, 1, 0, 0, 1])
 
 
+def test_a_look_at_all_draws_no_more_than_its_gradient_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SLOPES", 2)
+    case = Case()
+    case.look(size=FEW, whole_every=3)
+    assert sum(case.seen) == LARGE + 2
+
+
 def test_a_sample_is_corrected_by_what_was_seen_of_all() -> None:
     case = Case()
     first = case.look(size=FEW, whole_every=9)

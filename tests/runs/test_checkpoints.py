@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from torch.nn.functional import softplus
 from torch.optim.lr_scheduler import LRScheduler
 
 import oneproj
-from oneproj.methods import METHODS, auto
+from oneproj.methods import METHODS, auto, setting
 from oneproj.methods.strength import AutoStrength
 from oneproj.oracles import ORACLES, Anchor
 from oneproj.results import Solution, Status, Update
@@ -371,6 +371,17 @@ def test_other_settings_are_refused_by_name(
         outcome(problem(), resume=saved, **{"oracle": "minibatch"} | arguments)
 
 
+def test_anchors_that_see_all_data_more_rarely_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setting, "AFFORDABLE", 0)  # so that all of it is costly
+    arguments = {"oracle": "anchored", "checkpoint": tmp_path / "run.pt"}
+    begun = outcome(problem(), callbacks=stop_after(9), **arguments)[1]
+    seen = begun.settings["anchor_size"]
+    with pytest.raises(oneproj.CheckpointError, match="whole_every: 4 then, None now"):
+        outcome(problem(), resume=True, anchor_size=seen, **arguments)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -479,6 +490,60 @@ def test_another_format_and_another_file_are_refused(
     torch.save({"w": torch.ones(2)}, other)
     with pytest.raises(oneproj.CheckpointError, match="not a checkpoint of this lib"):
         read_checkpoint(other)
+
+
+def test_classes_that_move_to_another_module_need_another_format(
+    tmp_path: Path,
+) -> None:
+    """They are in the file by name: an older one would name what is not there."""
+    file, named = tmp_path / "run.pt", set[str]()
+
+    def look(state: object) -> None:
+        if isinstance(state, tuple) and state[:1] in (("object",), ("named",)):
+            named.add(f"{state[1]}.{state[2]}".removeprefix("oneproj."))
+        items = state.values() if isinstance(state, dict) else state
+        if isinstance(items, Iterable) and not isinstance(items, str | Tensor):
+            for item in items:
+                look(item)
+
+    w = torch.zeros(2, requires_grad=True)
+    for curvature in ("convex", None):
+        w.data.fill_(2.0)
+        size = oneproj.function(lambda: w.square().sum(), curvature=curvature)
+        built = oneproj.Problem(w, oneproj.function(w.sum), {"size": size <= 1.0})
+        file.unlink(missing_ok=True)
+        oneproj.solve(built, steps=2, method="projected-sgd", checkpoint=file)
+        look(read_checkpoint(file)["method"])
+    assert (VERSION, sorted(named)) == (
+        4,
+        [
+            "projection.convex.bend.Bend",
+            "projection.convex.bundle.Bundle",
+            "projection.convex.cut_table.CutTable",
+            "projection.nonconvex.chart.Carried",
+            "projection.nonconvex.curvature.Curvature",
+            "projection.nonconvex.frame.Frame",
+            "projection.past.Past",
+            "projection.vectors.packed.Short",
+            "projection.vectors.piles._ShortPile",
+            "results.Projection",
+        ],
+    )
+
+
+def test_a_method_that_refuses_its_state_leaves_the_parameters(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: object) -> None:
+        message = f"{len(given)} parts do not fit"
+        raise oneproj.InvalidProblemError(message)
+
+    monkeypatch.setattr(oneproj.OneProjection, "load_state_dict", refuse)
+    built = problem()
+    before = built.parameters[0].detach().clone()
+    with pytest.raises(oneproj.InvalidProblemError, match="do not fit"):
+        outcome(built, resume=saved)
+    assert torch.equal(built.parameters[0], before)
 
 
 def test_a_failed_write_leaves_the_last_one(

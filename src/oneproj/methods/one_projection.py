@@ -186,7 +186,7 @@ class OneProjection(AbstractNested):
                 loss = closure()
         if run.s in (1, self._K):
             self._watch.look(self.param_groups, self._m)
-        if self._watch.sparse and rescales(self.base):
+        if rescales(self.base):  # torch's Adam and its like take no sparse gradients
             densify(self._z)
         try:
             self._update(run)

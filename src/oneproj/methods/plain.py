@@ -163,9 +163,16 @@ def _class(module: str, where: str) -> type:
     if module.partition(".")[0] != OWN:
         message = f"A checkpoint names a class of {module!r}, which is not loaded."
         raise CheckpointError(message)
-    found: Any = importlib.import_module(module)
-    for name in where.split("."):
-        found = getattr(found, name)
+    try:
+        found: Any = importlib.import_module(module)
+        for name in where.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError) as error:
+        message = (
+            f"A checkpoint names {where!r} of {module!r}, which this version of the "
+            "library does not have. Finish the run with the version that began it."
+        )
+        raise CheckpointError(message) from error
     if not isinstance(found, type):
         message = f"A checkpoint names {where!r} of {module!r}, which is no class."
         raise CheckpointError(message)

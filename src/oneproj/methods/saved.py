@@ -112,7 +112,8 @@ def _check_shapes(
         vectors = (
             ["x", "average"] if J is None or t < J else ["x", "average", "selected"]
         )
-        base = [len(group["params"]) for group in saved["base"]["param_groups"]]
+        inner, _ = saved["base"]["param_groups"], saved["base"]["state"]  # both there
+        base = [len(group["params"]) for group in inner]
         found = [
             [_shape(saved["state"][i], vectors) for i in group["params"]]
             for group in saved["param_groups"]

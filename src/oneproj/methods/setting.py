@@ -16,7 +16,7 @@ from oneproj.arguments import check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.safeguard import safeguard
 from oneproj.oracles import ORACLES, AbstractOracle
-from oneproj.oracles.anchor import LOOKS
+from oneproj.oracles.anchor import LOOKS, sees_the_same
 from oneproj.parameters import assign, dimension, snapshot
 from oneproj.penalties import AbstractPenalty
 from oneproj.problem import Problem
@@ -144,6 +144,7 @@ class Setting:
             "projector": self.projector.name,
             "batch_size": self.batch_size,
             "anchor_size": self.anchor_size,
+            "whole_every": self.whole_every,
             "schedule": self.schedule,
         }
 
@@ -242,6 +243,6 @@ def _choose_anchors(
         return max(1, int(GLANCE * between)), None
     few = max(affordable, int(SHARE * between / 2))
     every = max(LOOKS, math.ceil(largest / (VALUES * few)))
-    if every <= RAREST:
+    if every <= RAREST and sees_the_same(problem):  # or it would not be remembered
         return few, every
     return max(affordable, int(SHARE * between)), None

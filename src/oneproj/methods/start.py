@@ -149,9 +149,10 @@ def forget_nonfinite_(base: Optimizer) -> None:
         0.0
     """
     for remembered in base.state.values():
-        for part in remembered.values():
+        for name, part in remembered.items():
             if isinstance(part, Tensor) and part.is_floating_point():
-                part.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+                whole = part.coalesce() if part.is_sparse else part
+                remembered[name] = whole.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def draw_index(

@@ -26,7 +26,7 @@ class Watch:
         >>> import torch
         >>> w = torch.ones(2, requires_grad=True)
         >>> watch = Watch([w], [])
-        >>> watch.look([{"params": [w]}], None); watch.sparse
+        >>> watch.look([{"params": [w]}], None); watch.warned_of_start
         False
     """
 
@@ -34,7 +34,6 @@ class Watch:
         """Remember who moves and who does not."""
         self._moving, self._frozen = moving, list(frozen)
         self._warned_of_scheduler = False
-        self.sparse = False  # whether a gradient is, or was when it was last looked at
         self.warned_of_start = False  # that eval() shows
 
     def look(self, groups: Groups, m: float | None) -> None:
@@ -47,7 +46,6 @@ class Watch:
                 and the mean of line 14 would go on moving it.
         """
         require_autograd(self._moving, built="optimiser")
-        self.sparse = any(p.grad is not None and p.grad.is_sparse for p in self._moving)
         if self._frozen:
             self._tell_of_thawed()
         if m is not None and not self._warned_of_scheduler:

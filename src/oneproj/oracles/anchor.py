@@ -130,7 +130,7 @@ def take_anchor(
         ({'c': 3.0}, {'c': [tensor([4.])]})
     """
     parameters = problem.parameters
-    remember = remember and _sees_the_same(problem)
+    remember = remember and sees_the_same(problem)
     wholes = last.wholes if remember and last is not None else {}
     taken = Anchor(snapshot(parameters), {}, {})
     for name, constraint in problem.constraints.items():
@@ -162,8 +162,8 @@ def _look_at_all(
     """Add a constraint on all data, with the slope of a few; the value of each."""
     name, rows = constraint.name, constraint.size or 0
     value, slope, each = constraint.survey(parameters if rows <= few else None)
-    if slope is None:
-        slope = _sample(constraint, few, parameters, generator).gradient
+    if slope is None:  # of a larger sample it would be that of ``SLOPES`` as well
+        slope = _sample(constraint, min(few, SLOPES), parameters, generator).gradient
     taken.values[name], taken.jacobian[name] = value, slope
     return each
 
@@ -182,11 +182,17 @@ def _add_sample(
         taken.each[name], taken.sample[name] = seen.each, seen.indices
 
 
-def _sees_the_same(problem: Problem) -> bool:
+def sees_the_same(problem: Problem) -> bool:
     """Whether an example has the value in a minibatch that it has among all data.
 
     Not if the model trains, for it evaluates here. Nor in few bits, where much of the
     value is rounding that depends on the size of the batch.
+
+    Example:
+        >>> import oneproj
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> sees_the_same(oneproj.Problem(w, oneproj.function(w.sum), {}))
+        True
     """
     modules = () if problem.model is None else problem.model.modules()
     exact = all(p.dtype in PLAIN for p in problem.parameters)

@@ -22,8 +22,9 @@ from oneproj.arguments import as_path
 from oneproj.errors import CheckpointError
 from oneproj.files import in_words, replacing
 
-VERSION = 3
-"""Of the format. A state that is read otherwise than before needs another number."""
+VERSION = 4
+"""Of the format. A state that is read otherwise than before needs another number, and
+so does one whose classes moved to another module: they are in it by name."""
 MAGIC = b"oneproj checkpoint, format "
 DIGEST_LINE = 65
 """Bytes of the second line: 64 hexadecimal digits and a newline."""

@@ -95,10 +95,10 @@ class Run:
         _load(problem, state["parameters"], state["model"])
         try:
             check_sample(problem, state["sample"])
+            self.method.load_state_dict(state["method"])
         except BaseException:
             _load(problem, *before)
             raise
-        self.method.load_state_dict(state["method"])
         self.setting.sampling.set_state(state["sampling"])
         self.setting.selection.set_state(state["selection"])
         for name, count in state["counts"].items():
