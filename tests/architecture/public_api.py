@@ -63,12 +63,17 @@ def signature(value: object) -> str:
 
 
 def members(cls: type) -> Iterator[str]:
-    """The public fields, properties and methods that a class itself defines."""
+    """The public fields, properties and methods that a class has from this library.
+
+    Those of its bases as well: what moves to one of them is promised as before.
+    """
     if issubclass(cls, enum.Enum):
         yield from (f"{member.name} = {member.value!r}" for member in cls)
     if dataclasses.is_dataclass(cls):
         yield from (f"{field.name}: {field.type}" for field in dataclasses.fields(cls))
-    for name, value in sorted(vars(cls).items()):
+    ours = [base for base in reversed(cls.__mro__) if _is_ours(base)]
+    defined = {name: value for base in ours for name, value in vars(base).items()}
+    for name, value in sorted(defined.items()):
         if name.startswith("_"):
             continue
         if isinstance(value, property):
@@ -77,6 +82,10 @@ def members(cls: type) -> Iterator[str]:
             yield f"{name}{signature(value.__func__)} ({type(value).__name__})"
         elif inspect.isfunction(value):
             yield f"{name}{signature(value)}"
+
+
+def _is_ours(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == oneproj.__name__
 
 
 def lines() -> Iterator[str]:
