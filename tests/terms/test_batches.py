@@ -151,7 +151,7 @@ class Shared(Fixed, MutableMapping[str, Tensor]):
         (Shared({"x": torch.arange(3), "y": torch.arange(3)}), Shared),
         ({"x": torch.arange(3), "y": torch.arange(3)}, dict),
     ],
-    ids=lambda given: getattr(given, "__name__", type(given).__name__),
+    ids=["Pair", "Named", "OrderedDict", "defaultdict", "Fixed", "Shared", "dict"],
 )
 def test_a_batch_has_the_class_of_the_data(data: Any, kind: type) -> None:  # noqa: ANN401 - of all classes
     source = as_source(data)

@@ -226,7 +226,9 @@ class Cuts(AbstractProjector):
         left, remark = relative(*apart(view, bundle)), ""
         if bundle.multipliers() and left < kkt_residual:
             multipliers, kkt_residual = bundle.multipliers(), left
-            remark = balanced_by_cuts(imbalance(view, multipliers, {}), view.moved())
+            if view.best.worst <= 0:
+                uneven = imbalance(view, multipliers, {})
+                remark = balanced_by_cuts(uneven, view.moved())
         return described(
             view,
             view.best,

@@ -61,7 +61,7 @@ def described(
         kkt_residual=kkt_residual,
         residuals_before=view.first.values,
         lower_bound=lower_bound,
-        remark=remark if best.worst <= 0 else "",  # of an answer, and this is none
+        remark=remark,
     )
     return remarked(projection, view.constraints, view.origin)
 
