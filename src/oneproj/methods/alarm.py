@@ -18,7 +18,8 @@ zero, ten times higher. The data has to be mended.
 
 **A dead network.** Where no ReLU lets anything through, a network is a constant, all
 but its last bias has no gradient, and a point like this looks stationary. At the start
-most parameters had a gradient.
+most parameters had a gradient. It is tensors that have one or not: where features are
+sparse and few examples of a batch still lose, most entries are zero and nothing died.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ RISE, SWING = 2.0, 0.2
 """Of the least objective so far, and of the first. Raw features were seen to swing by
 0.2 to 1.7 of the first; noise is as large only where the objective is small."""
 ALIVE, DEAD = 0.5, 0.05
-"""Of the parameters, with a gradient: at least, at the start; and at most, at the end.
-"""
+"""Of the parameters, in tensors with a gradient: at least, at the start; and at most,
+at the end."""
 
 
 class Alarm:
@@ -50,7 +51,7 @@ class Alarm:
     Example:
         >>> alarm = Alarm()
         >>> alarm.look(1.0, [torch.ones(40)], lr=0.1)
-        >>> alarm.look(1.0, [torch.eye(40)[0]], lr=0.1); alarm.is_dead
+        >>> alarm.look(1.0, [torch.zeros(40)], lr=0.1); alarm.is_dead
         True
     """
 
@@ -143,5 +144,5 @@ def _warn_of_units() -> None:
 
 
 def _share_with_gradient(gradient: Vector) -> float:
-    found = sum(int(torch.count_nonzero(slope)) for slope in gradient)
+    found = sum(slope.numel() for slope in gradient if torch.count_nonzero(slope))
     return found / max(1, dimension(gradient))
