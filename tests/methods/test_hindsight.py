@@ -49,8 +49,28 @@ def test_a_rise_that_is_small_or_asked_for_is_not(
         warn_if_risen(record, objective, {"cap": multiplier})
 
 
+def test_a_first_minibatch_without_the_rare_losses_is_no_low_start() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3000, 4, generator=generator)
+    rare = torch.rand(3000, generator=generator) < 0.01
+    y = torch.where(rare, 5.0 + x[:, 0], torch.zeros(3000))
+    first = []
+    for seed in range(4):
+        w = torch.zeros(4, requires_grad=True)
+        problem = oneproj.Problem(
+            w,
+            oneproj.mean(lambda b, w=w: (b[0] @ w - b[1]).square(), (x, y)),
+            {"size": oneproj.sets.Ball(5.0).on(w)},
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            done = oneproj.solve(problem, steps=100, seed=seed, progress=False)
+        first.append(done.history["objective"][0])
+    assert min(first) < 0.01 * done.objective
+
+
 def test_a_rise_after_constraints_overshot_is_told() -> None:
-    record = {"objective": [3.0, 1.0], "cap": [0.6, 4e4, -0.1]}
+    record = {"objective": [3.0, 5e8], "cap": [0.6, 4e4, -0.1]}
     with pytest.warns(OneprojWarning, match="rose from 3 at the first update to 2e"):
         warn_if_risen(record, 2e8, {"cap": 0.0})
 

@@ -121,6 +121,27 @@ def test_the_margin_of_a_function_without_a_bound_follows_the_search() -> None:
     assert view.margins["risen"] == pytest.approx(view.share * 60.0 * math.e)
 
 
+def test_a_function_that_is_0_where_the_parameters_are_has_a_margin() -> None:
+    # At the start b is 0, and does not bind; at the answer it does, in some.
+    binding = 0
+    for seed in range(8):
+        u, v = normal(400, seed=seed), normal(400, seed=seed + 20)
+        w, steep = torch.zeros(400, requires_grad=True), 100.0 * v + 1000.0 * u
+
+        def b(w: Tensor, u: Tensor = u, steep: Tensor = steep) -> Tensor:
+            return steep @ w - 1000.0 * (u @ w)
+
+        constraints = {
+            "a": oneproj.function(lambda u=u, w=w: 1.0 - u @ w, curvature="convex"),
+            "b": oneproj.function(lambda b=b, w=w: b(w), curvature="convex"),
+        }
+        done = oneproj.project(w, {n: c <= 0.0 for n, c in constraints.items()})
+        binding += done.multipliers["b"] > 0
+        assert b(w.detach().double(), u.double(), steep.double()) <= 0
+        assert done.residuals["b"] < -5e-4
+    assert binding > 0
+
+
 # --- random constraints -------------------------------------------------------
 
 

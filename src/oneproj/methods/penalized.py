@@ -113,8 +113,10 @@ class Penalized(AbstractMethod):
         if self._clip is not None:
             clip_grad_norm_(parameters, self._clip)
         slopes = gradients(parameters)
-        if self._alarm is not None and self.optimizer.at_center:
-            self._alarm.look(objective, slopes, self.describe()["lr"])
+        if self._alarm is not None:
+            self._alarm.hear(objective)
+            if self.optimizer.at_center:
+                self._alarm.look(objective, slopes, self.describe()["lr"])
         if self._strength is not None:
             self._strength.watch(slopes)
             if anchor is not None:

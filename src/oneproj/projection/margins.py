@@ -14,6 +14,7 @@ by thirty orders on the way there. It counts as long as that makes no difference
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -69,23 +70,28 @@ class Margin:
         self._constraint, self._share = constraint, share
         self._nearest, scale = abs(value), constraint.scale()
         self.width = share * (scale + self._nearest)
-        self._steady = self.width <= MOST * scale
+        self._steady = 0.0 < scale and self.width <= MOST * scale
         if isinstance(constraint, SetConstraint):
             depth = constraint.members.depth(constraint.tensor)
             self.width, self._steady = min(self.width, DEEPEST * depth), True
         elif scale > 0:
             self.width = min(self.width, MOST * scale)
+        elif value <= 0:
+            # It does not bind there, and may be 0 only because the parameters are.
+            self._nearest = math.inf
 
     def renew(
         self, value: float, gradient: Vector | None, point: Vector, moved: float
     ) -> None:
         """Take note of what was seen at a point, this far from the start.
 
-        A gradient that was not looked at is None.
+        A gradient that was not looked at is None: of a bound of 0, that tells nothing.
         """
-        if self._steady or abs(value) >= self._nearest:
+        scale = self._constraint.scale()
+        unknown = scale == 0.0 and gradient is None
+        if self._steady or unknown or abs(value) >= self._nearest:
             return
-        self._nearest, scale = abs(value), self._constraint.scale()
+        self._nearest = abs(value)
         size = max(SIZES * scale, scale + self._nearest)
         if scale == 0.0 and gradient is not None:
             pulls = zip(gradient, point, strict=True)

@@ -28,8 +28,8 @@ def seems_linear_within_sets(view: View) -> bool:
     """Whether there are sets, and all else is convex or equals its linearisation.
 
     That is compared at two random points, the same every time, where only values are
-    taken, of what is not declared to be convex. The parameters hold the start before
-    and after.
+    taken, of what is not declared to be convex: together they count as one evaluation.
+    The parameters hold the start before and after.
 
     Example:
         >>> from oneproj.projection.sets import Simplex
@@ -46,6 +46,7 @@ def seems_linear_within_sets(view: View) -> bool:
     shapes = {c.curvature for c in constraints.values()} - {None}
     if not sets or sets & set(unknown) or not shapes <= {"convex", "linear"}:
         return False
+    view.evaluations += 1
     moves = islice(nudges(view), WHOLE, None)
     return all(_is_linear_along(view, unknown, move) for move in moves)
 
