@@ -3,18 +3,16 @@
 On few parameters and little data a full pass costs no more than a minibatch does, and
 second-order steps on exact gradients need a few dozen of them where a stochastic method
 needs hundreds and ends less accurate. A run that is to be saved is one of Algorithm 1
-as well: SLSQP keeps its state to itself. Where SLSQP ends early, or at a point that
-cannot be made feasible, Algorithm 1 has its turn, from the start.
+as well: SLSQP keeps its state to itself. Where SLSQP ends early, Algorithm 1 makes the
+updates that are left, from the start.
 ``Solution.settings`` says which method was used (``"method"``) and why (``"why"``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
-
-import torch
 
 from oneproj.errors import CheckpointError
 from oneproj.methods.base import AbstractMethod
@@ -49,38 +47,39 @@ class Auto(AbstractMethod):
     def __init__(self, setting: Setting, options: AutoOptions) -> None:
         """Choose, and build what was chosen with its defaults."""
         del options
-        self._setting, self._start = setting, snapshot(setting.problem.parameters)
+        self._setting, self._left = setting, setting.steps
+        self._start = snapshot(setting.problem.parameters)
         chosen, self._why = recommend(setting)
         self._options: Any = chosen.Options()
         self._method: AbstractMethod = chosen(setting, self._options)
         self._follows = setting.schedule is not None
 
     def update(self) -> Sight:
-        """One update of the chosen method."""
-        return self._method.update()
+        """One update of the chosen method; where SLSQP gave up, the next is another's.
+
+        Algorithm 1 has the updates that are left, if they are most of what was planned.
+        """
+        sight, method = self._method.update(), self._method
+        self._left -= 1
+        gave_up = isinstance(method, SLSQP) and method.done and not method.settled
+        if gave_up and self._left > self._setting.steps // 2:
+            self._begin_anew(method.describe()["ended"])
+        return sight
 
     def finish(self) -> Projection:
-        """The end of the chosen method, or of Algorithm 1 where SLSQP failed."""
-        if not (isinstance(self._method, SLSQP) and self._method.done):
-            return self._method.finish()
-        if not self._method.settled:
-            ended = self._method.describe()["ended"]
-            return self._begin_anew(f"SLSQP stopped early ({ended})")
-        projection = self._method.finish()
-        if projection.status.ok:
-            return projection
-        return self._begin_anew("no feasible point was found near the end of SLSQP")
-
-    @torch.enable_grad()
-    def _begin_anew(self, reason: str) -> Projection:
-        """All planned updates of Algorithm 1, from the start; they are not recorded."""
-        assign(self._setting.problem.parameters, self._start)
-        self._why = f"{self._why}; but {reason}, so Algorithm 1 began at the start"
-        self._options = PenalizedOptions()
-        self._method = Penalized(self._setting, self._options)
-        for _ in range(self._setting.steps):
-            self._method.update()
+        """The end of the method that made the last update."""
         return self._method.finish()
+
+    def _begin_anew(self, ended: str) -> None:
+        """Algorithm 1, from the start."""
+        assign(self._setting.problem.parameters, self._start)
+        self._why = (
+            f"{self._why}; but SLSQP stopped early ({ended}), so Algorithm 1 began "
+            "at the start"
+        )
+        self._options = PenalizedOptions()
+        setting = replace(self._setting, steps=self._left)
+        self._method = Penalized(setting, self._options)
 
     @property
     def done(self) -> bool:
