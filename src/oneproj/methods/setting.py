@@ -29,16 +29,16 @@ from oneproj.theory import Schedule
 DEFAULT_STEPS = 500
 FEW_BATCHES = 4
 """``oracle="auto"`` sees all data at every update if that is as many minibatches."""
-AFFORDABLE = 2 * 10**8
+AFFORDABLE = 3 * 10**8
 """Parameters times examples: the value on all data, at every anchor, costs little up to
 here."""
-SHARE, GLANCE = 0.5, 0.1
-"""Of the examples that the updates between two anchors see: what a costly anchor may
-see; and one of minibatches, from which strengths are estimated and nothing else."""
+SHARE = 0.5
+"""Of the examples that the updates between two anchors see: those whose gradients a
+costly anchor may take. The fewer, the more of a gradient is noise, and the smaller the
+multipliers that it yields: a tenth left a transformer outside its cap by 3."""
 VALUES, RAREST = 3, 16
 """Examples whose values take as long as the gradient of one; and the most anchors that
-may share a look at the values of all data. Half of what a costly anchor may see is for
-that look, where it is enough."""
+may share a look at the values of all data, which costs as much again at most."""
 BETWEEN_ANCHORS = 10
 """Updates, for methods without a proximal centre."""
 TWICE = (
@@ -235,14 +235,11 @@ def _choose_anchors(
         looked = "It is how many examples of a constraint an anchor sees."
         return check_count("anchor_size", anchor_size, looked), None
     affordable = AFFORDABLE // dimension(problem.parameters)
+    few = max(affordable, int(SHARE * BETWEEN_ANCHORS * batch_size))
     largest = max((c.size or 0 for c in problem.constraints.values()), default=0)
-    between = BETWEEN_ANCHORS * batch_size
-    if largest <= max(affordable, int(SHARE * between)):
+    if largest <= few:
         return None, None
-    if oracle == "minibatch":
-        return max(1, int(GLANCE * between)), None
-    few = max(affordable, int(SHARE * between / 2))
     every = max(LOOKS, math.ceil(largest / (VALUES * few)))
-    if every <= RAREST and sees_the_same(problem):  # or it would not be remembered
-        return few, every
-    return max(affordable, int(SHARE * between)), None
+    # What a minibatch oracle sees is not remembered, nor what is not the same again.
+    remembered = oracle != "minibatch" and sees_the_same(problem)
+    return few, every if remembered and every <= RAREST else None
