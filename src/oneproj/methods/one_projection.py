@@ -22,7 +22,7 @@ projection of ``x_J`` is feasible and, with probability at least 2/3, its projec
 gradient mapping (Theorem 1) or Moreau residual (Theorem 2) is at most epsilon, or it
 lies within 2 epsilon / beta of an epsilon-KKT point (Theorem 3).
 
-Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9, 11 and 12:
+Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9, 11-13:
 
 1. Line 6 is not here: ``oneproj.project`` (or ``solve``, once) makes it.
 2. ``v_s`` plus the penalty's subgradient is what ``backward()`` left in ``.grad``.
@@ -46,6 +46,7 @@ Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9, 11 and 12:
     averaging; Shamir and Zhang, 2013): the centre trails the inner iterates less.
 12. At the edge of B a ``base`` other than SGD sees the gradient without its pull
     outwards, in ``.grad`` as well: ``methods.edge`` says why.
+13. After an iterate that is not finite, which is an error, line 8 comes again.
 """
 
 from __future__ import annotations

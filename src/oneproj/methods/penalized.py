@@ -112,13 +112,13 @@ class Penalized(AbstractMethod):
         objective = oracle.see_objective(alone=anchor is not None)
         if self._clip is not None:
             clip_grad_norm_(parameters, self._clip)
-        slopes = gradients(parameters)
         if self._alarm is not None:
             self._alarm.hear(objective)
             if self.optimizer.at_center:
+                slopes = gradients(parameters)
                 self._alarm.look(objective, slopes, self.describe()["lr"])
         if self._strength is not None:
-            self._strength.watch(slopes)
+            self._strength.watch(gradients(parameters))
             if anchor is not None:
                 oracle.penalize(self._strength.adapt(anchor))
                 self._lengthen(anchor)
