@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -142,6 +143,16 @@ def test_other_oracles_look_at_the_centre_for_automatic_strengths_only(
         projection = oneproj.solve(sampled(), **before).projection.evaluations
         assert counts[0].constraint_passes == passes + projection
     assert counts[0].constraint_passes > 0
+
+
+@pytest.mark.parametrize(("centers", "anchors"), [(1, 4), (2, 2), (3, 2)])
+def test_anchors_may_be_rarer_than_centres(centers: int, anchors: int) -> None:
+    method = start(sampled(), steps=40, inner_steps=10)
+    setting = replace(method._setting, oracle="minibatch", anchor_every=centers)
+    method = Penalized(setting, PenalizedOptions(inner_steps=10))
+    for _ in range(40):
+        method.update()
+    assert setting.counts.constraint_passes == anchors
 
 
 @pytest.mark.parametrize("anchor_size", [None, 100])

@@ -13,6 +13,7 @@ from oneproj.methods.setting import (
     BETWEEN_ANCHORS,
     DEFAULT_STEPS,
     FEW_BATCHES,
+    SELDOM,
     SHARE,
     TWICE,
     VALUES,
@@ -128,6 +129,13 @@ def test_what_is_not_remembered_is_not_looked_at() -> None:
     problem.model = torch.nn.Dropout(0.5)
     setting = ready(problem)
     assert (setting.anchor_size, setting.whole_every) == (320, None)
+
+
+def test_strengths_alone_take_a_costly_anchor_at_every_second_centre() -> None:
+    assert ready(wide(4000), oracle="minibatch").anchor_every == SELDOM
+    assert ready(wide(4000), oracle="minibatch", anchor_size=320).anchor_every == 1
+    assert ready(make(4000), oracle="minibatch").anchor_every == 1
+    assert ready(wide(4000)).anchor_every == 1  # its centre is where minibatches cancel
 
 
 def test_an_anchor_size_that_was_asked_for_is_taken() -> None:

@@ -105,7 +105,7 @@ class Penalized(AbstractMethod):
         self._outer = 0
 
     def update(self) -> Sight:
-        """One inner update; at the centre the anchor and the strengths are renewed."""
+        """One inner update; at the centre anchor and strengths are renewed."""
         oracle, parameters = self._oracle, self._setting.problem.parameters
         anchor = self._anchor()
         # What becomes a strength is checked at once, the rest with the penalty.
@@ -187,6 +187,8 @@ class Penalized(AbstractMethod):
     def _anchor(self) -> Anchor | None:
         wanted = self._strength is not None or self._setting.oracle == "anchored"
         if not (wanted and self.optimizer.at_center):
+            return None
+        if self._outer % self._setting.anchor_every != 0:
             return None
         return self._oracle.anchor()
 

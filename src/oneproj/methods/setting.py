@@ -39,6 +39,8 @@ multipliers that it yields: a tenth left a transformer outside its cap by 3."""
 VALUES, RAREST = 3, 16
 """Examples whose values take as long as the gradient of one; and the most anchors that
 may share a look at the values of all data, which costs as much again at most."""
+SELDOM = 2
+"""Centres per costly anchor with minibatches, where it serves the strengths alone."""
 BETWEEN_ANCHORS = 10
 """Updates, for methods without a proximal centre."""
 TWICE = (
@@ -60,6 +62,8 @@ class Setting:
     """Examples of a constraint that an anchor looks at; None for all."""
     whole_every: int | None
     """Anchors per look at all of a constraint with more than that; None for never."""
+    anchor_every: int
+    """Proximal centres per anchor."""
     counts: Counts
     sampling: torch.Generator
     """Draws the minibatches."""
@@ -145,6 +149,7 @@ class Setting:
             "batch_size": self.batch_size,
             "anchor_size": self.anchor_size,
             "whole_every": self.whole_every,
+            "anchor_every": self.anchor_every,
             "schedule": self.schedule,
         }
 
@@ -179,6 +184,7 @@ def prepare(
     batch_size = check_count("batch_size", batch_size, sampled)
     oracle = _choose_oracle(oracle, problem, schedule, batch_size)
     seen, every = _choose_anchors(anchor_size, problem, batch_size, oracle)
+    costly = anchor_size is None and seen is not None
     # Independent streams for sampling and selection, both fixed by the seed.
     sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     return Setting(
@@ -189,6 +195,7 @@ def prepare(
         batch_size=batch_size,
         anchor_size=seen,
         whole_every=every,
+        anchor_every=SELDOM if costly and oracle == "minibatch" else 1,
         counts=Counts(),
         sampling=torch.Generator().manual_seed(int(sampling >> 1)),
         selection=torch.Generator().manual_seed(int(selection >> 1)),
