@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import math
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from oneproj.rendering import table
 from oneproj.results import (
     Certificate,
     Counts,
@@ -18,7 +20,7 @@ from oneproj.results import (
     Projection,
     Solution,
     Status,
-    table,
+    Update,
 )
 
 CERTIFICATE = Certificate(
@@ -205,6 +207,16 @@ def test_a_projection_says_what_it_does_not_know_and_what_was_unusual() -> None:
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
     assert table([("a", "bb"), ("ccc", "d")]) == ["a    bb", "---  --", "ccc  d"]
+
+
+KINDS = (Certificate, Counts, Measure, Projection, Solution, Update)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_help_says_what_every_field_is(kind: type[Any]) -> None:
+    told = str(inspect.getdoc(kind))
+    names = [field.name for field in dataclasses.fields(kind)]
+    assert [name for name in names if f"    {name}: " not in told] == []
 
 
 # --- plain JSON ---------------------------------------------------------------

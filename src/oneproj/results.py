@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor
+from oneproj.rendering import jsonable, table
 
 
 class Status(enum.Enum):
@@ -37,6 +36,15 @@ class Status(enum.Enum):
 class Update:
     """What a callback gets after each update: estimates, as the method saw them.
 
+    Attributes:
+        update: Which one it was, from 1.
+        steps: How many are planned.
+        objective: As this update saw it.
+        residuals: The value of every constraint minus its bound, likewise.
+        seconds: Since the run began.
+        outer: Outer iterations that are complete; None for a method that has none.
+        at_center: Whether this update completed one: the parameters hold a new centre.
+
     Example:
         >>> update = Update(3, 500, 0.7, {"cap": 0.1}, 0.01)
         >>> f"{update.update}/{update.steps}"
@@ -49,23 +57,23 @@ class Update:
     residuals: Mapping[str, float]
     seconds: float
     outer: int | None = None
-    """Outer iterations that are complete; None for a method that has none."""
     at_center: bool = False
-    """Whether this update completed one: the parameters hold a new centre."""
 
 
 @dataclass
 class Counts:
     """What a run used up to its answer, counted where it happened.
 
-    A *full pass* is one evaluation of one constraint on all of its data; a constraint
-    gradient is one backward pass through one constraint, on a minibatch or in full.
     What the certificate used afterwards is in the details of its measures.
 
-    A projection is one call of the projector. At the edge of the safeguard ball it is
-    one onto what is feasible *and* in the ball. Only if that has no point, against what
-    the theorems assume, a second one leaves the ball out; ``Projection.remark`` says so
-    and the gradients of both are counted.
+    Attributes:
+        objective_gradients: Backward passes through the objective.
+        constraint_gradients: Those through one constraint, on a minibatch or in full.
+        constraint_passes: Evaluations of one constraint on all of its data.
+        projections: Calls of the projector. At the edge of the safeguard ball it is
+            one onto what is feasible *and* in the ball. Only if that has no point,
+            against what the theorems assume, a second one leaves the ball out;
+            ``Projection.remark`` says so and the gradients of both are counted.
 
     Example:
         >>> Counts(projections=1).projections
@@ -80,7 +88,23 @@ class Counts:
 
 @dataclass(frozen=True)
 class Projection:
-    """The outcome of one projection onto the feasible set.
+    """The outcome of one projection onto the feasible set, from x to x_hat.
+
+    Attributes:
+        status: How it ended; ``status.ok`` if the point is feasible.
+        distance: How far the parameters moved.
+        residuals: The value of every constraint afterwards; feasible means <= 0.
+        multipliers: mu >= 0 with ``x_hat - x + sum_j mu_j grad c_j(x_hat) = 0``.
+        evaluations: Full constraint gradients used: points at which all constraints
+            were seen.
+        kkt_residual: The norm of the left-hand side above, relative to the distance
+            moved: near 0 where no feasible point around x_hat is nearer to x. Where
+            the lower bound vouches for that, with the gradients that prove it, as at a
+            kink.
+        residuals_before: Those of x.
+        lower_bound: No feasible point is nearer than this; None where nothing proves
+            it.
+        remark: What was unusual about it, in words.
 
     Example:
         >>> moved = Projection(Status.FEASIBLE, 0.25, {"cap": -1e-9}, {"cap": 0.5}, 1)
@@ -90,21 +114,13 @@ class Projection:
 
     status: Status
     distance: float
-    """How far the parameters moved."""
     residuals: Mapping[str, float]
-    """The value of every constraint afterwards; feasible means <= 0."""
     multipliers: Mapping[str, float]
-    """mu >= 0 with ``x_hat - x + sum_j mu_j grad c_j(x_hat) = 0``."""
     evaluations: int
-    """Full constraint gradients used: points at which all constraints were seen."""
     kkt_residual: float = 0.0
-    """The norm of the left-hand side above, relative to the distance moved; where the
-    lower bound vouches for that, with the gradients that prove it, as at a kink."""
     residuals_before: Mapping[str, float] = field(default_factory=dict)
     lower_bound: float | None = None
-    """No feasible point is nearer than this; None where nothing proves it."""
     remark: str = ""
-    """What was unusual about it, in words."""
 
     def __str__(self) -> str:
         """A readable table, and one of the constraints."""
@@ -129,6 +145,15 @@ class Projection:
 class Measure:
     """One certified number, beside the bound that theory gives, where it gives one.
 
+    Attributes:
+        name: ``certificate[name]`` finds it.
+        value: The number.
+        bound: The value may not exceed this; None where theory states no bound.
+        source: The definition or theorem behind the value.
+        error: How far the computed value may be from the exact one.
+        details: What else was found on the way.
+        at_least: Whether the bound is a lower one: a slope must not fall below it.
+
     Example:
         >>> Measure("Moreau residual", 0.4, bound=1.0, source="Theorem 2").holds
         True
@@ -137,14 +162,10 @@ class Measure:
     name: str
     value: float
     bound: float | None = None
-    """The value may not exceed this; None where theory states no bound."""
     source: str = ""
-    """The definition or theorem behind the value."""
     error: float = 0.0
-    """How far the computed value may be from the exact one."""
     details: Mapping[str, Any] = field(default_factory=dict)
     at_least: bool = False
-    """Whether the bound is a lower one instead: a slope must not fall below it."""
 
     @property
     def holds(self) -> bool | None:
@@ -159,6 +180,13 @@ class Measure:
 @dataclass(frozen=True)
 class Certificate:
     """What is known about a point: a table of measures, with the multipliers.
+
+    ``oneproj.certify`` says what each measure proves, and of what problems.
+
+    Attributes:
+        measures: Feasibility, KKT residual and complementarity; more if asked for.
+        multipliers: By about how much the objective would fall per unit by which a
+            bound is loosened.
 
     Example:
         >>> certificate = Certificate((Measure("feasibility", -0.1, bound=0.0),), {})
@@ -207,8 +235,17 @@ class Certificate:
 class Solution:
     """What ``solve`` returns; the parameters themselves hold the answer.
 
-    ``history`` maps a column (update, objective, seconds and one per constraint) to
-    its values, as the method saw them: minibatch estimates with a minibatch oracle.
+    Attributes:
+        status: How the run ended; ``status.ok`` if the answer is feasible.
+        objective: Of the answer, on all data.
+        residuals: Every constraint minus its bound, likewise; feasible means <= 0.
+        certificate: What is known about the answer.
+        counts: What the run used.
+        projection: How far the answer is from the point that was trained.
+        history: A column (update, objective, seconds and one per constraint) to its
+            values, as the method saw them: estimates with a minibatch oracle.
+        seconds: Of training, projection and certificate.
+        settings: Of the run, with what was chosen for you (oracle, lr, ...).
 
     Example:
         >>> solution = Solution(
@@ -234,9 +271,12 @@ class Solution:
         return all(residual <= 0 for residual in self.residuals.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """This solution as plain JSON types (non-finite numbers become strings)."""
-        plain: dict[str, Any] = _plain(self)
-        return plain | {"feasible": self.feasible}
+        """This solution in plain JSON types, for ``json.dump``.
+
+        Numbers that are not finite become strings. The parameters are not in it.
+        """
+        found: dict[str, Any] = jsonable(self)
+        return found | {"feasible": self.feasible}
 
     def __str__(self) -> str:
         """A readable table."""
@@ -258,43 +298,3 @@ class Solution:
             return far
         best = max(self.projection.residuals.values(), default=math.nan)
         return f"0: the best residual found was {best:.3e}, {far} away"
-
-
-def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Lay rows out in columns, the first row as a heading.
-
-    Example:
-        >>> table([("a", "b"), ("1", "2")])
-        ['a  b', '-  -', '1  2']
-    """
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    rule = tuple("-" * width for width in widths)
-    return [
-        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
-        for row in (rows[0], rule, *rows[1:])
-    ]
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any dataclass, any JSON value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return _plain_leaf(value)
-
-
-def _plain_leaf(value: object) -> bool | float | str | None:
-    if isinstance(value, enum.Enum):
-        return value.name.lower()
-    if isinstance(value, Tensor):  # a point, as large as the model: not for JSON
-        return f"a tensor of shape {tuple(value.shape)}"
-    if value is None or isinstance(value, bool | str):
-        return value
-    # The abstract numbers, so that NumPy's scalars stay numbers.
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real) and math.isfinite(value):
-        return float(value)
-    return str(value)

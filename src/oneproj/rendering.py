@@ -1,0 +1,59 @@
+"""Data as text: columns for a reader, plain types for JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+
+def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Lay rows out in columns, the first row as a heading.
+
+    Example:
+        >>> table([("a", "b"), ("1", "2")])
+        ['a  b', '-  -', '1  2']
+    """
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    rule = tuple("-" * width for width in widths)
+    return [
+        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+        for row in (rows[0], rule, *rows[1:])
+    ]
+
+
+def jsonable(value: Any) -> Any:  # noqa: ANN401 - any dataclass, any JSON value
+    """A value in plain JSON types; what JSON has not becomes a string.
+
+    Example:
+        >>> import torch
+        >>> jsonable({"gap": math.inf, "n": (1, 2), "point": torch.zeros(2, 3)})
+        {'gap': 'inf', 'n': [1, 2], 'point': 'a tensor of shape (2, 3)'}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    return _leaf(value)
+
+
+def _leaf(value: object) -> bool | float | str | None:
+    if isinstance(value, enum.Enum):
+        return value.name.lower()
+    if isinstance(value, Tensor):  # a point, as large as the model: not for JSON
+        return f"a tensor of shape {tuple(value.shape)}"
+    if value is None or isinstance(value, bool | str):
+        return value
+    # The abstract numbers, so that NumPy's scalars stay numbers.
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real) and math.isfinite(value):
+        return float(value)
+    return str(value)
