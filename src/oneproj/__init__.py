@@ -1,4 +1,22 @@
-"""Train under hard constraints at the cost of SGD, with one projection at the end."""
+"""Train under hard constraints at the cost of SGD, with one projection at the end.
+
+State a problem: ``mean`` of a function over data, or ``function`` of the parameters
+alone; ``<=`` or ``>=`` makes a constraint of them, and so does a set of ``sets``;
+``Problem`` puts them together.
+
+Solve it: ``solve`` does all, and ``logs`` follow a run. In a loop of your own,
+``OneProjection`` is the optimiser, and ``Hinge`` or ``Softplus`` the penalty.
+``project`` makes a model feasible that is trained already, and ``certify`` judges any
+point. ``theory`` has the paper's schedules.
+
+What comes back: ``Solution``, with its ``Status``, ``Certificate`` (of ``Measure``),
+``Counts`` and ``Projection``; a callback gets an ``Update``.
+
+What is raised is an ``OneprojError``: ``InvalidProblemError`` for what does not fit,
+``InvalidScheduleError`` where a theorem does not hold, ``NonFiniteError`` for NaN and
+inf, ``CheckpointError``, and ``ProjectionFailed``, of which ``InfeasibleError`` says
+that no feasible point was found. Warnings are ``OneprojWarning``.
+"""
 
 from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version

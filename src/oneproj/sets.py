@@ -1,7 +1,15 @@
 """Closed-form sets as constraints on one parameter tensor: ``Ball(1.0).on(w)``.
 
-Each has a residual that is <= 0 on the set, and the nearest point;
-``oneproj.projection.sets`` says how they are made.
+- ``Box``: bounds on every entry; ``Halfspace``: a linear inequality; ``Affine``: linear
+  equations;
+- ``Simplex``: probability vectors; ``L1Ball``: a bound on the sum of absolute values;
+- ``Ball``: a bound on the norm; ``SecondOrderCone``: one entry bounds that of the rest;
+- ``SpectralBall``, ``NuclearBall`` and ``Rank``: bounds on the singular values of a
+  matrix.
+
+Each has a residual that is <= 0 on the set, and the nearest point; ``on`` makes a
+``SetConstraint``. A set of your own is an ``AbstractSet``; ``oneproj.projection.sets``
+says how they are made.
 """
 
 from oneproj.projection.sets import AbstractSet as AbstractSet

@@ -8,6 +8,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -30,6 +31,15 @@ def test_api_is_the_recorded_one() -> None:
 def test_there_is_a_public_api() -> None:
     assert "oneproj.solve" in dict(PUBLIC)
     assert len(PUBLIC) == len(dict(PUBLIC))
+
+
+@pytest.mark.parametrize("module", [oneproj, oneproj.sets])
+def test_help_names_everything_in_the_module(module: ModuleType) -> None:
+    names = [n.removeprefix(f"{module.__name__}.") for n, _ in PUBLIC]
+    own = [name for name in names if "." not in name]
+    told = str(inspect.getdoc(module))
+    assert len(own) > 10
+    assert [name for name in own if f"``{name}``" not in told] == []
 
 
 @pytest.mark.parametrize(("name", "value"), EXPLAINED, ids=[n for n, _ in EXPLAINED])
