@@ -28,6 +28,7 @@ def test_one_tensor_stands_for_a_list() -> None:
 NAN = torch.tensor([1.0, math.nan], requires_grad=True)
 REFUSED = {
     "nothing": ([], "nothing to optimise: got no tensor at all"),
+    "used up": (iter(()), r"gone through before.*list\(model\.parameters\(\)\)"),
     "frozen": (
         [torch.ones(2), torch.ones(1)],
         r"got 2 frozen tensor\(s\).*needs requires_grad=True",

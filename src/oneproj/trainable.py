@@ -32,12 +32,7 @@ def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
     given = _as_tensors(parameters)
     unique = list({id(t): t for t in given if t.requires_grad}.values())
     if not unique:
-        what = "no tensor at all" if not given else f"{len(given)} frozen tensor(s)"
-        message = (
-            f"There is nothing to optimise: got {what}. Every parameter that should "
-            "move needs requires_grad=True before the problem is built."
-        )
-        raise InvalidProblemError(message)
+        raise InvalidProblemError(_nothing(given))
     for tensor in unique:
         check_writable(tensor)
     if not any(tensor.numel() for tensor in unique):
@@ -51,6 +46,20 @@ def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
     for tensor in unique:
         _check_optimisable(tensor)
     return unique
+
+
+def _nothing(given: list[Tensor]) -> str:
+    if given:
+        return (
+            f"There is nothing to optimise: got {len(given)} frozen tensor(s). Every "
+            "parameter that should move needs requires_grad=True before the problem is "
+            "built."
+        )
+    return (
+        "There is nothing to optimise: got no tensor at all. The model has no "
+        "parameters, or they were gone through before: model.parameters() can be so "
+        "once. Call it anew, or keep list(model.parameters())."
+    )
 
 
 def _as_tensors(parameters: object) -> list[Tensor]:
