@@ -41,6 +41,10 @@ class Unsized(Dataset[Any]):
         return torch.tensor(float(index))
 
 
+class Frame:
+    """Columns of another library."""
+
+
 class Stream(IterableDataset[Any]):
     def __len__(self) -> int:
         return 5
@@ -267,7 +271,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no length": (Unsized(), STREAM),
     "a list of numbers": ([1.0, 2.0], "must hold tensors, but got float.*as_tensor"),
     "dict of lists": ({"x": [1.0]}, "must hold tensors, but got list"),
-    "words": (np.array(["a", "b"]), "dtype <U1.*cannot be seen as a tensor.*Convert"),
+    "words": (np.array(["a", "b"]), "dtype <U1.*cannot be seen .*bool. Convert.*uniq"),
+    "a frame": (Frame(), r"type Frame is not understood.*frame pass \.to_numpy\(\)"),
+    "frames": ((Frame(), Y), r"must hold tensors, but got Frame.*\.to_numpy\(\)"),
     "backwards": (np.arange(3.0)[::-1], r"strides \(-8,\) cannot.*ascontiguousarray"),
     "pairs": ([(X[0], 1), (X[1], 0)], "must hold tensors, but got tuple.*DataLoader"),
     "nested columns": (((X, X), Y), "but got tuple.*flatten.*in place of"),

@@ -159,7 +159,8 @@ def as_source(data: DataLike) -> AbstractSource:
         return _TensorSource([_tensor(item) for item in data], rebuild)
     message = (
         f"Data of type {type(data).__name__} is not understood. Pass a tensor, a "
-        "tuple or dict of tensors, a torch Dataset or a DataLoader."
+        "tuple or dict of tensors, a torch Dataset or a DataLoader; of a data frame "
+        "pass .to_numpy()."
     )
     raise InvalidProblemError(message)
 
@@ -234,9 +235,9 @@ def _tensor(item: object) -> Tensor:
         return _shared(item)
     message = (
         f"A tuple or dict of data must hold tensors, but got {type(item).__name__}. "
-        "Convert it with torch.as_tensor first; or flatten columns that are nested, "
-        "(a, b, y) in place of ((a, b), y); or wrap pairs of examples in a "
-        "torch.utils.data.DataLoader."
+        "Convert it with torch.as_tensor first, a data frame or series with "
+        ".to_numpy(); or flatten columns that are nested, (a, b, y) in place of "
+        "((a, b), y); or wrap pairs of examples in a torch.utils.data.DataLoader."
     )
     raise InvalidProblemError(message)
 
@@ -252,8 +253,9 @@ def _shared(array: np.ndarray[Any, Any]) -> Tensor:
     except (TypeError, ValueError) as error:
         message = (
             f"An array of dtype {array.dtype} and strides {array.strides} cannot be "
-            f"seen as a tensor: {error}. Convert it first, with np.ascontiguousarray "
-            "or astype."
+            f"seen as a tensor: {str(error).rstrip('.')}. Convert it first, with "
+            "np.ascontiguousarray or astype; words, such as the names of classes, "
+            "become numbers by np.unique(words, return_inverse=True)[1]."
         )
         raise InvalidProblemError(message) from error
 
