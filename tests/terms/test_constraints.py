@@ -89,6 +89,12 @@ def test_a_strict_comparison_is_refused() -> None:
             compare()
 
 
+def test_a_maximum_of_terms_is_said_to_be_two_constraints() -> None:
+    a, b = (function(lambda: torch.ones(())) for _ in range(2))
+    with pytest.raises(InvalidProblemError, match=r"max\(a, b\).*two constraints"):
+        max(a, b)
+
+
 def test_a_number_that_may_move_or_that_no_float_holds_is_refused() -> None:
     w = torch.tensor(3.0, requires_grad=True)
     size, slack = function(w.abs), torch.tensor(2.0, requires_grad=True)

@@ -38,6 +38,8 @@ class AbstractExpression(AbstractTerm):
             f"A strict comparison with {bound!r} makes no constraint: its set has no "
             "nearest points. Use <= or >=, with a margin in the bound if need be."
         )
+        if isinstance(bound, AbstractExpression):
+            message += " max(a, b) <= c is two constraints, each with its name."
         raise InvalidProblemError(message)
 
     __gt__ = __lt__
