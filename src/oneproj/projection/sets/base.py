@@ -53,7 +53,8 @@ class AbstractSet(ABC):
                 "A set constrains a parameter itself, but got the result of a "
                 "computation (a slice or a product, for example), which projecting "
                 "would not move. Pass the parameter, or constrain an oneproj.function "
-                "of it, such as the residual of this set."
+                "of it, such as the residual of this set. Bounds on some entries are a "
+                "Box with infinite bounds on the others."
             )
             raise InvalidProblemError(message)
         self.check_shape(tensor)
