@@ -162,7 +162,7 @@ def solve(
         saved=checkpoint is not None or bool(resume),
     )
     chosen = choose_method(method)
-    mine = inspect.signature(solve).parameters
+    mine = inspect.getfullargspec(solve).kwonlyargs
     read = read_options(chosen, options, schedule, beside=mine)
     settings = {"method": method, "seed": seed, "options": _options(read, schedule)}
     settings |= setting.describe()

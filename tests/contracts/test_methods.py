@@ -354,6 +354,10 @@ def test_an_unknown_option_is_refused(method: str) -> None:
     message = f"method '{method}' has no option 'learning_rate'"
     with pytest.raises(oneproj.InvalidProblemError, match=message):
         oneproj.solve(budget().problem, method=method, learning_rate=0.1)
+    with pytest.raises(
+        oneproj.InvalidProblemError, match="solve takes: method, steps, "
+    ):
+        oneproj.solve(budget().problem, method=method, epochs=3)
 
 
 class GivesUp(AbstractProjector):

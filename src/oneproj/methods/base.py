@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
@@ -90,7 +90,7 @@ def read_options(
     options: Mapping[str, Any],
     schedule: Schedule | None,
     *,
-    beside: Iterable[str] = (),
+    beside: Sequence[str] = (),
 ) -> Any:  # noqa: ANN401 - each method has its own
     """Build a method's options; refuses names it does not have, and any to a schedule.
 
@@ -110,6 +110,7 @@ def read_options(
             has = f"It has: {', '.join(known)}." if known else method.WITHOUT_OPTIONS
             near = get_close_matches(name, [*beside, *known], n=1)
             meant = f"Did you mean {near[0]!r}? " if near else ""
+            has += f" Besides, solve takes: {', '.join(beside)}." if beside else ""
             message = f"The method {method.name!r} has no option {name!r}. {meant}{has}"
             raise InvalidProblemError(message)
     if schedule is not None and not method.follows_schedules:
