@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -76,6 +78,27 @@ def test_errors_name_the_term_and_the_batch() -> None:
     with pytest.raises(ZeroDivisionError) as nothing:
         oneproj.function(lambda: w / (1 // 0)).named("size").value()
     assert nothing.value.__notes__ == ["In the function of 'size'."]
+
+
+TAKE_MORE = (lambda x, y: x + y, torch.nn.MSELoss(reduction="none"))
+
+
+@pytest.mark.parametrize("fn", TAKE_MORE)
+def test_who_takes_the_columns_one_by_one_is_told_of_the_batch(
+    fn: Callable[..., Tensor],
+) -> None:
+    term = oneproj.mean(fn, data=(torch.zeros(3), torch.zeros(3))).named("risk")
+    with pytest.raises(TypeError) as caught:
+        term.value()
+    (note,) = caught.value.__notes__
+    assert note.startswith("In the function of 'risk', for (float32 [3], ")
+    assert note.endswith("called with one argument, the batch: inputs, y = batch.")
+
+
+def test_who_takes_a_batch_where_there_is_none_is_told_of_mean() -> None:
+    with pytest.raises(TypeError) as caught:
+        oneproj.function(lambda batch: batch.sum()).value()  # type: ignore[arg-type]
+    assert "oneproj.mean(fn, data) hands data to it" in caught.value.__notes__[0]
 
 
 def test_a_failure_that_a_graph_does_not_mend_is_raised() -> None:

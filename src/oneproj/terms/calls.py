@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 
 import torch
@@ -42,8 +43,21 @@ class Call:
             return self._value(*batch)
         except Exception as error:
             given = f", for {_describe(batch[0])}" if batch else ""
-            error.add_note(f"In the function of {name!r}{given}.")
+            error.add_note(f"In the function of {name!r}{given}.{self._misfit(batch)}")
             raise
+
+    def _misfit(self, batch: tuple[object, ...]) -> str:
+        """What to change if the function takes other arguments than it is given."""
+        fn = self._fn.forward if isinstance(self._fn, torch.nn.Module) else self._fn
+        try:
+            inspect.signature(fn).bind(*batch)
+        except TypeError:
+            if batch:
+                return " It is called with one argument, the batch: inputs, y = batch."
+            return " It is called without any; oneproj.mean(fn, data) hands data to it."
+        except ValueError:  # some builtins have no signature
+            return ""
+        return ""
 
     def _value(self, *batch: object) -> object:
         if torch.is_grad_enabled():
