@@ -69,6 +69,22 @@ def test_a_model_that_is_given_needs_no_warning(kind: str) -> None:
     assert model.training
 
 
+@pytest.mark.parametrize("kind", RESTLESS)
+@pytest.mark.parametrize("given", [nn.ReLU(), nn.Dropout(0.5)], ids=str)
+def test_another_model_than_the_one_that_is_called_is_noticed(
+    kind: str, given: nn.Module
+) -> None:
+    with pytest.warns(oneproj.OneprojWarning, match=f"^{kind} in training"):
+        build(RESTLESS[kind](), given=given)
+
+
+def test_a_part_of_the_model_is_too_little_and_more_than_it_is_enough() -> None:
+    model = RESTLESS["BatchNorm1d"]()
+    build(model, given=nn.ModuleList([nn.Dropout(0.5), model]))  # no warning
+    with pytest.warns(oneproj.OneprojWarning, match="BatchNorm1d in training"):
+        build(model, given=model[0])
+
+
 @pytest.mark.parametrize("kind", CALM)
 def test_what_has_one_mode_or_evaluates_needs_no_warning(kind: str) -> None:
     build(CALM[kind]())  # a warning would be an error

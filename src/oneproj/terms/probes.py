@@ -39,7 +39,7 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> bool:
     """
     probe = _examples(term)
     # A model that is given evaluates; watched, it would be compiled once more.
-    watching = watching_modes(enabled=term.model is None)
+    watching = watching_modes(enabled=not _holds(term.model, parameters))
     before = _versions(parameters)
     with evaluating(term.model), watching as training, fresh_parametrisations():
         value = term.batch_value(probe)
@@ -112,6 +112,12 @@ def _reaches(value: Tensor, parameters: Vector) -> bool:
     return any(part is not None for part in found)
 
 
+def _holds(model: torch.nn.Module | None, parameters: Vector) -> bool:
+    """Whether all of them are the model's: then it is the one that terms call."""
+    own = set() if model is None else {id(p) for p in model.parameters()}
+    return all(id(p) in own for p in parameters)
+
+
 def _versions(parameters: Vector) -> list[int]:
     """A number for each that changes when something writes to it."""
     # torch counts them itself: that takes no copy.
@@ -153,6 +159,7 @@ def _warn_of_modes(training: Iterable[str]) -> None:
         f"{' and '.join(sorted(training))} in training mode: the value of a term is "
         "random, or depends on the rest of its batch, so that what is found feasible "
         "need not be so after model.eval(). Pass oneproj.Problem(..., model=model), "
-        "which evaluates where it counts, or call model.eval() first."
+        "the one that has them, which evaluates where it counts, or call model.eval() "
+        "first."
     )
     warn(message)
