@@ -73,7 +73,9 @@ def solve(
         steps: Stochastic gradients to use, 500 unless a schedule says T * K.
         seed: Determines every random number of the run.
         schedule: From ``oneproj.theory``; executed to the letter.
-        projector: ``"auto"``, a name, or an ``AbstractProjector`` of your own.
+        projector: ``"auto"`` for the first that can of ``"closed-form"``, ``"cuts"``,
+            ``"augmented-lagrangian"`` and ``"dual-bisection"``; one of these; or an
+            ``AbstractProjector`` of your own.
         oracle: ``"exact"`` sees the constraints on all data at every update,
             ``"minibatch"`` on a sample, ``"anchored"`` on a sample corrected by all
             data at the proximal centre; ``"auto"`` is exact for small data, else
@@ -99,7 +101,8 @@ def solve(
             problem, or other values on a sample of the data are refused as well.
         on_failure: ``"raise"`` when the projection fails, or ``"return"`` the solution
             with its status.
-        **options: Of the method: lr, prox_weight, inner_steps, strength, ...
+        **options: Of the method: lr, prox_weight, inner_steps, strength, ...; an
+            unknown one is answered with the list. The solution's settings have all.
 
     **Failure.** If no feasible point is reached, the parameters hold the trained point,
     unprojected: that with the smallest residual can be absurdly far away. The error, or

@@ -57,7 +57,9 @@ def project(
     Args:
         parameters: Any iterable of tensors, or one tensor.
         constraints: Name to constraint.
-        projector: ``"auto"``, a name, or an ``AbstractProjector`` of your own.
+        projector: ``"auto"`` for the first that can of ``"closed-form"``, ``"cuts"``,
+            ``"augmented-lagrangian"`` and ``"dual-bisection"``; one of these; or an
+            ``AbstractProjector`` of your own.
         on_failure: ``"raise"``, or ``"return"`` a Projection whose status says it, with
             the parameters at the best point.
         progress: Show how far it is once it takes long; None does so when a terminal

@@ -166,14 +166,18 @@ def mean(
     """The average of ``fn`` over a data set: ``(1/n) sum_i w_i fn(example_i)``.
 
     Args:
-        fn: Maps a batch to one value per example, shape ``(batch,)``. It must not
-            change the batch in place, which may be the data itself.
+        fn: Takes one argument, a batch made like the data (a tuple of rows for a tuple
+            of tensors), and returns one value per example, shape ``(batch,)``. It must
+            not change the batch in place, which may be the data itself.
         data: A tensor or array, a tuple or dict of them, a ``Dataset`` or a
-            ``DataLoader``. Nothing is copied or converted: dtypes stay. A loader stands
-            for the examples that its sampler goes through, in whatever order, each
-            once, those that ``drop_last`` leaves out of an epoch included. A sampler
-            that prefers some, or gives this process a share, is refused.
-        weights: One weight per example, 1 when left out.
+            ``DataLoader``. Nothing is copied or converted: dtypes stay, also the
+            float64 that arrays have as a rule. A loader stands for the examples that
+            its sampler goes through, in whatever order, each once, those that
+            ``drop_last`` leaves out of an epoch included. A sampler that prefers some,
+            or gives this process a share, is refused.
+        weights: One weight per example, 1 when left out. The sum is divided by n, not
+            by theirs: for the mean of a group pass its rows as data, or weights that
+            average 1.
         chunk_size: Examples per forward pass of a full evaluation.
         curvature: ``"convex"``, ``"concave"`` or ``"linear"`` in the parameters, where
             that is known (a convex loss of linear scores, for example): a constraint
