@@ -14,6 +14,7 @@ from torch import Tensor
 
 from oneproj.errors import InvalidProblemError
 from oneproj.penalties import AbstractPenalty, Combine, Hinge, Hinges, Softplus
+from oneproj.terms.functions import function
 
 examples = settings(derandomize=True, deadline=None, max_examples=100)
 STRENGTH = st.floats(1e-3, 1e3)
@@ -273,6 +274,12 @@ def test_an_unknown_combination_is_refused() -> None:
     for make in (lambda c: Hinge(1.0, c), lambda c: Softplus(1.0, 1.0, c)):
         with pytest.raises(InvalidProblemError, match=r'"max".*"sum".*got .mean'):
             make("mean")
+
+
+def test_a_term_in_place_of_a_tensor_is_told_where_it_belongs() -> None:
+    risk = function(lambda: torch.ones(()))
+    with pytest.raises(InvalidProblemError, match=r"Terms, .* are for oneproj\.solve"):
+        Hinge(1.0)(risk - 0.3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("c", [0.5, [torch.tensor(0.5)], np.ones(2)])

@@ -65,8 +65,9 @@ class AbstractPenalty(ABC):
             message = (
                 f"A penalty takes the constraint values as a tensor, but got a "
                 f"{type(c).__name__}, through which no gradient passes. Pass risk - "
-                "bound as a tensor, torch.stack([...]) for several; no float() or "
-                ".item()."
+                "bound as a tensor, such as losses(batch).mean() - 0.1, torch.stack"
+                "([...]) for several; no float() or .item(). Terms, made by "
+                "oneproj.mean, are for oneproj.solve."
             )
             raise InvalidProblemError(message)
         # The bracket is zero in value; only its gradient counts.
