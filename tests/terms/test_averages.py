@@ -349,6 +349,7 @@ def test_a_mean_is_of_a_function() -> None:
 
 PER_EXAMPLE = {
     "column": (lambda b: b[:, None], r"\(3, 1\)"),
+    "pairs": (lambda b: b[:, None] - b, r"\(3, 3\), as scores \(n, 1\) with labels"),
     "averaged": (lambda b: b.mean(), r"\(\)"),
     "short": (lambda b: b[1:], r"\(2,\)"),
     "number": (lambda b: float(b.sum()), "float"),

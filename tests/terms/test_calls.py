@@ -98,7 +98,7 @@ def test_who_takes_the_columns_one_by_one_is_told_of_the_batch(
 def test_who_takes_a_batch_where_there_is_none_is_told_of_mean() -> None:
     with pytest.raises(TypeError) as caught:
         oneproj.function(lambda batch: batch.sum()).value()  # type: ignore[arg-type]
-    assert "oneproj.mean(fn, data) hands data to it" in caught.value.__notes__[0]
+    assert "without arguments; oneproj.mean(fn, data)" in caught.value.__notes__[0]
 
 
 def test_a_failure_that_a_graph_does_not_mend_is_raised() -> None:

@@ -146,9 +146,11 @@ class Mean(AbstractExpression):
             self._dtype = values.dtype
             return check_real(self.name, values)
         got = tuple(values.shape) if isinstance(values, Tensor) else type(values)
+        square = got == (count, count)
+        pairs = ", as scores (n, 1) with labels (n,) do" if square else ""
         message = (
             f"The function of {self.name!r} must return one value per example, shape "
-            f"({count},) for a batch of {count}, but returned {got}. Return "
+            f"({count},) for a batch of {count}, but returned {got}{pairs}. Return "
             'per-example losses (reduction="none", squeeze a trailing dimension): '
             "the library takes the mean itself, so that chunks can be added exactly."
         )

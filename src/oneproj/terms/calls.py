@@ -54,7 +54,7 @@ class Call:
         except TypeError:
             if batch:
                 return " It is called with one argument, the batch: inputs, y = batch."
-            return " It is called without any; oneproj.mean(fn, data) hands data to it."
+            return " It is called without arguments; oneproj.mean(fn, data) has data."
         except ValueError:  # some builtins have no signature
             return ""
         return ""
