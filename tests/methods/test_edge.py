@@ -144,13 +144,6 @@ def test_the_pull_outwards_is_taken_out(
     assert unseen.grad is None
 
 
-def test_sparse_gradients_stay_as_they_are() -> None:
-    w = torch.tensor([0.0, RADIUS], requires_grad=True)
-    w.grad = torch.tensor([0.0, -3.0]).to_sparse()
-    follow_edge_([w], RADIUS, None)
-    assert w.grad.to_dense().tolist() == [0.0, -3.0]
-
-
 def test_an_infinite_gradient_at_the_edge_is_named() -> None:
     optimizer, w = at_the_edge()
     run_along_the_edge(optimizer, w, 2)

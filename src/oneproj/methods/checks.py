@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from oneproj.arguments import check_count, check_number
 from oneproj.autograd import require_autograd
 from oneproj.errors import InvalidProblemError, warn
-from oneproj.parameters import Vector
+from oneproj.methods.start import Groups
+from oneproj.parameters import Vector, rounding_unit
 
 STEP = "It is the length of a step against the gradient; 0.001 to 0.1 are usual."
 RADIUS = "It bounds every iterate; leave it out for no bound."
@@ -67,7 +70,7 @@ def _either(lr: object, m: object) -> InvalidProblemError:
     )
 
 
-def check_rates(groups: list[dict[str, Any]], m: float | None) -> None:
+def check_rates(groups: Groups, m: float | None) -> None:
     """Refuse groups without a step size, or with two; make each a plain number.
 
     Example:
@@ -135,40 +138,108 @@ def check_alike(point: Vector, state: Vector, error: Exception) -> None:
             raise InvalidProblemError(message) from error
 
 
-def warn_if_start(outer: int, inner: int, inner_steps: int, drawn: int | None) -> bool:
-    """Warn where the iterate to be shown is the start, though updates were made.
+def check_precision(inner_steps: int, parameters: Vector) -> None:
+    """Warn where a running mean of ``inner_steps`` points would stop moving.
 
-    Returns whether it did.
-
-    Line 14 takes the mean of ``z_1 = x_t`` and what the first K - 1 updates make of it:
-    with K = 1 that is ``x_t`` itself.
-
-    Args:
-        outer: Complete outer iterations.
-        inner: Updates since the last one.
-        inner_steps: K.
-        drawn: J, if it was; x_0 may be what is meant.
+    The s-th point changes the mean by 1/s of its distance, which is rounded away when
+    1/s is below the rounding unit.
 
     Example:
-        >>> warn_if_start(1, 0, 25, None)
-        False
+        >>> check_precision(1000, [torch.ones(1)])
     """
-    if drawn == 0:
-        return False
-    if inner_steps == 1 and outer:
+    eps = rounding_unit(parameters)
+    if inner_steps * eps > 1.0:
         message = (
-            f"The selected iterate is the start: nothing of {outer} update(s) counts. "
-            "With inner_steps=1 the next centre is the mean of one iterate, the centre "
-            "itself (line 14 of Algorithm 1). Choose inner_steps >= 2; 10 to 25 are "
-            "usual."
+            f"The mean of inner_steps={inner_steps} points cannot be kept in this "
+            f"precision (eps = {eps:.1e}): later points would not count. Use fewer "
+            "inner steps or parameters of a wider dtype."
         )
-    elif inner and not outer:
-        message = (
-            f"The selected iterate is the start: nothing of {inner} update(s) counts. "
-            f"An outer iteration takes inner_steps={inner_steps} of them, and none is "
-            "complete. Make more updates, or choose fewer inner_steps."
-        )
-    else:
-        return False
-    warn(message)
-    return True
+        warn(message)
+
+
+class Watch:
+    """Notices what a user's loop does that would go wrong in silence.
+
+    Args:
+        moving: The parameters that are part of x.
+        frozen: Those that were constants at the start.
+
+    Example:
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> Watch([w], []).look([{"params": [w]}], None)
+    """
+
+    def __init__(self, moving: Sequence[Tensor], frozen: Sequence[Tensor]) -> None:
+        """Remember who moves and who does not."""
+        self._moving, self._frozen = moving, list(frozen)
+        self._warned_of_scheduler = self._warned_of_start = False
+
+    def look(self, groups: Groups, m: float | None) -> None:
+        """Refuse parameters that were frozen; tell once of those that were thawed.
+
+        And of a scheduler whose steps are not used, since m settles them. It is called
+        twice in an outer iteration: the steps between cost no more for it.
+
+        Raises:
+            InvalidProblemError: A parameter is frozen by now. The pull to the centre
+                and the mean of line 14 would go on moving it.
+        """
+        require_autograd(self._moving, built="optimiser")
+        if self._frozen:
+            self._tell_of_thawed()
+        if m is not None and not self._warned_of_scheduler:
+            self._tell_of_scheduler(groups)
+
+    def tell_of_start(self, t: int, made: int, K: int, J: int | None) -> None:
+        """Warn, once, if ``eval()`` shows the start, though updates were made.
+
+        Line 14 takes the mean of ``z_1 = x_t`` and what the first K - 1 updates make of
+        it: with K = 1 that is ``x_t`` itself. ``J = 0`` may be what is meant.
+
+        Args:
+            t: Complete outer iterations.
+            made: Inner updates since the last of them.
+            K: Inner updates of each.
+            J: The index that was drawn, if one was.
+        """
+        if J == 0 or self._warned_of_start:
+            return
+        if K == 1 and t:
+            message = (
+                f"The selected iterate is the start: nothing of {t} update(s) counts. "
+                "With inner_steps=1 the next centre is the mean of one iterate, the "
+                "centre itself (line 14 of Algorithm 1). Choose inner_steps >= 2; 10 "
+                "to 25 are usual."
+            )
+        elif made and not t:
+            message = (
+                f"The selected iterate is the start: nothing of {made} update(s) "
+                f"counts. An outer iteration takes inner_steps={K} of them, and none "
+                "is complete. Make more updates, or choose fewer inner_steps."
+            )
+        else:
+            return
+        self._warned_of_start = True
+        warn(message)
+
+    def _tell_of_scheduler(self, groups: Groups) -> None:
+        if any("initial_lr" in group for group in groups):  # which schedulers set
+            self._warned_of_scheduler = True
+            message = (
+                "A scheduler sets the step sizes of an optimiser that has "
+                "strong_convexity: every step is 2/(m(s+1)) all the same. Give lr in "
+                "place of strong_convexity, or leave the scheduler out."
+            )
+            warn(message)
+
+    def _tell_of_thawed(self) -> None:
+        thawed = [p for p in self._frozen if p.requires_grad]
+        if thawed:
+            self._frozen.clear()
+            message = (
+                f"{len(thawed)} parameter(s), the first of shape "
+                f"{tuple(thawed[0].shape)}, had requires_grad=False when the optimiser "
+                "was built and have it no more. They are constants of this run and do "
+                "not move. Build a new optimiser once they are to be trained."
+            )
+            warn(message)
