@@ -15,7 +15,6 @@ from oneproj.certificates.feasibility import ball_excess
 from oneproj.errors import warn
 from oneproj.methods import choose_method
 from oneproj.methods.base import read_options
-from oneproj.methods.hindsight import warn_if_falling, warn_if_risen
 from oneproj.methods.setting import Setting, prepare
 from oneproj.parameters import norm
 from oneproj.problem import Problem, check_problem
@@ -25,9 +24,10 @@ from oneproj.projection.project import (
     check_on_failure,
     raise_if_infeasible,
 )
-from oneproj.results import Certificate, Projection, Solution, Status
+from oneproj.results import Projection, Solution, Status
 from oneproj.runs.checkpoints import checkpoint_file
 from oneproj.runs.failures import explained
+from oneproj.runs.hindsight import warn_in_hindsight
 from oneproj.runs.history import History, Stopwatch
 from oneproj.runs.iterate import Callback, End, Loop
 from oneproj.runs.run import Location, Run, resume_run
@@ -202,11 +202,11 @@ def _complete(
         residuals = problem.residuals()
     # The guarantee is that of a whole run. Not the gradient mapping: it takes another
     # projection, and there is one.
-    whole = end is End.PLANNED and status.ok
-    executed = setting.schedule if whole else None
+    planned = end is End.PLANNED
+    executed = setting.schedule if planned and status.ok else None
     certificate = certify(problem, schedule=executed, smooth=False)
     objective = problem.objective.value()
-    _warn_in_hindsight(run, end, objective, certificate)
+    warn_in_hindsight(run, objective, certificate.multipliers, planned=planned)
     watch.lap("certify")
     return Solution(
         status=end.status if status.ok else status,
@@ -219,22 +219,6 @@ def _complete(
         seconds=watch.laps,
         settings={**run.settings, **run.method.describe()},
     )
-
-
-def _warn_in_hindsight(
-    run: Run, end: End, objective: float, certificate: Certificate
-) -> None:
-    setting, record = run.setting, run.history.columns
-    warn_if_risen(record, objective, certificate.multipliers)
-    whole = end is End.PLANNED and record["update"][-1:] == [setting.steps]
-    if whole and setting.schedule is None:
-        size, batch_size = setting.problem.objective.size, setting.batch_size
-        warn_if_falling(
-            record["objective"],
-            steps=setting.steps,
-            batch_size=batch_size,
-            examples=size,
-        )
 
 
 def _verified(projection: Projection, problem: Problem) -> Projection:

@@ -109,7 +109,9 @@ def test_a_network_that_died_is_told() -> None:
 
 
 def test_what_is_solved_or_sparse_is_not_dead() -> None:
-    solved, sparse, resumed = Alarm(), Alarm(), Alarm()
+    solved, sparse, resumed = (
+        Alarm([], steps=9, window=1, bounded=False) for _ in range(3)
+    )
     solved.look(1.0, [torch.ones(40)], lr=0.1)
     solved.look(0.0, [torch.zeros(40)], lr=0.1)
     assert not solved.is_dead
@@ -117,5 +119,5 @@ def test_what_is_solved_or_sparse_is_not_dead() -> None:
     sparse.look(1.0, [torch.eye(40)[0]], lr=0.1)  # of the one example that still loses
     assert not sparse.is_dead
     solved.look(1.0, [torch.zeros(40)], lr=0.1)
-    resumed.load_state_dict(solved.state_dict())
+    resumed.load_state_dict(solved.state_dict(), [])
     assert resumed.is_dead
