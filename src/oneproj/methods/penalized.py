@@ -177,7 +177,7 @@ class Penalized(AbstractMethod):
         wanted = self._strength is not None or self._setting.oracle == "anchored"
         if not (wanted and self.optimizer.at_center):
             return None
-        if self._outer % self._setting.anchor_every != 0:
+        if self._outer % self._setting.anchors.every != 0:
             return None
         return self._oracle.anchor()
 
