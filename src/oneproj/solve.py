@@ -25,13 +25,14 @@ from oneproj.projection.project import (
     raise_if_infeasible,
 )
 from oneproj.results import Projection, Solution, Status
+from oneproj.runs.callbacks import Callback, Callbacks
 from oneproj.runs.checkpoints import checkpoint_file
 from oneproj.runs.failures import explained
 from oneproj.runs.hindsight import warn_in_hindsight
 from oneproj.runs.history import History, Stopwatch
-from oneproj.runs.iterate import Callback, End, Loop
+from oneproj.runs.iterate import End, Loop
 from oneproj.runs.run import Location, Run, resume_run
-from oneproj.runs.stops import Wishes, heed_end
+from oneproj.runs.stops import heed_end
 from oneproj.theory import Schedule
 from oneproj.theory.schedules import check_schedule
 
@@ -142,9 +143,9 @@ def solve(
     check_problem(problem)
     check_on_failure(on_failure)
     check_schedule(schedule)
-    wishes, seed = Wishes(callbacks), plain(seed)
+    calls, seed = Callbacks(callbacks), plain(seed)
     loop = Loop(
-        callback=wishes,
+        callback=calls,
         progress=progress,
         seconds=seconds,
         checkpoint=None if checkpoint is None else checkpoint_file(checkpoint),
@@ -171,7 +172,7 @@ def solve(
     with fresh_casts(), lent:
         run = Run(setting, chosen(setting, read), history, settings)
         done = resume_run(run, loop.checkpoint, resume=resume)
-        with wishes.at_work():
+        with calls.at_work():
             end, stopped = loop.run(run, done), time.monotonic()
         with explained(problem, start):
             solution = _complete(run, setting, end, watch, on_failure)

@@ -19,7 +19,8 @@ from oneproj.parameters import Vector
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection, Solution, Status, Update
 from oneproj.runs import stops
-from oneproj.runs.stops import AGAIN, Wishes, heed_interrupt
+from oneproj.runs.callbacks import Callbacks
+from oneproj.runs.stops import AGAIN, heed_interrupt
 from oneproj.terms.base import AbstractTerm
 
 
@@ -232,11 +233,11 @@ def test_every_callback_is_called_whatever_the_others_want() -> None:
         del update
         seen.append("go on")
 
-    wishes = Wishes([stop, go_on])
+    wishes = Callbacks([stop, go_on])
     assert not wishes(Update(1, 9, 0.0, {}, 0.0))
     assert wishes(Update(2, 9, 0.0, {}, 0.0))
     assert seen == ["stop", "go on"] * 2
-    assert Wishes(stop)(Update(2, 9, 0.0, {}, 0.0)), "one needs no list"
+    assert Callbacks(stop)(Update(2, 9, 0.0, {}, 0.0)), "one needs no list"
 
 
 @pytest.mark.parametrize("callbacks", [3, [3], [print, "no"]])
@@ -255,6 +256,6 @@ def test_an_answer_that_is_no_truth_is_named(answer: object) -> None:
     with pytest.raises(
         oneproj.InvalidProblemError, match=rf"returned a {type(answer).__name__} that"
     ):
-        Wishes(lambda _: answer)(Update(1, 9, 0.0, {}, 0.0))
+        Callbacks(lambda _: answer)(Update(1, 9, 0.0, {}, 0.0))
     one = np.bool_(True)  # noqa: FBT003 - it is the answer
-    assert Wishes(lambda _: one)(Update(1, 9, 0.0, {}, 0.0))
+    assert Callbacks(lambda _: one)(Update(1, 9, 0.0, {}, 0.0))

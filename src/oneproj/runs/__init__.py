@@ -1,7 +1,7 @@
 """A run of a method: its loop, its stops, its state to resume from.
 
-``iterate`` is the loop; ``stops`` says who ends it, ``history`` what it saw. A ``run``
-is a state that is saved in ``checkpoints`` and resumed if ``fingerprints`` and
-``samples`` agree. ``failures`` explains one that found no feasible point, ``hindsight``
-tells what the record of one shows.
+``iterate`` is the loop; ``callbacks`` watch it, ``stops`` says who ended it,
+``history`` what it saw. A ``run`` is a state that is saved in ``checkpoints`` and
+resumed if ``fingerprints`` and ``samples`` agree. ``failures`` explains one that found
+no feasible point, ``hindsight`` tells what the record of one shows.
 """
