@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 import oneproj
 from oneproj.methods import METHODS, auto
-from oneproj.methods.strength import AutoStrength
+from oneproj.methods.practice.strength import AutoStrength
 from oneproj.oracles import ORACLES, Anchor, plan
 from oneproj.results import Solution, Status, Update
 from oneproj.runs import stops

@@ -15,11 +15,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from oneproj.arguments import check_number
-from oneproj.methods.base_steps import BaseLike, DecayLike, choose_base, schedule_lr
-from oneproj.methods.checks import STEP
-from oneproj.methods.edge import step_in_ball_
+from oneproj.methods.optimizer.base_steps import (
+    BaseLike,
+    DecayLike,
+    choose_base,
+    schedule_lr,
+)
+from oneproj.methods.optimizer.checks import STEP
+from oneproj.methods.optimizer.edge import step_in_ball_
+from oneproj.methods.optimizer.start import make_base, move_start_into_ball
 from oneproj.methods.setting import Setting
-from oneproj.methods.start import make_base, move_start_into_ball
 
 
 class BallStep:

@@ -33,7 +33,7 @@ from torch import Tensor
 from oneproj.methods.answer import Answer
 from oneproj.methods.ball_step import BallStep, check_rate
 from oneproj.methods.base import AbstractMethod
-from oneproj.methods.base_steps import BaseLike, DecayLike
+from oneproj.methods.optimizer.base_steps import BaseLike, DecayLike
 from oneproj.methods.setting import Setting
 from oneproj.oracles import Sight
 from oneproj.penalties import AbstractPenalty, Combine

@@ -41,11 +41,11 @@ Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9, 11-13:
 9. ``inner_steps=1`` and ``prox_weight=0`` are allowed.
 10. Frozen parameters are constants: they are not part of x, z or B. Who moves is
     settled when the optimiser is built: one that is frozen later is refused, and one
-    that is thawed later is told of (``methods.checks``).
+    that is thawed later is told of (``optimizer.checks``).
 11. ``late_weight = q > 0`` weighs ``z_s`` by about ``s^q`` in line 14 (polynomial-decay
     averaging; Shamir and Zhang, 2013): the centre trails the inner iterates less.
 12. At the edge of B a ``base`` other than SGD sees the gradient without its pull
-    outwards, in ``.grad`` as well: ``methods.edge`` says why.
+    outwards, in ``.grad`` as well: ``optimizer.edge`` says why.
 13. After an iterate that is not finite, which is an error, line 8 comes again.
 """
 
@@ -60,7 +60,7 @@ from torch import Tensor
 from torch.optim import SGD, Optimizer
 
 from oneproj.errors import NonFiniteError
-from oneproj.methods.checks import (
+from oneproj.methods.optimizer.checks import (
     Watch,
     check_alike,
     check_precision,
@@ -68,10 +68,10 @@ from oneproj.methods.checks import (
     check_settings,
     check_step,
 )
-from oneproj.methods.edge import step_in_ball_
-from oneproj.methods.nested import AbstractNested, Run
-from oneproj.methods.saved import kind
-from oneproj.methods.start import (
+from oneproj.methods.optimizer.edge import step_in_ball_
+from oneproj.methods.optimizer.nested import AbstractNested, Run
+from oneproj.methods.optimizer.saved import kind
+from oneproj.methods.optimizer.start import (
     Groups,
     Select,
     draw_index,

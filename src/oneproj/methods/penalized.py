@@ -11,22 +11,27 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from oneproj.arguments import check_number, is_number
 from oneproj.errors import InvalidProblemError
-from oneproj.methods.alarm import Alarm
 from oneproj.methods.base import AbstractMethod
-from oneproj.methods.base_steps import (
+from oneproj.methods.one_projection import OneProjection
+from oneproj.methods.optimizer.base_steps import (
     BaseLike,
     DecayLike,
     choose_base,
     schedule_lr,
     unrecorded,
 )
-from oneproj.methods.inner_steps import choose_inner_steps
-from oneproj.methods.one_projection import OneProjection
-from oneproj.methods.scheduled import with_schedule
+from oneproj.methods.optimizer.start import Select
+from oneproj.methods.practice.alarm import Alarm
+from oneproj.methods.practice.defaults import (
+    FEW_PARAMETERS,
+    choose_inner_steps,
+    default_lr,
+    far_lr,
+    lengthen,
+)
+from oneproj.methods.practice.scheduled import with_schedule
+from oneproj.methods.practice.strength import AutoStrength
 from oneproj.methods.setting import Setting
-from oneproj.methods.start import Select
-from oneproj.methods.strength import AutoStrength
-from oneproj.methods.stride import FEW_PARAMETERS, default_lr, far_lr, lengthen
 from oneproj.oracles import Anchor, Sight
 from oneproj.parameters import dimension, gradients
 from oneproj.penalties import AbstractPenalty, Combine, Hinge, Softplus
@@ -40,7 +45,7 @@ class PenalizedOptions:
 
     lr: float | None = None
     """None for 0.1, less for more than a thousand parameters and more for a start that
-    is far from feasible; see ``stride``."""
+    is far from feasible; see ``defaults``."""
     decay: DecayLike = "cosine"
     """How lr changes: to zero over the planned steps, or not, or as a scheduler has it.
     """

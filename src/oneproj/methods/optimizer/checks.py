@@ -12,7 +12,7 @@ from torch import Tensor
 from oneproj.arguments import check_count, check_number
 from oneproj.autograd import require_autograd
 from oneproj.errors import InvalidProblemError, warn
-from oneproj.methods.start import Groups
+from oneproj.methods.optimizer.start import Groups
 from oneproj.parameters import Vector, rounding_unit
 
 STEP = "It is the length of a step against the gradient; 0.001 to 0.1 are usual."

@@ -12,7 +12,7 @@ from torch.optim import SGD, Adam
 
 import oneproj
 from oneproj import NonFiniteError, OneProjection
-from oneproj.methods.edge import follow_edge_
+from oneproj.methods.optimizer.edge import follow_edge_
 
 RADIUS = 0.5
 
@@ -113,7 +113,7 @@ def test_an_edge_that_is_not_reached_costs_nothing(
         message = "the edge was looked at"
         raise AssertionError(message)
 
-    monkeypatch.setattr("oneproj.methods.edge.follow_edge_", look)
+    monkeypatch.setattr("oneproj.methods.optimizer.edge.follow_edge_", look)
     optimizer, w = at_the_edge()
     with torch.no_grad():
         w.zero_()

@@ -34,7 +34,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from oneproj.arrays import Array, Mask
-from oneproj.methods.memory import Ask, Lost, Memory, Point
+from oneproj.methods.sqp.memory import Ask, Lost, Memory, Point
 
 MOST_STAGES = 6
 NOTEWORTHY = 0.5
@@ -91,7 +91,7 @@ class Stages:
         steps: The most iterations of a stage.
 
     Example:
-        >>> from oneproj.methods.memory import Seen
+        >>> from oneproj.methods.sqp.memory import Seen
         >>> start, none = np.array([3.0]), np.zeros(0)
         >>> def ask(question):  # a parabola in a large unit
         ...     if question.differentiate:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 import oneproj
 from oneproj.methods import penalized
-from oneproj.methods import strength as module
-from oneproj.methods.strength import (
+from oneproj.methods.practice import strength as module
+from oneproj.methods.practice.strength import (
     FLOOR,
     KEPT,
     SAFETY,

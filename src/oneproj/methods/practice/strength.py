@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from oneproj.arrays import Array
-from oneproj.methods.patience import FELT, MOVES, Patience
+from oneproj.methods.practice.patience import FELT, MOVES, Patience
 from oneproj.oracles import Anchor
 from oneproj.oracles.anchor import on_devices
 from oneproj.parameters import SMALL, Vector, distance

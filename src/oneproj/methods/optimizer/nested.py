@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from oneproj.errors import InvalidProblemError
-from oneproj.methods.checks import Watch
-from oneproj.methods.saved import check_saved
+from oneproj.methods.optimizer.checks import Watch
+from oneproj.methods.optimizer.saved import check_saved
 
 
 @dataclass

@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 
 import oneproj
 from oneproj.errors import OneprojWarning
-from oneproj.methods.alarm import Alarm, are_uneven
+from oneproj.methods.practice.alarm import Alarm, are_uneven
 
 
 def classification(units: Tensor, score: Module) -> oneproj.Problem:

@@ -1,0 +1,5 @@
+"""What ``solve`` adds to Algorithm 1 where the theorems leave off.
+
+``defaults`` are steps that nobody gave, ``strength`` finds the penalty's, with
+``patience``; ``alarm`` warns. ``scheduled`` adds nothing: a theorem has it all.
+"""
