@@ -44,7 +44,7 @@ class BallStep:
         self, setting: Setting, lr: float, base: BaseLike, decay: DecayLike
     ) -> None:
         """Build torch's own optimiser and scheduler."""
-        lr = check_rate("lr", lr)
+        lr = check_number("lr", lr, STEP, zero=True)
         problem = self._problem = setting.problem
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
         self._lr = lr
@@ -84,13 +84,3 @@ class BallStep:
         self._optimizer.load_state_dict(state["optimizer"])
         self._scheduler.load_state_dict(state["scheduler"])
         self._touched = state["touched"]
-
-
-def check_rate(name: str, rate: object) -> float:
-    """Refuse a rate that is negative, infinite or NaN; returns it as a plain number.
-
-    Example:
-        >>> check_rate("lr", 0.1)
-        0.1
-    """
-    return check_number(name, rate, STEP, zero=True)
