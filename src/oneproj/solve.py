@@ -165,8 +165,9 @@ def solve(
     chosen = choose_method(method)
     mine = inspect.signature(solve).parameters
     read = read_options(chosen, options, schedule, beside=mine)
-    settings = {"method": method, "seed": seed, "options": _options(read, schedule)}
-    settings |= setting.describe()
+    # A schedule leaves no options.
+    own = dataclasses.asdict(read) if schedule is None else None
+    settings = {"method": method, "seed": seed, "options": own} | setting.describe()
     watch, history = Stopwatch(), History(problem.constraints, setting.steps)
     lent, start = borrowing_gradients(problem.parameters), norm(problem.parameters)
     with fresh_casts(), lent:
@@ -238,8 +239,3 @@ def _verified(projection: Projection, problem: Problem) -> Projection:
     if not feasible:
         status = Status.INFEASIBLE if projection.status.ok else projection.status
     return dataclasses.replace(projection, status=status, residuals=residuals)
-
-
-def _options(read: Any, schedule: Schedule | None) -> dict[str, Any] | None:  # noqa: ANN401 - a dataclass
-    """The options in force; a schedule leaves none."""
-    return dataclasses.asdict(read) if schedule is None else None

@@ -140,9 +140,9 @@ class OneProjection(AbstractNested):
         generator: torch.Generator | None = None,
     ) -> None:
         """Check the settings, put x_0 into the ball and draw J."""
-        given = lr, strong_convexity, prox_weight, inner_steps
-        settings = check_settings(*given, late_weight=late_weight, radius=radius)
-        self._m, self._beta, self._K, self._q, self._radius = settings
+        self._m, self._beta, self._K, self._q, self._radius = check_settings(
+            strong_convexity, prox_weight, inner_steps, late_weight, radius
+        )
         super().__init__(params, {"lr": lr})
         check_rates(self.param_groups, self._m)
         self._z, frozen = keep_moving(self.param_groups)

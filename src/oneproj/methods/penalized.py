@@ -189,13 +189,10 @@ class Penalized(AbstractMethod):
     def _lengthen(self, anchor: Anchor) -> None:
         """At the start, the steps if it is far from feasible for them."""
         if self._outer == 0 and self._lengthens and self._scheduler is not None:
-            lr = far_lr(anchor, self._setting.steps, self._convex)
+            terms = self._setting.problem.constraints.items()
+            convex = [name for name, c in terms if c.curvature in ("convex", "linear")]
+            lr = far_lr(anchor, self._setting.steps, convex)
             lengthen(self.optimizer, self._scheduler, lr)
-
-    @property
-    def _convex(self) -> list[str]:
-        constraints = self._setting.problem.constraints.items()
-        return [name for name, c in constraints if c.curvature in ("convex", "linear")]
 
 
 def _scheduled(setting: Setting, schedule: Schedule) -> _Parts:
@@ -257,7 +254,7 @@ def _penalty(
 def _with_options(setting: Setting, options: PenalizedOptions, K: int) -> OneProjection:
     return _Engine(
         setting.problem.parameters,
-        _lr(setting, options),
+        default_lr(setting.problem) if options.lr is None else options.lr,
         prox_weight=options.prox_weight,
         inner_steps=K,
         late_weight=options.late_weight,
@@ -268,7 +265,3 @@ def _with_options(setting: Setting, options: PenalizedOptions, K: int) -> OnePro
         outer_steps=setting.steps // K,
         generator=setting.selection,
     )
-
-
-def _lr(setting: Setting, options: PenalizedOptions) -> float:
-    return default_lr(setting.problem) if options.lr is None else options.lr

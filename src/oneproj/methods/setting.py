@@ -85,10 +85,10 @@ class Setting:
         """
         problem = self.problem
         self.unprojected[:] = snapshot(problem.parameters)
-        within = problem.constraints | safeguard(problem)
-        at_edge = len(within) > len(problem.constraints)
+        ball = safeguard(problem)
+        within = problem.constraints | ball
         try:
-            if not at_edge or self.projector.accepts(within) is not None:
+            if not ball or self.projector.accepts(within) is not None:
                 return self._project(problem.constraints)
             projection = self._project(within)
             if projection.status.ok:

@@ -196,9 +196,6 @@ class AbstractOracle(ABC):
         for p, part in pairs if len(reached) < len(pairs) else ():
             p.grad = weight * part if p.grad is None else p.grad
 
-    def _draw(self, term: AbstractTerm) -> None:
-        self._drawn[term.name] = term.draw(self._batch_size, self._generator)
-
     def _on_batch(self, term: AbstractTerm) -> tuple[float, Tensor]:
         """The value on the minibatch that was drawn last, and what carries it."""
         carrier = term.batch_value(self._drawn[term.name])
@@ -209,7 +206,7 @@ class AbstractOracle(ABC):
         return value, carrier
 
     def _sample(self, term: AbstractTerm) -> tuple[float, Tensor]:
-        self._draw(term)
+        self._drawn[term.name] = term.draw(self._batch_size, self._generator)
         return self._on_batch(term)
 
     def _sample_objective(self) -> tuple[float, Tensor]:

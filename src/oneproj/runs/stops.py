@@ -30,10 +30,15 @@ def heed_end(end: End, stopped: float, update: int, steps: int) -> None:
         steps: The updates that were planned.
 
     Raises:
-        KeyboardInterrupt: It was the second Ctrl-C.
+        KeyboardInterrupt: It was the second Ctrl-C: the warning of the last one is less
+            than ``AGAIN`` seconds old.
     """
     if end is End.PRESSED:
-        heed_interrupt(stopped, update, steps)
+        soon = stopped - _WARNED.get() < AGAIN
+        _WARNED.set(-math.inf if soon else time.monotonic())
+        if soon:
+            raise KeyboardInterrupt
+        _warn_of_interrupt(update, steps)
     if end is End.STUCK:
         message = (
             f"The projection of update {update + 1} failed by its own account, and the "
@@ -44,23 +49,7 @@ def heed_end(end: End, stopped: float, update: int, steps: int) -> None:
         warn(message)
 
 
-def heed_interrupt(pressed: float, update: int, steps: int) -> None:
-    """Warn that Ctrl-C ended a run early; if it is the second one, raise.
-
-    Where warnings are errors it is said on stderr, and the solution returned.
-
-    Args:
-        pressed: When, by the monotonic clock.
-        update: The last one that was made.
-        steps: The updates that were planned.
-
-    Raises:
-        KeyboardInterrupt: The last warning is less than ``AGAIN`` seconds old.
-    """
-    soon = pressed - _WARNED.get() < AGAIN
-    _WARNED.set(-math.inf if soon else time.monotonic())
-    if soon:
-        raise KeyboardInterrupt
+def _warn_of_interrupt(update: int, steps: int) -> None:
     message = (
         f"Ctrl-C ended this run after update {update} of {steps}. The point so far was "
         "projected: the parameters hold it, it is feasible, and the status of the "

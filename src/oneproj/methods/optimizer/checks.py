@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,26 +29,22 @@ class Settings(NamedTuple):
 
 
 def check_settings(
-    lr: object,
     strong_convexity: object,
     prox_weight: object,
     inner_steps: object,
-    *,
-    late_weight: object = 0.0,
-    radius: object = math.inf,
+    late_weight: object,
+    radius: object,
 ) -> Settings:
     """Refuse settings with which Algorithm 1 cannot run; returns plain numbers.
 
     The step size is each group's own: ``check_rates``.
 
     Example:
-        >>> check_settings(0.1, None, 0.2, 25, radius=10)
+        >>> check_settings(None, 0.2, 25, 0, 10)
         Settings(m=None, beta=0.2, K=25, q=0.0, radius=10.0)
     """
     m = None
     if strong_convexity is not None:
-        if lr is not None:
-            raise _either(lr, strong_convexity)
         step = "The step is 2 / (m (s + 1))."
         m = check_number("strong_convexity", strong_convexity, step)
     pull = "It is the pull towards the proximal centre; 0 is none."
@@ -60,13 +55,6 @@ def check_settings(
         check_inner_steps(inner_steps),
         check_number("late_weight", late_weight, power, zero=True),
         check_number("radius", radius, RADIUS, infinite=True),
-    )
-
-
-def _either(lr: object, m: object) -> InvalidProblemError:
-    return InvalidProblemError(
-        "Give either lr (a constant, or for a scheduler) or strong_convexity (for "
-        f"the theorems' step 2/(m(s+1))); got lr={lr}, strong_convexity={m}."
     )
 
 
@@ -81,7 +69,12 @@ def check_rates(groups: Groups, m: float | None) -> None:
     """
     for group in groups:
         if (group["lr"] is None) == (m is None):
-            raise _either(group["lr"], m)
+            message = (
+                "Give either lr (a constant, or for a scheduler) or strong_convexity "
+                "(for the theorems' step 2/(m(s+1))); got "
+                f"lr={group['lr']}, strong_convexity={m}."
+            )
+            raise InvalidProblemError(message)
         if m is None:
             group["lr"] = check_number("lr", group["lr"], STEP, zero=True)
         else:
