@@ -195,17 +195,18 @@ class OneProjection(AbstractNested):
         return loss
 
     def _inner_update(self) -> None:
+        """Lines 10-12 for one s; the last closes the outer iteration."""
         run, s, q = self._run, self._run.s, self._q
-        torch._foreach_lerp_(self._average, self._z, (1.0 + q) / (s + q))  # line 14
+        # Line 14 as a running mean: for q = 0 the share of z_s is 1/s.
+        torch._foreach_lerp_(self._average, self._z, (1.0 + q) / (s + q))
         for group, x in zip(self.param_groups, self._x_of, strict=True):
             if self._m is not None:
                 group["lr"] = 2.0 / (self._m * (s + 1))  # line 10
-            if x:  # line 11: the pull, beta (z - x)
+            if x:  # line 11, the pull: z - eta beta (z - x)
                 torch._foreach_lerp_(group["params"], x, group["lr"] * self._beta)
+        # Lines 11-12, the rest: P_B(z - eta v), with v in .grad.
         ball = self._radius, self._center
-        outside = step_in_ball_(  # lines 11-12
-            self.base, self._z, *ball, touched=run.touched
-        )
+        outside = step_in_ball_(self.base, self._z, *ball, touched=run.touched)
         self._require_finite(outside)
         run.touched |= outside > 0
         run.s = s + 1
@@ -213,8 +214,8 @@ class OneProjection(AbstractNested):
             self._outer_update()
 
     def _outer_update(self) -> None:
-        torch._foreach_copy_(self._x, self._average)  # line 3
-        torch._foreach_copy_(self._z, self._average)  # line 8
+        torch._foreach_copy_(self._x, self._average)  # line 3: x_{t+1}
+        torch._foreach_copy_(self._z, self._average)  # line 8: z_1
         self._run.t, self._run.s = self._run.t + 1, 1
         self._keep_if_selected()
 

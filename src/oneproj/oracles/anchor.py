@@ -133,6 +133,7 @@ def take_anchor(
     taken = Anchor(snapshot(parameters), {}, {})
     for name, constraint in problem.constraints.items():
         counts.constraint_gradients += 1
+        # A gradient of so few examples, and so many anchors per look at all; 0: never.
         rows, few, every = constraint.size or 0, SLOPES, LOOKS
         if plan.size is not None and rows > plan.size:
             few, every = plan.size, (plan.whole_every or 0) if remember else 0
