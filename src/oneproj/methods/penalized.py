@@ -175,7 +175,7 @@ class Penalized(AbstractMethod):
             if penalty is not None:
                 self._oracle.penalize(penalty)
         if self._alarm is not None:
-            self._alarm.load_state_dict(state["alarm"], parameters)
+            self._alarm.load_state_dict(state["alarm"])
         self._outer = state["outer"]
 
     def _anchor(self) -> Anchor | None:

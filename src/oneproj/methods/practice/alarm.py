@@ -157,11 +157,11 @@ class Alarm:
         """What was seen, and where the run began."""
         return {"seen": asdict(self._seen), "start": self._start}
 
-    def load_state_dict(self, state: Mapping[str, Any], like: Vector) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
         self._seen = _Seen(**state["seen"])
         if self._start is not None:
-            self._start = on_devices(state["start"], like)
+            self._start = on_devices(state["start"], self._start)
 
 
 def are_uneven(objective: float, gradient: Vector, lr: float) -> bool:
