@@ -2,6 +2,6 @@
 
 ``iterate`` is the loop; ``callbacks`` watch it, ``stops`` says who ended it,
 ``history`` what it saw. A ``run`` is a state that is saved in ``checkpoints`` and
-resumed if ``fingerprints`` and ``samples`` agree. ``failures`` explains one that found
+resumed if ``outline`` and ``samples`` agree. ``failures`` explains one that found
 no feasible point, ``hindsight`` tells what the record of one shows.
 """
