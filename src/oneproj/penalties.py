@@ -118,7 +118,7 @@ class Hinges(AbstractPenalty):
     """One hinge per constraint: ``p(c) = sum_j strengths[j] * max(c_j, 0)``.
 
     It is exact where each strength exceeds its constraint's multiplier; see
-    ``methods.strength`` for strengths that are found, not given.
+    ``methods.practice.strength`` for strengths that are found, not given.
 
     Example:
         >>> Hinges((5.0, 2.0)).weights(torch.tensor([-1.0, 3.0])).tolist()

@@ -15,7 +15,6 @@ from oneproj.certificates.feasibility import ball_excess
 from oneproj.errors import warn
 from oneproj.methods import choose_method
 from oneproj.methods.base import read_options
-from oneproj.methods.hindsight import warn_if_falling, warn_if_risen
 from oneproj.methods.setting import Setting, prepare
 from oneproj.parameters import norm
 from oneproj.problem import Problem, check_problem
@@ -25,13 +24,15 @@ from oneproj.projection.project import (
     check_on_failure,
     raise_if_infeasible,
 )
-from oneproj.results import Certificate, Projection, Solution, Status
+from oneproj.results import Projection, Solution, Status
+from oneproj.runs.callbacks import Callback, Callbacks
 from oneproj.runs.checkpoints import checkpoint_file
 from oneproj.runs.failures import explained
+from oneproj.runs.hindsight import warn_in_hindsight
 from oneproj.runs.history import History, Stopwatch
-from oneproj.runs.iterate import Callback, End, Loop
+from oneproj.runs.iterate import End, Loop
 from oneproj.runs.run import Location, Run, resume_run
-from oneproj.runs.stops import Wishes, heed_end
+from oneproj.runs.stops import heed_end
 from oneproj.theory import Schedule
 from oneproj.theory.schedules import check_schedule
 
@@ -145,9 +146,9 @@ def solve(
     check_problem(problem)
     check_on_failure(on_failure)
     check_schedule(schedule)
-    wishes, seed = Wishes(callbacks), plain(seed)
+    calls, seed = Callbacks(callbacks), plain(seed)
     loop = Loop(
-        callback=wishes,
+        callback=calls,
         progress=progress,
         seconds=seconds,
         checkpoint=None if checkpoint is None else checkpoint_file(checkpoint),
@@ -167,14 +168,15 @@ def solve(
     chosen = choose_method(method)
     mine = inspect.getfullargspec(solve).kwonlyargs
     read = read_options(chosen, options, schedule, beside=mine)
-    settings = {"method": method, "seed": seed, "options": _options(read, schedule)}
-    settings |= setting.describe()
+    # A schedule leaves no options.
+    own = dataclasses.asdict(read) if schedule is None else None
+    settings = {"method": method, "seed": seed, "options": own} | setting.describe()
     watch, history = Stopwatch(), History(problem.constraints, setting.steps)
     lent, start = borrowing_gradients(problem.parameters), norm(problem.parameters)
     with fresh_casts(), lent:
         run = Run(setting, chosen(setting, read), history, settings)
         done = resume_run(run, loop.checkpoint, resume=resume)
-        with wishes.at_work():
+        with calls.at_work():
             end, stopped = loop.run(run, done), time.monotonic()
         with explained(problem, start):
             solution = _complete(run, setting, end, watch, on_failure)
@@ -205,11 +207,11 @@ def _complete(
         residuals = problem.residuals()
     # The guarantee is that of a whole run. Not the gradient mapping: it takes another
     # projection, and there is one.
-    whole = end is End.PLANNED and status.ok
-    executed = setting.schedule if whole else None
+    planned = end is End.PLANNED
+    executed = setting.schedule if planned and status.ok else None
     certificate = certify(problem, schedule=executed, smooth=False)
     objective = problem.objective.value()
-    _warn_in_hindsight(run, end, objective, certificate)
+    warn_in_hindsight(run, objective, certificate.multipliers, planned=planned)
     watch.lap("certify")
     return Solution(
         status=end.status if status.ok else status,
@@ -222,22 +224,6 @@ def _complete(
         seconds=watch.laps,
         settings={**run.settings, **run.method.describe()},
     )
-
-
-def _warn_in_hindsight(
-    run: Run, end: End, objective: float, certificate: Certificate
-) -> None:
-    setting, record = run.setting, run.history.columns
-    warn_if_risen(record, objective, certificate.multipliers)
-    whole = end is End.PLANNED and record["update"][-1:] == [setting.steps]
-    if whole and setting.schedule is None:
-        size, batch_size = setting.problem.objective.size, setting.batch_size
-        warn_if_falling(
-            record["objective"],
-            steps=setting.steps,
-            batch_size=batch_size,
-            examples=size,
-        )
 
 
 def _verified(projection: Projection, problem: Problem) -> Projection:
@@ -256,8 +242,3 @@ def _verified(projection: Projection, problem: Problem) -> Projection:
     if not feasible:
         status = Status.INFEASIBLE if projection.status.ok else projection.status
     return dataclasses.replace(projection, status=status, residuals=residuals)
-
-
-def _options(read: Any, schedule: Schedule | None) -> dict[str, Any] | None:  # noqa: ANN401 - a dataclass
-    """The options in force; a schedule leaves none."""
-    return dataclasses.asdict(read) if schedule is None else None

@@ -17,7 +17,7 @@ from oneproj.experiments.calibration_file import (
 from oneproj.experiments.plan import make_plan
 from oneproj.experiments.records import Method, Preset
 from oneproj.experiments.specs import make_spec, make_specs
-from oneproj.methods.inner_steps import choose_inner_steps
+from oneproj.methods.practice.defaults import choose_inner_steps
 from oneproj.tasks import PAPER
 
 # lr of One Projection and of Projected SGD, updates of both, batch size, radius

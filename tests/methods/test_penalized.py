@@ -12,6 +12,7 @@ from torch import Tensor
 import oneproj
 from oneproj.methods.penalized import Penalized, PenalizedOptions
 from oneproj.methods.setting import prepare
+from oneproj.oracles.plan import AnchorPlan
 from oneproj.results import Update
 
 Solved = dict[str, object]
@@ -148,7 +149,8 @@ def test_other_oracles_look_at_the_centre_for_automatic_strengths_only(
 @pytest.mark.parametrize(("centers", "anchors"), [(1, 4), (2, 2), (3, 2)])
 def test_anchors_may_be_rarer_than_centres(centers: int, anchors: int) -> None:
     method = start(sampled(), steps=40, inner_steps=10)
-    setting = replace(method._setting, oracle="minibatch", anchor_every=centers)
+    plan = AnchorPlan(every=centers)
+    setting = replace(method._setting, oracle="minibatch", anchors=plan)
     method = Penalized(setting, PenalizedOptions(inner_steps=10))
     for _ in range(40):
         method.update()

@@ -9,18 +9,14 @@ import torch
 
 import oneproj
 from oneproj.methods.setting import (
-    AFFORDABLE,
-    BETWEEN_ANCHORS,
     DEFAULT_STEPS,
     FEW_BATCHES,
-    SELDOM,
-    SHARE,
     TWICE,
-    VALUES,
     Setting,
     prepare,
 )
 from oneproj.oracles import ORACLES, Anchored, Exact
+from oneproj.oracles.plan import AFFORDABLE, BETWEEN_ANCHORS, SELDOM, SHARE, VALUES
 from oneproj.projection.base import AbstractProjector
 from oneproj.results import Projection, Status
 from oneproj.theory import Schedule
@@ -95,10 +91,10 @@ def test_what_was_asked_for_is_taken(name: str) -> None:
 def test_an_anchor_sees_all_data_where_that_is_affordable() -> None:
     width = 10**5
     rows = AFFORDABLE // width
-    assert ready(make(rows, width=width)).anchor_size is None
-    assert ready(make(rows + 1, width=width)).anchor_size == rows
-    assert ready(make(None)).anchor_size is None
-    assert ready(make()).anchor_size is None
+    assert ready(make(rows, width=width)).anchors.size is None
+    assert ready(make(rows + 1, width=width)).anchors.size == rows
+    assert ready(make(None)).anchors.size is None
+    assert ready(make()).anchors.size is None
 
 
 def wide(rows: int) -> oneproj.Problem:
@@ -110,37 +106,39 @@ def wide(rows: int) -> oneproj.Problem:
 
 def test_a_costly_anchor_costs_half_of_what_is_seen_between_two() -> None:
     half = int(SHARE * BETWEEN_ANCHORS * 64)
-    assert ready(wide(half)).anchor_size is None
+    assert ready(wide(half)).anchors.size is None
     huge = ready(wide(10**6))
-    assert (huge.anchor_size, huge.whole_every) == (half, None)
+    assert huge.anchors[:2] == (half, None)
 
 
 @pytest.mark.parametrize(("rows", "every"), [(321, 4), (4000, 5), (15360, 16)])
 def test_looks_at_all_data_cost_as_much_again_at_most(rows: int, every: int) -> None:
     setting = ready(wide(rows))
-    assert (setting.anchor_size, setting.whole_every) == (320, every)
+    assert setting.anchors[:2] == (320, every)
     assert rows / VALUES / every <= 320
 
 
 def test_what_is_not_remembered_is_not_looked_at() -> None:
     setting = ready(wide(4000), oracle="minibatch")
-    assert (setting.anchor_size, setting.whole_every) == (320, None)
+    assert setting.anchors[:2] == (320, None)
     problem = wide(4000)
     problem.model = torch.nn.Dropout(0.5)
     setting = ready(problem)
-    assert (setting.anchor_size, setting.whole_every) == (320, None)
+    assert setting.anchors[:2] == (320, None)
 
 
 def test_strengths_alone_take_a_costly_anchor_at_every_second_centre() -> None:
-    assert ready(wide(4000), oracle="minibatch").anchor_every == SELDOM
-    assert ready(wide(4000), oracle="minibatch", anchor_size=320).anchor_every == 1
-    assert ready(make(4000), oracle="minibatch").anchor_every == 1
-    assert ready(wide(4000)).anchor_every == 1  # its centre is where minibatches cancel
+    assert ready(wide(4000), oracle="minibatch").anchors.every == SELDOM
+    assert ready(wide(4000), oracle="minibatch", anchor_size=320).anchors.every == 1
+    assert ready(make(4000), oracle="minibatch").anchors.every == 1
+    assert (
+        ready(wide(4000)).anchors.every == 1
+    )  # its centre is where minibatches cancel
 
 
 def test_an_anchor_size_that_was_asked_for_is_taken() -> None:
-    assert ready(make(9000), anchor_size=7).anchor_size == 7
-    assert ready(make(9000), anchor_size=10**6).anchor_size == 10**6
+    assert ready(make(9000), anchor_size=7).anchors.size == 7
+    assert ready(make(9000), anchor_size=10**6).anchors.size == 10**6
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from torch import Tensor
 from oneproj.errors import NonFiniteError
 from oneproj.oracles import anchor as module
 from oneproj.oracles.anchor import Anchor, take_anchor
+from oneproj.oracles.plan import AnchorPlan
 from oneproj.problem import Problem
 from oneproj.projection.sets import Ball
 from oneproj.results import Counts
@@ -58,8 +59,7 @@ class Case:
     ) -> Anchor:
         return take_anchor(
             self.problem,
-            size=size,
-            whole_every=whole_every,
+            plan=AnchorPlan(size, whole_every),
             generator=torch.Generator().manual_seed(seed),
             counts=self.counts,
             remember=True,

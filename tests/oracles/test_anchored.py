@@ -19,6 +19,7 @@ from torch import Tensor
 
 from oneproj.errors import NonFiniteError
 from oneproj.oracles import AbstractOracle, Anchored, Minibatch
+from oneproj.oracles.plan import AnchorPlan
 from oneproj.penalties import AbstractPenalty, Combine, Hinge
 from oneproj.problem import Problem
 from oneproj.projection.sets import Ball
@@ -78,7 +79,7 @@ class Case:
         self,
         kind: type[AbstractOracle] = Anchored,
         penalty: AbstractPenalty | None = None,
-        **options: int,
+        **options: int | AnchorPlan,
     ) -> AbstractOracle:
         settings = {"batch_size": 1, "renew_every": None, **options}
         return kind(
@@ -156,7 +157,7 @@ def test_so_is_the_mean_over_all_minibatches_and_all_sampled_anchors() -> None:
     values, gradients = [], []
     for rows in batches(2):  # the anchor's samples have two examples, batches one
         case = Case()
-        oracle = case.oracle(anchor_size=2)
+        oracle = case.oracle(plan=AnchorPlan(2))
         case.pin(rows)
         oracle.anchor()
         case.move(0.3)
@@ -170,9 +171,9 @@ def test_so_is_the_mean_over_all_minibatches_and_all_sampled_anchors() -> None:
 
 
 @pytest.mark.parametrize("slopes", [40, 10])  # or the change of ten since a full look
-@pytest.mark.parametrize("options", [{}, {"anchor_size": 20}])
+@pytest.mark.parametrize("options", [{}, {"plan": AnchorPlan(20)}])
 def test_so_is_the_mean_over_what_the_generator_draws(
-    options: dict[str, int], slopes: int, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, AnchorPlan], slopes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oneproj.oracles.anchor.SLOPES", slopes)
     case = Case(rows=40)
@@ -432,7 +433,7 @@ class Looks:
             model=model,
         )
 
-    def oracle(self, **options: int) -> Anchored:
+    def oracle(self, **options: int | AnchorPlan) -> Anchored:
         return Anchored(
             self.problem,
             Hinge(1.0),
@@ -479,7 +480,7 @@ def test_of_a_sample_only_what_pushes_is_looked_at_twice(
     bound: float, twice: int
 ) -> None:
     case = Looks(bound)
-    oracle = case.oracle(anchor_size=2)
+    oracle = case.oracle(plan=AnchorPlan(2))
     assert case.update_away(oracle)[1] == twice
     anchor = oracle.anchor()
     risk = case.problem.constraints["risk"]

@@ -15,9 +15,9 @@ from torch.nn.functional import softplus
 from torch.optim.lr_scheduler import LRScheduler
 
 import oneproj
-from oneproj.methods import METHODS, auto, setting
-from oneproj.methods.strength import AutoStrength
-from oneproj.oracles import ORACLES, Anchor
+from oneproj.methods import METHODS, auto
+from oneproj.methods.practice.strength import AutoStrength
+from oneproj.oracles import ORACLES, Anchor, plan
 from oneproj.results import Solution, Status, Update
 from oneproj.runs import stops
 from oneproj.runs.checkpoints import MAGIC, VERSION, read_checkpoint, write_checkpoint
@@ -374,7 +374,7 @@ def test_other_settings_are_refused_by_name(
 def test_anchors_that_see_all_data_more_rarely_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(setting, "AFFORDABLE", 0)  # so that all of it is costly
+    monkeypatch.setattr(plan, "AFFORDABLE", 0)  # so that all of it is costly
     arguments = {"oracle": "anchored", "checkpoint": tmp_path / "run.pt"}
     begun = outcome(problem(), callbacks=stop_after(9), **arguments)[1]
     seen = begun.settings["anchor_size"]
@@ -515,7 +515,7 @@ def test_classes_that_move_to_another_module_need_another_format(
         oneproj.solve(built, steps=2, method="projected-sgd", checkpoint=file)
         look(read_checkpoint(file)["method"])
     assert (VERSION, sorted(named)) == (
-        4,
+        5,
         [
             "projection.convex.bend.Bend",
             "projection.convex.bundle.Bundle",

@@ -132,5 +132,5 @@ def test_another_version_of_python_compares_names_only(
 ) -> None:
     file = tmp_path / "run.pt"
     end(nearest_in_ball, checkpoint=file, callbacks=stop, decay=falling(0.1))
-    monkeypatch.setattr("oneproj.runs.run.PYTHON", "Python 9.9")
+    monkeypatch.setattr("oneproj.runs.outline.PYTHON", "Python 9.9")
     end(nearest_in_ball, checkpoint=file, resume=True, decay=falling(0.1))

@@ -19,7 +19,9 @@ from oneproj.parameters import Vector
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection, Solution, Status, Update
 from oneproj.runs import stops
-from oneproj.runs.stops import AGAIN, Wishes, heed_interrupt
+from oneproj.runs.callbacks import Callbacks
+from oneproj.runs.iterate import End
+from oneproj.runs.stops import AGAIN, heed_end
 from oneproj.terms.base import AbstractTerm
 
 
@@ -212,13 +214,13 @@ def test_ctrl_c_while_it_projects_raises_and_leaves_the_trained_point(
 def test_the_second_one_has_to_come_soon(after: float, *, raises: bool) -> None:
     now = time.monotonic()
     with pytest.warns(oneproj.OneprojWarning, match="Ctrl-C ended this run"):
-        heed_interrupt(now, 3, 10)
+        heed_end(End.PRESSED, now, 3, 10)
     if raises:
         with pytest.raises(KeyboardInterrupt):
-            heed_interrupt(now + after, 4, 10)
+            heed_end(End.PRESSED, now + after, 4, 10)
         after = AGAIN  # it is all over: the next one is a first one again
     with pytest.warns(oneproj.OneprojWarning, match="after update 5 of 10"):
-        heed_interrupt(now + after, 5, 10)
+        heed_end(End.PRESSED, now + after, 5, 10)
 
 
 def test_every_callback_is_called_whatever_the_others_want() -> None:
@@ -232,11 +234,11 @@ def test_every_callback_is_called_whatever_the_others_want() -> None:
         del update
         seen.append("go on")
 
-    wishes = Wishes([stop, go_on])
-    assert not wishes(Update(1, 9, 0.0, {}, 0.0))
-    assert wishes(Update(2, 9, 0.0, {}, 0.0))
+    calls = Callbacks([stop, go_on])
+    assert not calls(Update(1, 9, 0.0, {}, 0.0))
+    assert calls(Update(2, 9, 0.0, {}, 0.0))
     assert seen == ["stop", "go on"] * 2
-    assert Wishes(stop)(Update(2, 9, 0.0, {}, 0.0)), "one needs no list"
+    assert Callbacks(stop)(Update(2, 9, 0.0, {}, 0.0)), "one needs no list"
 
 
 @pytest.mark.parametrize("callbacks", [3, [3], [print, "no"]])
@@ -255,6 +257,6 @@ def test_an_answer_that_is_no_truth_is_named(answer: object) -> None:
     with pytest.raises(
         oneproj.InvalidProblemError, match=rf"returned a {type(answer).__name__} that"
     ):
-        Wishes(lambda _: answer)(Update(1, 9, 0.0, {}, 0.0))
+        Callbacks(lambda _: answer)(Update(1, 9, 0.0, {}, 0.0))
     one = np.bool_(True)  # noqa: FBT003 - it is the answer
-    assert Wishes(lambda _: one)(Update(1, 9, 0.0, {}, 0.0))
+    assert Callbacks(lambda _: one)(Update(1, 9, 0.0, {}, 0.0))

@@ -25,7 +25,7 @@ from oneproj.bench.copies import held_copies
 from oneproj.bench.layouts import LAYOUTS, Layout, Point
 from oneproj.bench.measure import Spread, alternate, paired_ratio, surroundings
 from oneproj.methods.one_projection import OneProjection
-from oneproj.methods.start import Groups, Select
+from oneproj.methods.optimizer.start import Groups, Select
 from oneproj.progress import progress_bar
 
 BAR = 1.10

@@ -17,8 +17,8 @@ from torch.optim import SGD
 from oneproj.bench.train_outcome import PROJECTOR, Contestant, Outcome, Task
 from oneproj.bench.train_trace import Trace
 from oneproj.experiments.specs import paper_options
+from oneproj.methods.practice.defaults import default_lr
 from oneproj.methods.slsqp import MOST_PARAMETERS
-from oneproj.methods.stride import default_lr
 from oneproj.results import Solution
 from oneproj.solve import solve
 from oneproj.tasks import Experiment, count_parameters

@@ -30,7 +30,7 @@ from oneproj.experiments.calibration_file import (
 )
 from oneproj.experiments.calibration_search import Pair
 from oneproj.experiments.records import Key, Method, Preset, Projector
-from oneproj.methods.inner_steps import choose_inner_steps
+from oneproj.methods.practice.defaults import choose_inner_steps
 from oneproj.projection.project import PROJECTORS
 from oneproj.tasks import PAPER, Settings
 

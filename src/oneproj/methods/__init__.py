@@ -1,4 +1,9 @@
-"""The methods: one file each, all behind the interface of ``base.py``."""
+"""The methods: one file each, all behind the interface of ``base.py``.
+
+``penalized`` runs the paper's Algorithm 1, which is ``one_projection``. ``optimizer``
+has what that is made of, ``practice`` what a run adds to it. Its rivals share
+``ball_step`` and ``answer``; ``slsqp`` has ``sqp`` to itself.
+"""
 
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.auto import Auto

@@ -52,7 +52,6 @@ class Auto(AbstractMethod):
         chosen, self._why = recommend(setting)
         self._options: Any = chosen.Options()
         self._method: AbstractMethod = chosen(setting, self._options)
-        self._follows = setting.schedule is not None
 
     def update(self) -> Sight:
         """One update of the chosen method; where SLSQP gave up, the next is another's.
@@ -107,7 +106,8 @@ class Auto(AbstractMethod):
 
     def describe(self) -> dict[str, Any]:
         """What was chosen, why, and with which options."""
-        options = None if self._follows else asdict(self._options)
+        follows = self._setting.schedule is not None
+        options = None if follows else asdict(self._options)
         own = {"method": self._method.name, "why": self._why, "options": options}
         return own | self._method.describe()
 

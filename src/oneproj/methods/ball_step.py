@@ -15,11 +15,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from oneproj.arguments import check_number
-from oneproj.methods.base_steps import BaseLike, DecayLike, choose_base, schedule_lr
-from oneproj.methods.checks import STEP
-from oneproj.methods.edge import step_in_ball_
+from oneproj.methods.optimizer.base_steps import (
+    BaseLike,
+    DecayLike,
+    choose_base,
+    schedule_lr,
+)
+from oneproj.methods.optimizer.checks import STEP
+from oneproj.methods.optimizer.edge import step_in_ball_
+from oneproj.methods.optimizer.start import make_base, move_start_into_ball
 from oneproj.methods.setting import Setting
-from oneproj.methods.start import make_base, move_start_into_ball
 
 
 class BallStep:
@@ -39,7 +44,7 @@ class BallStep:
         self, setting: Setting, lr: float, base: BaseLike, decay: DecayLike
     ) -> None:
         """Build torch's own optimiser and scheduler."""
-        lr = check_rate("lr", lr)
+        lr = check_number("lr", lr, STEP, zero=True)
         problem = self._problem = setting.problem
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
         self._lr = lr
@@ -79,13 +84,3 @@ class BallStep:
         self._optimizer.load_state_dict(state["optimizer"])
         self._scheduler.load_state_dict(state["scheduler"])
         self._touched = state["touched"]
-
-
-def check_rate(name: str, rate: object) -> float:
-    """Refuse a rate that is negative, infinite or NaN; returns it as a plain number.
-
-    Example:
-        >>> check_rate("lr", 0.1)
-        0.1
-    """
-    return check_number(name, rate, STEP, zero=True)

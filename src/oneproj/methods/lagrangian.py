@@ -30,10 +30,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from oneproj.arguments import check_number
 from oneproj.methods.answer import Answer
-from oneproj.methods.ball_step import BallStep, check_rate
+from oneproj.methods.ball_step import BallStep
 from oneproj.methods.base import AbstractMethod
-from oneproj.methods.base_steps import BaseLike, DecayLike
+from oneproj.methods.optimizer.base_steps import BaseLike, DecayLike
+from oneproj.methods.optimizer.checks import STEP
 from oneproj.methods.setting import Setting
 from oneproj.oracles import Sight
 from oneproj.penalties import AbstractPenalty, Combine
@@ -91,7 +93,7 @@ class Lagrangian(AbstractMethod):
 
     def __init__(self, setting: Setting, options: LagrangianOptions) -> None:
         """Build the step, and the oracle that weighs by the multipliers."""
-        check_rate("dual_lr", options.dual_lr)
+        check_number("dual_lr", options.dual_lr, STEP, zero=True)
         self._setting, self._dual_lr = setting, options.dual_lr
         parameters = setting.problem.parameters
         self._answer = Answer(

@@ -41,11 +41,11 @@ Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9, 11-13:
 9. ``inner_steps=1`` and ``prox_weight=0`` are allowed.
 10. Frozen parameters are constants: they are not part of x, z or B. Who moves is
     settled when the optimiser is built: one that is frozen later is refused, and one
-    that is thawed later is told of (``methods.watch``).
+    that is thawed later is told of (``optimizer.checks``).
 11. ``late_weight = q > 0`` weighs ``z_s`` by about ``s^q`` in line 14 (polynomial-decay
     averaging; Shamir and Zhang, 2013): the centre trails the inner iterates less.
 12. At the edge of B a ``base`` other than SGD sees the gradient without its pull
-    outwards, in ``.grad`` as well: ``methods.edge`` says why.
+    outwards, in ``.grad`` as well: ``optimizer.edge`` says why.
 13. After an iterate that is not finite, which is an error, line 8 comes again.
 """
 
@@ -53,35 +53,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
-from oneproj.autograd import densify
 from oneproj.errors import NonFiniteError
-from oneproj.methods.checks import (
+from oneproj.methods.optimizer.checks import (
+    Watch,
     check_alike,
+    check_precision,
     check_rates,
     check_settings,
     check_step,
-    warn_if_start,
 )
-from oneproj.methods.edge import rescales, step_in_ball_
-from oneproj.methods.nested import AbstractNested, Run
-from oneproj.methods.saved import kind
-from oneproj.methods.start import (
+from oneproj.methods.optimizer.edge import step_in_ball_
+from oneproj.methods.optimizer.nested import AbstractNested, Run
+from oneproj.methods.optimizer.saved import kind
+from oneproj.methods.optimizer.start import (
     Groups,
     Select,
-    check_precision,
     draw_index,
     forget_nonfinite_,
     keep_moving,
     make_base,
     move_start_into_ball,
 )
-from oneproj.methods.watch import Watch
 from oneproj.parameters import assign, is_finite
 from oneproj.trainable import as_center
 
@@ -142,9 +140,9 @@ class OneProjection(AbstractNested):
         generator: torch.Generator | None = None,
     ) -> None:
         """Check the settings, put x_0 into the ball and draw J."""
-        given = lr, strong_convexity, prox_weight, inner_steps
-        settings = check_settings(*given, late_weight=late_weight, radius=radius)
-        self._m, self._beta, self._K, self._q, self._radius = settings
+        self._m, self._beta, self._K, self._q, self._radius = check_settings(
+            strong_convexity, prox_weight, inner_steps, late_weight, radius
+        )
         super().__init__(params, {"lr": lr})
         check_rates(self.param_groups, self._m)
         self._z, frozen = keep_moving(self.param_groups)
@@ -165,7 +163,10 @@ class OneProjection(AbstractNested):
     def _bind(self) -> None:
         # Lists of the state's tensors, so that a step looks nothing up.
         self._average = [self.state[p]["average"] for p in self._z]
-        self._x = [[self.state[p]["x"] for p in g["params"]] for g in self.param_groups]
+        self._x = [self.state[p]["x"] for p in self._z]
+        self._x_of = [
+            [self.state[p]["x"] for p in group["params"]] for group in self.param_groups
+        ]
 
     @torch.no_grad()
     def step(  # type: ignore[override]  # one signature says what torch's overloads do
@@ -179,110 +180,63 @@ class OneProjection(AbstractNested):
                 parameters hold ``x_t`` again, and the next step is the first from
                 there: leave out the batch, and go on.
         """
-        run = self._run
-        check_step(shown=run.shown)
+        check_step(shown=self._run.shown)
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if run.s in (1, self._K):
+        if self._run.s in (1, self._K):
             self._watch.look(self.param_groups, self._m)
-        if rescales(self.base):  # torch's Adam and its like take no sparse gradients
-            densify(self._z)
         try:
-            self._update(run)
+            self._inner_update()
         except RuntimeError as error:
             check_alike(self._z, self._average, error)
             raise
         return loss
 
-    def _update(self, run: Run) -> None:
-        s, z, q = run.s, self._z, self._q
-        torch._foreach_lerp_(self._average, z, (1.0 + q) / (s + q))  # line 14
-        for group, x in zip(self.param_groups, self._x, strict=True):
+    def _inner_update(self) -> None:
+        """Lines 10-12 for one s; the last closes the outer iteration."""
+        run, s, q = self._run, self._run.s, self._q
+        # Line 14 as a running mean: for q = 0 the share of z_s is 1/s.
+        torch._foreach_lerp_(self._average, self._z, (1.0 + q) / (s + q))
+        for group, x in zip(self.param_groups, self._x_of, strict=True):
             if self._m is not None:
                 group["lr"] = 2.0 / (self._m * (s + 1))  # line 10
-            if x:  # line 11: the pull, beta (z - x)
+            if x:  # line 11, the pull: z - eta beta (z - x)
                 torch._foreach_lerp_(group["params"], x, group["lr"] * self._beta)
-        outside = step_in_ball_(  # lines 11-12
-            self.base, z, self._radius, self._center, touched=run.touched
-        )
-        if not math.isfinite(outside):
-            self._begin_again("the iterate")
+        # Lines 11-12, the rest: P_B(z - eta v), with v in .grad.
+        ball = self._radius, self._center
+        outside = step_in_ball_(self.base, self._z, *ball, touched=run.touched)
+        self._require_finite(outside)
         run.touched |= outside > 0
+        run.s = s + 1
         if s == self._K:
-            self._close_outer_iteration()
-        else:
-            run.s = s + 1
+            self._outer_update()
 
-    def _close_outer_iteration(self) -> None:
-        if math.isinf(self._radius) and not is_finite(self._average):
-            first = self._run.t * self._K + 1
-            self._begin_again(f"an iterate since update {first}")
-        x = [t for part in self._x for t in part]
-        torch._foreach_copy_(x, self._average)  # line 3
-        torch._foreach_copy_(self._z, self._average)  # line 8
+    def _outer_update(self) -> None:
+        torch._foreach_copy_(self._x, self._average)  # line 3: x_{t+1}
+        torch._foreach_copy_(self._z, self._average)  # line 8: z_1
         self._run.t, self._run.s = self._run.t + 1, 1
         self._keep_if_selected()
-
-    def _begin_again(self, quantity: str) -> NoReturn:
-        # Line 8 of this outer iteration: who catches the error can go on from x_t.
-        step = self._run.t * self._K + self._run.s
-        x = [t for part in self._x for t in part]
-        assign(self._z, x)
-        assign(self._average, x)
-        forget_nonfinite_(self.base)
-        self._run.s = 1
-        raise NonFiniteError(quantity, step=step)
 
     def _keep_if_selected(self) -> None:
         if self._run.t == self._run.J:
             for p in self._z:
                 self.state[p]["selected"] = self.state[p]["x"].clone()
 
-    @property
-    def at_center(self) -> bool:
-        """Whether the next update is the first of an outer iteration: z_1 = x_t."""
-        return self._run.s == 1
-
-    @property
-    def selected_index(self) -> int:
-        """The outer iterate that ``eval()`` shows now: J once it is reached, else t."""
-        return self._run.t if self._run.J is None else min(self._run.t, self._run.J)
-
-    def eval(self) -> None:
-        """Make the parameters hold the selected outer iterate.
-
-        Inner updates of an unfinished outer iteration are not part of it. Before J it
-        is the last complete outer iterate; ``selected_index`` says which. A warning
-        says so, once, where that leaves nothing of the updates.
-        """
-        if self._run.shown is None:
-            reached = self._run.J is not None and self._run.t >= self._run.J
-            if not self._watch.warned_of_start:
-                counts = self._run.t, self._run.s - 1, self._K, self._run.J
-                self._watch.warned_of_start = warn_if_start(*counts)
-            self._run.shown = "selected" if reached else "x"
-            self._swap(self._run.shown)
-
-    def train(self) -> None:
-        """Make the parameters hold the inner iterate z_s again.
-
-        What was done to the parameters since ``eval()``, a projection for example,
-        stays with the iterate that was shown: work on a copy to look and go on.
-        """
-        if self._run.shown is not None:
-            self._swap(self._run.shown)
-            self._run.shown = None
-
-    @torch.no_grad()
-    def _swap(self, key: str) -> None:
-        # In place and one tensor at a time, so that no third copy of the model exists.
-        for p in self._z:
-            kept = self.state[p][key]
-            held = p.clone()
-            p.copy_(kept)
-            kept.copy_(held)
+    def _require_finite(self, outside: float) -> None:
+        """Deviation 13: who catches the error can go on from x_t."""
+        run, K, unbounded = self._run, self._K, math.isinf(self._radius)
+        seen = self._average if unbounded and run.s == K else []
+        if math.isfinite(outside) and is_finite(seen):
+            return
+        first, step = run.t * K + 1, run.t * K + run.s
+        assign(self._z, self._x)  # line 8
+        assign(self._average, self._x)
+        forget_nonfinite_(self.base)
+        run.s = 1
+        which = f"an iterate since update {first}" if unbounded else "the iterate"
+        raise NonFiniteError(which, step=step)
 
     def _settings(self) -> dict[str, Any]:
         return {

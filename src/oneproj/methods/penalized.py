@@ -11,23 +11,27 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from oneproj.arguments import check_number, is_number
 from oneproj.errors import InvalidProblemError
-from oneproj.methods.alarm import Alarm
 from oneproj.methods.base import AbstractMethod
-from oneproj.methods.base_steps import (
+from oneproj.methods.one_projection import OneProjection
+from oneproj.methods.optimizer.base_steps import (
     BaseLike,
     DecayLike,
     choose_base,
     schedule_lr,
     unrecorded,
 )
-from oneproj.methods.inner_steps import choose_inner_steps
-from oneproj.methods.one_projection import OneProjection
-from oneproj.methods.scheduled import with_schedule
+from oneproj.methods.optimizer.start import Select
+from oneproj.methods.practice.alarm import Alarm
+from oneproj.methods.practice.defaults import (
+    FEW_PARAMETERS,
+    choose_inner_steps,
+    default_lr,
+    far_lr,
+    lengthen,
+)
+from oneproj.methods.practice.scheduled import with_schedule
+from oneproj.methods.practice.strength import AutoStrength
 from oneproj.methods.setting import Setting
-from oneproj.methods.start import Select
-from oneproj.methods.strength import AutoStrength
-from oneproj.methods.stride import FEW_PARAMETERS, default_lr, far_lr, lengthen
-from oneproj.methods.travel import Travel
 from oneproj.oracles import Anchor, Sight
 from oneproj.parameters import dimension, gradients
 from oneproj.penalties import AbstractPenalty, Combine, Hinge, Softplus
@@ -41,7 +45,7 @@ class PenalizedOptions:
 
     lr: float | None = None
     """None for 0.1, less for more than a thousand parameters and more for a start that
-    is far from feasible; see ``stride``."""
+    is far from feasible; see ``defaults``."""
     decay: DecayLike = "cosine"
     """How lr changes: to zero over the planned steps, or not, or as a scheduler has it.
     """
@@ -77,7 +81,7 @@ class _Parts(NamedTuple):
     """None where the strengths are automatic."""
     clip: float | None = None
     scheduler: LRScheduler | None = None
-    travel: Travel | None = None
+    alarm: Alarm | None = None
     lengthens: bool = False
     """Whether a start far from feasible makes the steps longer."""
 
@@ -99,8 +103,7 @@ class Penalized(AbstractMethod):
         self.optimizer, self._inner_steps = parts.optimizer, parts.inner_steps
         self._strength = AutoStrength() if parts.penalty is None else None
         self._clip, self._scheduler = parts.clip, parts.scheduler
-        self._travel, self._lengthens = parts.travel, parts.lengthens
-        self._alarm = Alarm() if setting.schedule is None else None
+        self._alarm, self._lengthens = parts.alarm, parts.lengthens
         self._oracle = setting.look(parts.penalty, renew_every=None)
         self._outer = 0
 
@@ -112,19 +115,16 @@ class Penalized(AbstractMethod):
         objective = oracle.see_objective(alone=anchor is not None)
         if self._clip is not None:
             clip_grad_norm_(parameters, self._clip)
-        if self._alarm is not None:
-            self._alarm.hear(objective)
-            if self.optimizer.at_center:
-                slopes = gradients(parameters)
-                self._alarm.look(objective, slopes, self.describe()["lr"])
+        if self._alarm is not None and self.optimizer.at_center:
+            self._alarm.look(objective, gradients(parameters), self.describe()["lr"])
         if self._strength is not None:
             self._strength.watch(gradients(parameters))
             if anchor is not None:
                 oracle.penalize(self._strength.adapt(anchor))
                 self._lengthen(anchor)
         residuals = oracle.add_penalty()
-        if self._travel is not None:
-            self._travel.watch(objective, self.optimizer.param_groups[0]["lr"])
+        if self._alarm is not None:
+            self._alarm.hear(objective, self.optimizer.param_groups[0]["lr"])
         self.optimizer.step()
         self._outer += self.optimizer.at_center
         if self._scheduler is not None:
@@ -136,10 +136,8 @@ class Penalized(AbstractMethod):
         # A single update leaves the start, which was said before it was made.
         if self._setting.steps > 1 or self._setting.schedule is not None:
             self.optimizer.eval()
-        if self._travel is not None:
-            self._travel.warn_if_under_way(self._setting.problem.parameters)
         if self._alarm is not None:
-            self._alarm.warn_if_dead()
+            self._alarm.speak(self._setting.problem.parameters)
         return self._setting.project()
 
     def describe(self) -> dict[str, Any]:
@@ -154,14 +152,12 @@ class Penalized(AbstractMethod):
         return self._outer
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of optimiser, scheduler, strengths, travel, alarm and oracle."""
-        scheduler, strength, travel = self._scheduler, self._strength, self._travel
-        alarm = self._alarm
+        """The states of optimiser, scheduler, strengths, alarm and oracle."""
+        scheduler, strength, alarm = self._scheduler, self._strength, self._alarm
         return {
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if scheduler is None else scheduler.state_dict(),
             "strength": None if strength is None else strength.state_dict(),
-            "travel": None if travel is None else travel.state_dict(),
             "alarm": None if alarm is None else alarm.state_dict(),
             "oracle": self._oracle.state_dict(),
             "outer": self._outer,
@@ -178,8 +174,6 @@ class Penalized(AbstractMethod):
             penalty = self._strength.load_state_dict(state["strength"], parameters)
             if penalty is not None:
                 self._oracle.penalize(penalty)
-        if self._travel is not None:
-            self._travel.load_state_dict(state["travel"], parameters)
         if self._alarm is not None:
             self._alarm.load_state_dict(state["alarm"])
         self._outer = state["outer"]
@@ -188,21 +182,17 @@ class Penalized(AbstractMethod):
         wanted = self._strength is not None or self._setting.oracle == "anchored"
         if not (wanted and self.optimizer.at_center):
             return None
-        if self._outer % self._setting.anchor_every != 0:
+        if self._outer % self._setting.anchors.every != 0:
             return None
         return self._oracle.anchor()
 
     def _lengthen(self, anchor: Anchor) -> None:
         """At the start, the steps if it is far from feasible for them."""
-        first = self._outer == 0 and self._lengthens and self._travel is not None
-        if first and self._scheduler is not None:
-            lr = far_lr(anchor, self._setting.steps, self._convex)
+        if self._outer == 0 and self._lengthens and self._scheduler is not None:
+            terms = self._setting.problem.constraints.items()
+            convex = [name for name, c in terms if c.curvature in ("convex", "linear")]
+            lr = far_lr(anchor, self._setting.steps, convex)
             lengthen(self.optimizer, self._scheduler, lr)
-
-    @property
-    def _convex(self) -> list[str]:
-        constraints = self._setting.problem.constraints.items()
-        return [name for name, c in constraints if c.curvature in ("convex", "linear")]
 
 
 def _scheduled(setting: Setting, schedule: Schedule) -> _Parts:
@@ -217,6 +207,9 @@ def _chosen(setting: Setting, options: PenalizedOptions) -> _Parts:
     _check(options)
     K = choose_inner_steps(options.inner_steps, setting.steps)
     optimizer = _with_options(setting, options, K)
+    # As steps of Adam are; the many parameters of a network share a way.
+    parameters = setting.problem.parameters
+    bounded = options.base == "adam" and dimension(parameters) <= FEW_PARAMETERS
     penalty: AbstractPenalty | None = None
     if options.strength != "auto":
         penalty = _penalty(options.strength, options.smoothing, options.combine)
@@ -226,8 +219,8 @@ def _chosen(setting: Setting, options: PenalizedOptions) -> _Parts:
         penalty,
         clip=options.clip,
         scheduler=schedule_lr(options.decay, optimizer, setting.steps),
-        travel=_travel(setting, options, K),
-        lengthens=options.lr is None and isinstance(options.decay, str),
+        alarm=Alarm(parameters, steps=setting.steps, window=K, bounded=bounded),
+        lengthens=bounded and options.lr is None and isinstance(options.decay, str),
     )
 
 
@@ -261,7 +254,7 @@ def _penalty(
 def _with_options(setting: Setting, options: PenalizedOptions, K: int) -> OneProjection:
     return _Engine(
         setting.problem.parameters,
-        _lr(setting, options),
+        default_lr(setting.problem) if options.lr is None else options.lr,
         prox_weight=options.prox_weight,
         inner_steps=K,
         late_weight=options.late_weight,
@@ -272,16 +265,3 @@ def _with_options(setting: Setting, options: PenalizedOptions, K: int) -> OnePro
         outer_steps=setting.steps // K,
         generator=setting.selection,
     )
-
-
-def _travel(setting: Setting, options: PenalizedOptions, K: int) -> Travel | None:
-    """For steps of Adam; many parameters are those of a network, which share a way."""
-    parameters = setting.problem.parameters
-    few = dimension(parameters) <= FEW_PARAMETERS
-    if options.base != "adam" or not few:
-        return None
-    return Travel(parameters, steps=setting.steps, window=K)
-
-
-def _lr(setting: Setting, options: PenalizedOptions) -> float:
-    return default_lr(setting.problem) if options.lr is None else options.lr

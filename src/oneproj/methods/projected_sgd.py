@@ -15,7 +15,7 @@ from typing import Any
 
 from oneproj.methods.ball_step import BallStep
 from oneproj.methods.base import AbstractMethod
-from oneproj.methods.base_steps import BaseLike, DecayLike
+from oneproj.methods.optimizer.base_steps import BaseLike, DecayLike
 from oneproj.methods.plain import flatten, rebuild
 from oneproj.methods.setting import Setting
 from oneproj.oracles import Sight

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
@@ -16,8 +15,8 @@ from oneproj.arguments import check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.safeguard import safeguard
 from oneproj.oracles import ORACLES, AbstractOracle
-from oneproj.oracles.anchor import LOOKS, sees_the_same
-from oneproj.parameters import assign, dimension, snapshot
+from oneproj.oracles.plan import BETWEEN_ANCHORS, AnchorPlan, plan_anchors
+from oneproj.parameters import assign, snapshot
 from oneproj.penalties import AbstractPenalty
 from oneproj.problem import Problem
 from oneproj.projection.base import AbstractProjector
@@ -29,20 +28,6 @@ from oneproj.theory import Schedule
 DEFAULT_STEPS = 500
 FEW_BATCHES = 4
 """``oracle="auto"`` sees all data at every update if that is as many minibatches."""
-AFFORDABLE = 3 * 10**8
-"""Parameters times examples: the value on all data, at every anchor, costs little up to
-here."""
-SHARE = 0.5
-"""Of the examples that the updates between two anchors see: those whose gradients a
-costly anchor may take. The fewer, the more of a gradient is noise, and the smaller the
-multipliers that it yields: a tenth left a transformer outside its cap by 3."""
-VALUES, RAREST = 3, 16
-"""Examples whose values take as long as the gradient of one; and the most anchors that
-may share a look at the values of all data, which costs as much again at most."""
-SELDOM = 2
-"""Centres per costly anchor with minibatches, where it serves the strengths alone."""
-BETWEEN_ANCHORS = 10
-"""Updates, for methods without a proximal centre."""
 TWICE = (
     "Two projections: the first was onto what is feasible and in the safeguard ball, "
     "and found no point; the second left the ball out."
@@ -58,12 +43,7 @@ class Setting:
     projector: AbstractProjector
     oracle: str
     batch_size: int
-    anchor_size: int | None
-    """Examples of a constraint that an anchor looks at; None for all."""
-    whole_every: int | None
-    """Anchors per look at all of a constraint with more than that; None for never."""
-    anchor_every: int
-    """Proximal centres per anchor."""
+    anchors: AnchorPlan
     counts: Counts
     sampling: torch.Generator
     """Draws the minibatches."""
@@ -91,8 +71,7 @@ class Setting:
             batch_size=self.batch_size,
             generator=self.sampling,
             counts=self.counts,
-            anchor_size=self.anchor_size,
-            whole_every=self.whole_every,
+            plan=self.anchors,
             renew_every=renew_every,
             shuffle=self.schedule is None and self.oracle != "minibatch",
         )
@@ -106,10 +85,10 @@ class Setting:
         """
         problem = self.problem
         self.unprojected[:] = snapshot(problem.parameters)
-        within = problem.constraints | safeguard(problem)
-        at_edge = len(within) > len(problem.constraints)
+        ball = safeguard(problem)
+        within = problem.constraints | ball
         try:
-            if not at_edge or self.projector.accepts(within) is not None:
+            if not ball or self.projector.accepts(within) is not None:
                 return self._project(problem.constraints)
             projection = self._project(within)
             if projection.status.ok:
@@ -147,9 +126,9 @@ class Setting:
             "oracle": self.oracle,
             "projector": self.projector.name,
             "batch_size": self.batch_size,
-            "anchor_size": self.anchor_size,
-            "whole_every": self.whole_every,
-            "anchor_every": self.anchor_every,
+            "anchor_size": self.anchors.size,
+            "whole_every": self.anchors.whole_every,
+            "anchor_every": self.anchors.every,
             "schedule": self.schedule,
         }
 
@@ -183,8 +162,6 @@ def prepare(
     sampled = "It is how many examples of each term an update sees."
     batch_size = check_count("batch_size", batch_size, sampled)
     oracle = _choose_oracle(oracle, problem, schedule, batch_size)
-    seen, every = _choose_anchors(anchor_size, problem, batch_size, oracle)
-    costly = anchor_size is None and seen is not None
     # Independent streams for sampling and selection, both fixed by the seed.
     sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     return Setting(
@@ -193,9 +170,7 @@ def prepare(
         projector=choose_projector(projector, problem.constraints),
         oracle=oracle,
         batch_size=batch_size,
-        anchor_size=seen,
-        whole_every=every,
-        anchor_every=SELDOM if costly and oracle == "minibatch" else 1,
+        anchors=plan_anchors(anchor_size, problem, batch_size, oracle),
         counts=Counts(),
         sampling=torch.Generator().manual_seed(int(sampling >> 1)),
         selection=torch.Generator().manual_seed(int(selection >> 1)),
@@ -232,21 +207,3 @@ def _choose_oracle(
     sizes = [constraint.size or 0 for constraint in problem.constraints.values()]
     few = max(sizes, default=0) <= FEW_BATCHES * batch_size
     return "exact" if schedule is not None or few else "anchored"
-
-
-def _choose_anchors(
-    anchor_size: int | None, problem: Problem, batch_size: int, oracle: str
-) -> tuple[int | None, int | None]:
-    """What an anchor sees, as asked for or as it may cost; and how often it is all."""
-    if anchor_size is not None:
-        looked = "It is how many examples of a constraint an anchor sees."
-        return check_count("anchor_size", anchor_size, looked), None
-    affordable = AFFORDABLE // dimension(problem.parameters)
-    few = max(affordable, int(SHARE * BETWEEN_ANCHORS * batch_size))
-    largest = max((c.size or 0 for c in problem.constraints.values()), default=0)
-    if largest <= few:
-        return None, None
-    every = max(LOOKS, math.ceil(largest / (VALUES * few)))
-    # What a minibatch oracle sees is not remembered, nor what is not the same again.
-    remembered = oracle != "minibatch" and sees_the_same(problem)
-    return few, every if remembered and every <= RAREST else None

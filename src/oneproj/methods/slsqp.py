@@ -36,11 +36,11 @@ from oneproj.arrays import Array
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.flat import flat, unflat
 from oneproj.methods.base import AbstractMethod
-from oneproj.methods.dialogue import dialogue
-from oneproj.methods.memory import Reply, Seen
+from oneproj.methods.optimizer.start import move_start_into_ball
 from oneproj.methods.setting import Setting
-from oneproj.methods.stages import Ending, Stages
-from oneproj.methods.start import move_start_into_ball
+from oneproj.methods.sqp.dialogue import dialogue
+from oneproj.methods.sqp.memory import Reply, Seen
+from oneproj.methods.sqp.stages import Ending, Stages
 from oneproj.oracles import Sight
 from oneproj.parameters import (
     assign,

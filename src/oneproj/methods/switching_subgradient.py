@@ -39,7 +39,7 @@ from oneproj.arguments import check_number
 from oneproj.methods.answer import Answer, Rule
 from oneproj.methods.ball_step import BallStep
 from oneproj.methods.base import AbstractMethod
-from oneproj.methods.base_steps import BaseLike, DecayLike
+from oneproj.methods.optimizer.base_steps import BaseLike, DecayLike
 from oneproj.methods.setting import Setting
 from oneproj.oracles import Sight
 from oneproj.penalties import AbstractPenalty, Combine

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from oneproj.parameters import PLAIN, Vector, snapshot
+from oneproj.oracles.plan import LOOKS, AnchorPlan, sees_the_same
+from oneproj.parameters import Vector, snapshot
 from oneproj.problem import Problem
 from oneproj.results import Counts
 from oneproj.terms.base import AbstractTerm, accumulate
@@ -20,10 +21,6 @@ SLOPES = 2048
 value to be exact; the gradient's error here is far below that of any minibatch."""
 PIECE = 4096
 """Examples per forward pass of a sample."""
-LOOKS = 4
-"""Anchors per look at all of more than ``SLOPES`` examples. At the others the value is
-that of the last such look plus the mean change of the gradient's examples since: its
-error is far below that of any minibatch as well, and vanishes with the steps."""
 
 
 class Whole(NamedTuple):
@@ -98,10 +95,9 @@ class Anchor:
 def take_anchor(
     problem: Problem,
     *,
-    size: int | None,
+    plan: AnchorPlan,
     generator: torch.Generator,
     counts: Counts,
-    whole_every: int | None = None,
     remember: bool = False,
     last: Anchor | None = None,
 ) -> Anchor:
@@ -109,12 +105,14 @@ def take_anchor(
 
     Args:
         problem: Whose constraints; its parameters hold the point.
-        size: Of the random sample that stands for larger data; None for all data.
-        generator: Draws that sample.
+        plan: Of how much data. All of more than ``SLOPES`` examples is seen at every
+            ``LOOKS``-th anchor, where what was seen is remembered. At the others the
+            value is that of the last such look plus the mean change of the gradient's
+            examples since: its error is far below that of any minibatch as well, and
+            vanishes with the steps.
+        generator: Draws the samples.
         counts: A full look is a pass and a gradient, a sampled one a gradient. Of more
             than ``SLOPES`` examples a full look has the value, and they the gradient.
-        whole_every: Anchors per look at all of the larger data, where what was seen can
-            be remembered; None for never.
         remember: Whether to keep the value of each example, where a minibatch of them
             would see the same.
         last: The anchor before; what it remembers saves looks at all data.
@@ -124,8 +122,8 @@ def take_anchor(
         >>> w = torch.tensor([2.0], requires_grad=True)
         >>> term = oneproj.function(lambda: w.square().sum())
         >>> problem = oneproj.Problem(w, objective=term, constraints={"c": term <= 1.0})
-        >>> anchor = take_anchor(
-        ...     problem, size=None, generator=torch.Generator(), counts=Counts())
+        >>> rest = {"generator": torch.Generator(), "counts": Counts()}
+        >>> anchor = take_anchor(problem, plan=AnchorPlan(), **rest)
         >>> anchor.values, anchor.jacobian
         ({'c': 3.0}, {'c': [tensor([4.])]})
     """
@@ -135,9 +133,10 @@ def take_anchor(
     taken = Anchor(snapshot(parameters), {}, {})
     for name, constraint in problem.constraints.items():
         counts.constraint_gradients += 1
+        # A gradient of so few examples, and so many anchors per look at all; 0: never.
         rows, few, every = constraint.size or 0, SLOPES, LOOKS
-        if size is not None and rows > size:
-            few, every = size, whole_every if remember and whole_every else 0
+        if plan.size is not None and rows > plan.size:
+            few, every = plan.size, (plan.whole_every or 0) if remember else 0
         whole = wholes.get(name) if every else None
         if every == 0 or (whole is not None and whole.looks < every):
             seen = _sample(constraint, few, parameters, generator)
@@ -180,23 +179,6 @@ def _add_sample(
     taken.values[name], taken.jacobian[name] = value, seen.gradient
     if remember:
         taken.each[name], taken.sample[name] = seen.each, seen.indices
-
-
-def sees_the_same(problem: Problem) -> bool:
-    """Whether an example has the value in a minibatch that it has among all data.
-
-    Not if the model trains, for it evaluates here. Nor in few bits, where much of the
-    value is rounding that depends on the size of the batch.
-
-    Example:
-        >>> import oneproj
-        >>> w = torch.ones(1, requires_grad=True)
-        >>> sees_the_same(oneproj.Problem(w, oneproj.function(w.sum), {}))
-        True
-    """
-    modules = () if problem.model is None else problem.model.modules()
-    exact = all(p.dtype in PLAIN for p in problem.parameters)
-    return exact and not any(module.training for module in modules)
 
 
 def on_devices(vector: Vector, like: Vector) -> list[Tensor]:

@@ -15,6 +15,7 @@ from oneproj.autograd import add_gradient
 from oneproj.errors import NonFiniteError
 from oneproj.oracles.anchor import Anchor, take_anchor
 from oneproj.oracles.deck import Deck
+from oneproj.oracles.plan import AnchorPlan
 from oneproj.parameters import Vector, is_finite
 from oneproj.penalties import AbstractPenalty
 from oneproj.problem import Problem
@@ -39,9 +40,7 @@ class AbstractOracle(ABC):
         batch_size: Examples per minibatch, of the objective and each constraint.
         generator: Draws the minibatches.
         counts: Where every look is counted.
-        anchor_size: Examples of a constraint's larger data that an anchor samples;
-            None for all of it.
-        whole_every: Anchors per look at all of that larger data; None for never.
+        plan: What anchors see.
         renew_every: Updates after which an anchor that is used renews itself; None
             where the method calls ``anchor()`` when it is time.
         shuffle: Whether the objective's minibatches are dealt from a deck, or drawn
@@ -61,8 +60,7 @@ class AbstractOracle(ABC):
         batch_size: int,
         generator: torch.Generator,
         counts: Counts,
-        anchor_size: int | None = None,
-        whole_every: int | None = None,
+        plan: AnchorPlan = AnchorPlan(),  # noqa: B008 - it cannot change
         renew_every: int | None = None,
         shuffle: bool = False,
     ) -> None:
@@ -72,8 +70,7 @@ class AbstractOracle(ABC):
         self._batch_size = batch_size
         self._generator = generator
         self._counts = counts
-        self._anchor_size, self._whole_every = anchor_size, whole_every
-        self._renew_every = renew_every
+        self._plan, self._renew_every = plan, renew_every
         self._drawn: dict[str, Tensor | None] = {}
         self._unchecked: list[AbstractTerm] = []
         """Whose gradients are in ``.grad`` and may not be finite."""
@@ -87,11 +84,10 @@ class AbstractOracle(ABC):
         self._penalty = penalty
 
     def anchor(self) -> Anchor:
-        """All constraints and their gradients, on all data or ``anchor_size`` of it."""
+        """All constraints and their gradients, on as much data as planned."""
         return take_anchor(
             self._problem,
-            size=self._anchor_size,
-            whole_every=self._whole_every,
+            plan=self._plan,
             generator=self._generator,
             counts=self._counts,
             remember=self._remembers,
@@ -200,9 +196,6 @@ class AbstractOracle(ABC):
         for p, part in pairs if len(reached) < len(pairs) else ():
             p.grad = weight * part if p.grad is None else p.grad
 
-    def _draw(self, term: AbstractTerm) -> None:
-        self._drawn[term.name] = term.draw(self._batch_size, self._generator)
-
     def _on_batch(self, term: AbstractTerm) -> tuple[float, Tensor]:
         """The value on the minibatch that was drawn last, and what carries it."""
         carrier = term.batch_value(self._drawn[term.name])
@@ -213,7 +206,7 @@ class AbstractOracle(ABC):
         return value, carrier
 
     def _sample(self, term: AbstractTerm) -> tuple[float, Tensor]:
-        self._draw(term)
+        self._drawn[term.name] = term.draw(self._batch_size, self._generator)
         return self._on_batch(term)
 
     def _sample_objective(self) -> tuple[float, Tensor]:

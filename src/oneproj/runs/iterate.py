@@ -21,11 +21,10 @@ from oneproj.errors import NonFiniteError, warn
 from oneproj.files import in_words
 from oneproj.oracles import Sight
 from oneproj.progress import progress_bar
-from oneproj.results import Status, Update
+from oneproj.results import Status
+from oneproj.runs.callbacks import Callback
 from oneproj.runs.checkpoints import begin_checkpoint, write_checkpoint
 from oneproj.runs.run import Run
-
-Callback = Callable[[Update], bool | None]
 
 
 class End(enum.Enum):

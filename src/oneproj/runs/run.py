@@ -1,11 +1,9 @@
 """A run between two updates: a state to save, and to go on from bit for bit.
 
-What is compared before a state is taken over: the settings that determine the updates,
-functions among them by their fingerprints; what optimiser and scheduler began with; the
-shapes and dtypes of the parameters, the constraints with their names, bounds and sizes,
-and the ball; then the value of every term on a sample of its data, at the point of the
-checkpoint (``samples.py``). Other data, another loss or another frozen layer give other
-values. What the sample does not hold is the user's to keep.
+What is compared before a state is taken over: the ``outline`` of the run; then the
+value of every term on a sample of its data, at the point of the checkpoint
+(``samples``). Other data, another loss or another frozen layer give other values. What
+the sample does not hold is the user's to keep.
 """
 
 from __future__ import annotations
@@ -26,14 +24,12 @@ from oneproj.arguments import as_path
 from oneproj.errors import CheckpointError
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.setting import Setting
-from oneproj.parameters import Vector, norm, snapshot
+from oneproj.parameters import Vector, snapshot
 from oneproj.problem import Problem
 from oneproj.runs.checkpoints import State, read_checkpoint
-from oneproj.runs.fingerprints import PYTHON, fingerprint, name_of
 from oneproj.runs.history import History
+from oneproj.runs.outline import outline, refuse_others
 from oneproj.runs.samples import check_sample, sample_values
-from oneproj.terms.base import AbstractTerm
-from oneproj.terms.constraints import Constraint
 
 Location: TypeAlias = str | PathLike[str]
 
@@ -42,12 +38,6 @@ PARTS = (
     *("counts", "history", "model", "sample"),
 )
 """What the state of a run holds."""
-MOST_NAMED = 5
-"""Differences that a message spells out."""
-CODE = "code of"
-"""Begins the name of what only the same version of Python can compare."""
-IMPLEMENTATION = ("params", "foreach", "fused", "capturable", "differentiable")
-"""Entries of a parameter group that may be others on another device."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +79,7 @@ class Run:
             CheckpointError: It is of another run; the message names the difference.
         """
         _refuse_strangers(state)
-        _refuse_others(state["outline"], self._outline)
+        refuse_others(state["outline"], self._outline)
         problem, model = self.setting.problem, self.setting.problem.model
         before = snapshot(problem.parameters), copy.deepcopy(_model_state(model))
         _load(problem, state["parameters"], state["model"])
@@ -109,8 +99,7 @@ class Run:
     @cached_property
     def _outline(self) -> dict[str, str]:
         """Of the run as it begins: before an update is made, or a state taken over."""
-        steps = _steps(self.method.state_dict())
-        return _outline(self.setting.problem) | _flat(self.settings) | steps
+        return outline(self.setting.problem, self.settings, self.method.state_dict())
 
 
 def resume_run(
@@ -179,71 +168,6 @@ def _load(problem: Problem, parameters: Vector, model: State | None) -> None:
     torch.default_generator.set_state(model["noise"])
 
 
-def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Every setting in words, options by their own names."""
-    words: dict[str, str] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            words |= _flat(value)
-        elif callable(value):  # two runs cannot share the object, but the function
-            words[name] = name_of(value)
-            words[f"{CODE} {name} in {PYTHON}"] = fingerprint(value)
-        else:
-            words[name] = repr(value)
-    return words
-
-
-def _steps(state: Mapping[str, Any]) -> dict[str, str]:
-    """What optimisers and schedulers were made with, by their own states."""
-    words: dict[str, str] = {}
-    for name, value in state.items():
-        if name == "param_groups":
-            for i, group in enumerate(value):
-                own = f"group {i} of the optimiser"
-                told = {k: v for k, v in group.items() if k not in IMPLEMENTATION}
-                words |= {f"{k!r} in {own}": _plain(v) for k, v in told.items()}
-        elif name == "scheduler" and value is not None:
-            words |= {f"{k!r} in the scheduler": _plain(v) for k, v in value.items()}
-        elif isinstance(value, Mapping):
-            words |= _steps(value)
-    return words
-
-
-def _plain(value: object) -> str:
-    """A value in words that are the same in every process."""
-    if isinstance(value, Mapping):
-        return str({str(key): _plain(item) for key, item in value.items()})
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_plain, value))}]"
-    plain = value is None or isinstance(value, int | float | str | Tensor)
-    return repr(value) if plain else type(value).__name__
-
-
-def _outline(problem: Problem) -> dict[str, str]:
-    """What can be told of a problem without its data and functions."""
-    words = {
-        f"parameter {i}": f"{tuple(p.shape)}, {str(p.dtype).removeprefix('torch.')}"
-        for i, p in enumerate(problem.parameters)
-    }
-    words |= {
-        f"constraint {name!r}": _describe(c) for name, c in problem.constraints.items()
-    }
-    words["objective"] = _describe(problem.objective)
-    words["model"] = type(problem.model).__name__
-    words["order of the constraints"] = str(list(problem.constraints))
-    words["radius"] = repr(problem.radius)
-    center = problem.center
-    words["center"] = "the origin" if center is None else f"of length {norm(center)!r}"
-    return words
-
-
-def _describe(term: AbstractTerm) -> str:
-    size = "no data" if term.size is None else f"{term.size} examples"
-    if isinstance(term, Constraint):
-        return f"{size}, {'<=' if term.sense > 0 else '>='} {term.bound!r}"
-    return f"{size}, {type(term).__name__}"
-
-
 def _refuse_strangers(state: State) -> None:
     missing = [name for name in PARTS if name not in state]
     if missing:
@@ -253,27 +177,3 @@ def _refuse_strangers(state: State) -> None:
             "the path that was given to solve(checkpoint=...), or start anew."
         )
         raise CheckpointError(message)
-
-
-def _refuse_others(saved: Mapping[str, str], own: Mapping[str, str]) -> None:
-    """Raise with every difference, the first few in words."""
-    names = [
-        name
-        for name in {**saved, **own}
-        if saved.get(name) != own.get(name)
-        and (name in saved.keys() & own.keys() or not name.startswith(CODE))
-    ]
-    if not names:
-        return
-    names.sort(key=lambda name: name.startswith(CODE))  # digits say least
-    told = "; ".join(
-        f"{name}: {saved.get(name, 'absent')} then, {own.get(name, 'absent')} now"
-        for name in names[:MOST_NAMED]
-    )
-    more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    message = (
-        f"The checkpoint is of another run: {told}{more}. A run resumes only as it "
-        "began, or its answer would be that of neither. Repeat the call that wrote it, "
-        "or start anew with another checkpoint path."
-    )
-    raise CheckpointError(message)

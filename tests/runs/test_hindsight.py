@@ -11,7 +11,7 @@ from torch.nn.functional import softplus
 
 import oneproj
 from oneproj.errors import OneprojWarning
-from oneproj.methods.hindsight import warn_if_falling, warn_if_risen
+from oneproj.runs.hindsight import warn_if_falling, warn_if_risen
 
 
 def test_an_objective_that_diverges_is_told_whatever_the_method() -> None:

@@ -1,4 +1,4 @@
-"""An optimiser around another, and what it takes to save, load and copy both."""
+"""An optimiser around another: what it shows, and how both are saved and copied."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from abc import abstractmethod
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import torch
+from torch import Tensor
 from torch.optim import Optimizer
 
 from oneproj.errors import InvalidProblemError
-from oneproj.methods.saved import check_saved
+from oneproj.methods.optimizer.checks import Watch
+from oneproj.methods.optimizer.saved import check_saved
 
 
 @dataclass
@@ -27,8 +30,11 @@ class Run:
 class AbstractNested(Optimizer):
     """A run of Algorithm 1 around a base optimiser that shares its groups."""
 
-    _base: Optimizer | None = None  # only while the constructor runs
+    _base: Optimizer  # not there yet while torch's constructor runs
     _run: Run
+    _K: int
+    _z: list[Tensor]
+    _watch: Watch
 
     @abstractmethod
     def _settings(self) -> dict[str, Any]:
@@ -41,20 +47,60 @@ class AbstractNested(Optimizer):
     @property
     def base(self) -> Optimizer:
         """The optimiser that makes the step of lines 11-12."""
-        if self._base is None:
-            message = "the base optimiser is not built yet"
-            raise AttributeError(message)
         return self._base
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refuse groups after the start: x_0 and the ball are fixed by then."""
-        if self._base is not None:
+        if "_base" in vars(self):
             message = (
                 "A parameter group cannot be added after the start: the centre x_0 "
                 "and the ball are those of the first groups. Build a new optimiser."
             )
             raise InvalidProblemError(message)
         super().add_param_group(param_group)
+
+    @property
+    def at_center(self) -> bool:
+        """Whether the next update is the first of an outer iteration: z_1 = x_t."""
+        return self._run.s == 1
+
+    @property
+    def selected_index(self) -> int:
+        """The outer iterate that ``eval()`` shows now: J once it is reached, else t."""
+        t, J = self._run.t, self._run.J
+        return t if J is None else min(t, J)
+
+    def eval(self) -> None:
+        """Make the parameters hold the selected outer iterate.
+
+        Inner updates of an unfinished outer iteration are not part of it. Before J it
+        is the last complete outer iterate; ``selected_index`` says which. A warning
+        says so, once, where that leaves nothing of the updates.
+        """
+        if self._run.shown is None:
+            t, s, J = self._run.t, self._run.s, self._run.J
+            self._watch.tell_of_start(t, s - 1, self._K, J)
+            self._run.shown = "x" if J is None or t < J else "selected"
+            self._swap(self._run.shown)
+
+    def train(self) -> None:
+        """Make the parameters hold the inner iterate z_s again.
+
+        What was done to the parameters since ``eval()``, a projection for example,
+        stays with the iterate that was shown: work on a copy to look and go on.
+        """
+        if self._run.shown is not None:
+            self._swap(self._run.shown)
+            self._run.shown = None
+
+    @torch.no_grad()
+    def _swap(self, key: str) -> None:
+        # In place and one tensor at a time, so that no third copy of the model exists.
+        for p in self._z:
+            kept = self.state[p][key]
+            held = p.clone()
+            p.copy_(kept)
+            kept.copy_(held)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to resume bit for bit; a copy, never an alias."""

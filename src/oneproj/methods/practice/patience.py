@@ -21,6 +21,7 @@ strength whose push is ``FELT``, which has to do with no gradient of the objecti
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -90,13 +91,8 @@ class Patience:
 
     def state_dict(self) -> dict[str, Any]:
         """What was seen of each constraint, and its floor."""
-        return {
-            "seen": {name: list(values) for name, values in self._seen.items()},
-            "largest": dict(self._largest),
-            "floors": dict(self._floors),
-        }
+        return copy.deepcopy(vars(self))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
-        self._seen = {name: list(values) for name, values in state["seen"].items()}
-        self._largest, self._floors = dict(state["largest"]), dict(state["floors"])
+        vars(self).update(copy.deepcopy(dict(state)))

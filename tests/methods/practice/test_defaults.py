@@ -1,7 +1,8 @@
-"""Starts that minimise the objective and are far from feasible; steps for them."""
+"""Steps where nobody says: also for starts that are far from feasible."""
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,13 @@ from torch import Tensor
 from torch.optim.lr_scheduler import ConstantLR
 
 import oneproj
-from oneproj.methods.stride import FARTHEST, LR, far_lr
+from oneproj.methods.practice.defaults import (
+    FARTHEST,
+    INNER_STEPS,
+    LR,
+    choose_inner_steps,
+    far_lr,
+)
 from oneproj.oracles import Anchor
 from oneproj.terms.base import Curvature
 
@@ -153,3 +160,20 @@ def test_the_way_to_any_other_bound_is_not() -> None:
 def test_a_flat_constraint_that_nothing_meets_leaves_steps_finite() -> None:
     flat = Anchor([torch.ones(1)], {"c": 1.0}, {"c": [torch.tensor([1e-30])]})
     assert far_lr(flat, steps=500, convex=["c"]) == FARTHEST * 0.048
+
+
+def test_the_library_chooses_inner_steps_without_a_word() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chosen = {steps: choose_inner_steps(None, steps) for steps in range(2, 601)}
+    for steps, K in chosen.items():
+        assert 1 < K <= steps, "with K = 1 the centre never moves"
+        assert steps % K <= min(4, steps // 5), "hardly an update is left over"
+        if steps >= 2 * INNER_STEPS:
+            assert INNER_STEPS // 2 <= K <= INNER_STEPS + INNER_STEPS // 2
+    assert chosen[500] == chosen[20] == INNER_STEPS
+
+
+def test_inner_steps_that_divide_are_taken_as_they_are() -> None:
+    assert choose_inner_steps(25, 50) == 25
+    assert choose_inner_steps(2, 8) == 2

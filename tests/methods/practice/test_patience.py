@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.methods.patience import ANCHORS, MOST, Patience
+from oneproj.methods.practice.patience import ANCHORS, MOST, Patience
 
 
 def floors(residuals: list[float], present: float = 0.1) -> list[float]:

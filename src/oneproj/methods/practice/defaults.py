@@ -1,4 +1,4 @@
-"""How long the steps of Algorithm 1 are where nobody says.
+"""The steps of Algorithm 1 where nobody says: how long they are, and how many to K.
 
 A step of Adam changes a parameter by about lr at most, so N updates that decay change
 it by about ``N lr / 2``. A start can be farther than that from being feasible: a model
@@ -24,10 +24,14 @@ from collections.abc import Collection
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from oneproj.errors import InvalidProblemError, warn
+from oneproj.methods.optimizer.checks import check_inner_steps
 from oneproj.oracles import Anchor
 from oneproj.parameters import Vector, dimension
 from oneproj.problem import Problem
 
+INNER_STEPS = 10
+"""K, unless the user says otherwise."""
 LR, FEW_PARAMETERS = 0.1, 1000
 """The step unless the user says otherwise, and up to how many parameters."""
 WAYS = 12.0
@@ -36,6 +40,48 @@ FARTHEST = 1e6
 """No way to a bound is taken for longer: c_j may be flat because nothing meets it."""
 LONGEST = 0.05
 """Of that way: no step becomes longer than this share, however few there are."""
+
+
+def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
+    """K as asked for, or about 10 so that hardly an update is left over.
+
+    Example:
+        >>> choose_inner_steps(None, 500), choose_inner_steps(None, 484)
+        (10, 11)
+    """
+    if inner_steps is None:
+        if steps == 1:
+            message = (
+                "steps=1 is too few: the next centre is a mean of the iterates before "
+                "each step, so the start itself is projected. Give 2 or more."
+            )
+            warn(message)
+        # Not 1 where there is a choice: the centre would never move.
+        middle = min(INNER_STEPS, max(2, steps // 2))
+        near = range(min(steps, max(2, middle // 2)), middle + middle // 2 + 1)
+        return min(near, key=lambda K: (steps % K, abs(K - middle)))
+    inner_steps = check_inner_steps(inner_steps)
+    if inner_steps == 1:
+        message = (
+            "inner_steps=1 would return the start: the next centre is the mean of the "
+            "iterates before each step (line 14 of Algorithm 1), and with one of them "
+            "that is the centre itself. Give 2 or more, or leave it out."
+        )
+        raise InvalidProblemError(message)
+    if steps < inner_steps:
+        message = (
+            f"steps={steps} is less than inner_steps={inner_steps}: no outer iteration "
+            "would complete and the start would be returned. Give more steps, or fewer "
+            "inner_steps."
+        )
+        raise InvalidProblemError(message)
+    if left := steps % inner_steps:
+        message = (
+            f"steps={steps} is not a multiple of inner_steps={inner_steps}: the last "
+            f"{left} updates end inside an outer iteration and do not reach the answer."
+        )
+        warn(message)
+    return inner_steps
 
 
 def default_lr(problem: Problem) -> float:

@@ -12,7 +12,7 @@ from torch.optim import SGD, Adam
 
 import oneproj
 from oneproj import NonFiniteError, OneProjection
-from oneproj.methods.edge import follow_edge_
+from oneproj.methods.optimizer.edge import follow_edge_
 
 RADIUS = 0.5
 
@@ -113,7 +113,7 @@ def test_an_edge_that_is_not_reached_costs_nothing(
         message = "the edge was looked at"
         raise AssertionError(message)
 
-    monkeypatch.setattr("oneproj.methods.edge.follow_edge_", look)
+    monkeypatch.setattr("oneproj.methods.optimizer.edge.follow_edge_", look)
     optimizer, w = at_the_edge()
     with torch.no_grad():
         w.zero_()
@@ -142,13 +142,6 @@ def test_the_pull_outwards_is_taken_out(
     follow_edge_([w, unseen], RADIUS, None)
     assert w.grad.tolist() == pytest.approx(expected, abs=1e-6)
     assert unseen.grad is None
-
-
-def test_sparse_gradients_stay_as_they_are() -> None:
-    w = torch.tensor([0.0, RADIUS], requires_grad=True)
-    w.grad = torch.tensor([0.0, -3.0]).to_sparse()
-    follow_edge_([w], RADIUS, None)
-    assert w.grad.to_dense().tolist() == [0.0, -3.0]
 
 
 def test_an_infinite_gradient_at_the_edge_is_named() -> None:

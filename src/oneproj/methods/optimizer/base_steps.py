@@ -17,7 +17,7 @@ from torch.optim import SGD, Adam, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
 from oneproj.errors import InvalidProblemError
-from oneproj.methods.start import Groups
+from oneproj.methods.optimizer.start import Groups
 
 BaseLike: TypeAlias = Literal["sgd", "momentum", "adam"] | Callable[[Groups], Optimizer]
 DecayLike: TypeAlias = (

@@ -34,7 +34,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from oneproj.arrays import Array, Mask
-from oneproj.methods.memory import Ask, Lost, Memory, Point
+from oneproj.methods.sqp.memory import Ask, Lost, Memory, Point
 
 MOST_STAGES = 6
 NOTEWORTHY = 0.5
@@ -65,17 +65,11 @@ class Units(NamedTuple):
     c: Array
 
 
-class _Stage(NamedTuple):
-    reached: Point
-    status: int
-    message: str
-
-
 class _End(NamedTuple):
     reached: Point
     status: int
     message: str
-    settled: bool
+    settled: bool = False  # which one stage does not know
 
 
 @dataclass(frozen=True)
@@ -91,7 +85,7 @@ class Stages:
         steps: The most iterations of a stage.
 
     Example:
-        >>> from oneproj.methods.memory import Seen
+        >>> from oneproj.methods.sqp.memory import Seen
         >>> start, none = np.array([3.0]), np.zeros(0)
         >>> def ask(question):  # a parabola in a large unit
         ...     if question.differentiate:
@@ -141,7 +135,7 @@ class Stages:
                 settled &= self._meets(here, units)
                 here = self._best(stage.reached, here, units)
                 return _End(here, status, message, settled)
-            here, status, message = stage
+            here, status, message, _ = stage
             if status == LIMIT_REACHED:
                 break
         return _End(here, status, message, status in (CONVERGED, LIMIT_REACHED))
@@ -173,7 +167,7 @@ class Stages:
         lower = bool(new.value.f < old.value.f) or not met
         return lower and self._meets(new, self._units(new))
 
-    def _run(self, memory: Memory, here: Point, units: Units) -> _Stage:
+    def _run(self, memory: Memory, here: Point, units: Units) -> _End:
         """One call of SciPy; if it gets lost, it reached the last point it knew."""
         memory.last = here  # so that it is not asked about again
 
@@ -201,9 +195,9 @@ class Stages:
             reached = memory.point(found.x)
         except Lost:
             message = "The next point has no finite values"
-            return _Stage(memory.look_again(), LOST, message)
+            return _End(memory.look_again(), LOST, message)
         same = np.array_equal(reached.x, here.x)
-        return _Stage(here if same else reached, found.status, found.message)
+        return _End(here if same else reached, found.status, found.message)
 
     def _units(self, point: Point) -> Units:
         least = ROUNDINGS * self.rounding / self.tolerance

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.methods import stages
+from oneproj.methods.sqp import stages
 
 WIDE = torch.float64
 

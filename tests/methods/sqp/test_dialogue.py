@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from oneproj.methods.dialogue import dialogue
+from oneproj.methods.sqp.dialogue import dialogue
 
 
 def solver_threads() -> list[threading.Thread]:

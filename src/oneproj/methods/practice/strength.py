@@ -18,20 +18,18 @@ The estimates scale as the objective and the constraints do, so no unit is built
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.arrays import Array
-from oneproj.methods.patience import FELT, MOVES, Patience
+from oneproj.methods.practice.balance import gram, least_residual
+from oneproj.methods.practice.patience import FELT, MOVES, Patience
 from oneproj.oracles import Anchor
 from oneproj.oracles.anchor import on_devices
-from oneproj.parameters import SMALL, Vector, distance
+from oneproj.parameters import Vector, distance
 from oneproj.penalties import Hinges
-from oneproj.simplex_qp import solve_nonnegative_qp
 
 SAFETY = 2.0
 """The ratio of a strength to the multiplier that it has to exceed."""
@@ -40,9 +38,6 @@ KEPT = 0.4
 FLOOR = 0.01
 """Of the strength that would balance the objective alone: the least, near a bound. The
 first strength of a violated constraint is all of it."""
-PARALLEL = 1e-6
-"""Two gradients whose angle has a smaller squared sine are left to the general solver.
-"""
 
 
 class _Forces(NamedTuple):
@@ -153,34 +148,6 @@ class AutoStrength:
         return Hinges(tuple(self._strengths.values())) if self._strengths else None
 
 
-def multipliers(objective: Vector, constraints: list[Vector]) -> Array:
-    """``argmin_{mu >= 0} |objective + sum_j mu_j constraints[j]|``.
-
-    Example:
-        >>> f, c = [torch.tensor([-3.0, 1.0])], [torch.tensor([1.0, 0.0])]
-        >>> multipliers(f, [c]).tolist()
-        [3.0]
-    """
-    G = gram([objective, *constraints])
-    return np.array(_least_residual(G[1:, 1:].tolist(), G[1:, 0].tolist()))
-
-
-@torch.no_grad()
-def gram(vectors: Sequence[Vector]) -> Array:
-    """All inner products, formed and added up in float64.
-
-    Example:
-        >>> gram([[torch.tensor([1.0, 2.0])], [torch.tensor([3.0, 0.0])]]).tolist()
-        [[5.0, 3.0], [3.0, 9.0]]
-    """
-    total = torch.zeros(len(vectors), len(vectors), dtype=torch.float64, device="cpu")
-    for pieces in zip(*(_pieces(vector) for vector in vectors), strict=True):
-        rows = torch.stack([piece.double() for piece in pieces])
-        total += (rows @ rows.T).cpu()
-    G: Array = total.numpy()
-    return G
-
-
 def _forces(total: Vector, count: int, anchor: Anchor, moved: float) -> _Forces:
     """Estimate multipliers from a sum of objective gradients and an anchor."""
     G = gram([total, *anchor.jacobian.values()]).tolist()
@@ -190,7 +157,7 @@ def _forces(total: Vector, count: int, anchor: Anchor, moved: float) -> _Forces:
     near = [index[name] for name in names]
     # Of the mean, not of the sum.
     P, w = [[G[i][j] for j in near] for i in near], [G[j][0] / count for j in near]
-    estimates = dict(zip(names, _least_residual(P, w), strict=True))
+    estimates = dict(zip(names, least_residual(P, w), strict=True))
     return _Forces(math.sqrt(G[0][0]) / count, steepness, estimates)
 
 
@@ -207,42 +174,3 @@ def _within_reach(
         for name, L in steepness.items()
         if anchor.values[name] > 0 or anchor.values[name] + moved * L > 0
     ]
-
-
-def _pieces(vector: Vector) -> list[Tensor]:
-    """The same numbers in few flat tensors, small enough to be copied one by one."""
-    flat = [part.reshape(-1) for part in vector]
-    large = [part for part in flat if part.numel() > SMALL]
-    small = [part for part in flat if part.numel() <= SMALL]
-    blocks = [block for part in large for block in torch.split(part, SMALL)]
-    devices = dict.fromkeys(part.device for part in small)
-    joined = [torch.cat([t for t in small if t.device == on]) for on in devices]
-    return joined + blocks
-
-
-def _least_residual(P: list[list[float]], w: list[float]) -> list[float]:
-    """``argmin_{mu >= 0} mu'P mu / 2 + w'mu``, in plain numbers where mu has few."""
-    m = len(w)
-    if m == 1:
-        return [_alone(P[0][0], w[0])]
-    if m == 2:  # noqa: PLR2004 - two numbers
-        (a, b), (_, d) = P
-        if a * d - b * b > PARALLEL * a * d:
-            return _pair(a, b, d, *w)
-    found = solve_nonnegative_qp(np.array(P).reshape(m, m), np.array(w))
-    mu: list[float] = found.z.tolist()
-    return mu
-
-
-def _alone(a: float, w: float) -> float:
-    """``argmin_{x >= 0} a x^2 / 2 + w x``; 0 where nothing is curved."""
-    return max(0.0, -w / a) if a > 0 else 0.0
-
-
-def _pair(a: float, b: float, d: float, v: float, w: float) -> list[float]:
-    """The same for two: in the interior, or else on the better of the two axes."""
-    x, y, det = b * w - d * v, b * v - a * w, a * d - b * b
-    if min(x, y) >= 0:
-        return [x / det, y / det]
-    x, y = _alone(a, v), _alone(d, w)
-    return [x, 0.0] if v * x <= w * y else [0.0, y]

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, variance
 
 from oneproj.errors import warn
+from oneproj.runs.run import Run
 
 RISE = 5.0
 """Times the size at the start."""
@@ -33,6 +34,29 @@ PASSES = 3
 """Over the data: the steps that a warning names."""
 LEAST = 100
 """Records. Who plans fewer wants to see whether something runs, not where it ends."""
+
+
+def warn_in_hindsight(
+    run: Run, objective: float, multipliers: Mapping[str, float], *, planned: bool
+) -> None:
+    """Warn of what the record of a run shows.
+
+    Args:
+        run: That has ended.
+        objective: At the answer.
+        multipliers: Of the constraints, there.
+        planned: Whether it ended as planned; the record says if with all updates.
+    """
+    setting, record = run.setting, run.history.columns
+    warn_if_risen(record, objective, multipliers)
+    whole = planned and record["update"][-1:] == [setting.steps]
+    if whole and setting.schedule is None:
+        warn_if_falling(
+            record["objective"],
+            steps=setting.steps,
+            batch_size=setting.batch_size,
+            examples=setting.problem.objective.size,
+        )
 
 
 def warn_if_risen(

@@ -18,6 +18,7 @@ import math
 import torch
 from torch.optim import SGD, Optimizer
 
+from oneproj.autograd import densify
 from oneproj.parameters import Vector, dot, norm, offset, project_ball_
 
 WIDTH = 1e-3
@@ -43,21 +44,12 @@ def step_in_ball_(
         >>> round(step_in_ball_(base, [w], 1.0, None, touched=False), 3)
         0.166
     """
-    if touched and rescales(base):
-        follow_edge_(point, radius, center)
+    if not isinstance(base, SGD):  # whose steps go along gradients
+        densify(point)  # torch's Adam and its like take no sparse ones
+        if touched:
+            follow_edge_(point, radius, center)
     base.step()
     return 0.0 if radius == math.inf else project_ball_(point, radius, center)
-
-
-def rescales(base: Optimizer) -> bool:
-    """Whether the steps of an optimiser may point elsewhere than along gradients.
-
-    Example:
-        >>> w = torch.zeros(1, requires_grad=True)
-        >>> rescales(torch.optim.Adam([w])), rescales(SGD([w], lr=0.1, momentum=0.9))
-        (True, False)
-    """
-    return not isinstance(base, SGD)
 
 
 @torch.no_grad()
@@ -74,7 +66,7 @@ def follow_edge_(point: Vector, radius: float, center: Vector | None) -> None:
     away = offset(z, center)
     length = norm(away)
     reached = [(p.grad, o) for p, o in zip(z, away, strict=True) if p.grad is not None]
-    if length < (1.0 - WIDTH) * radius or any(g.is_sparse for g, _ in reached):
+    if length < (1.0 - WIDTH) * radius:
         return
     slopes, offsets = [g for g, _ in reached], [o for _, o in reached]
     if -math.inf < (inner := dot(slopes, offsets)) < 0:  # not of what is not finite

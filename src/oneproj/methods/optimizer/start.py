@@ -67,25 +67,6 @@ def move_start_into_ball(
         warn(message)
 
 
-def check_precision(inner_steps: int, parameters: Vector) -> None:
-    """Warn where a running mean of ``inner_steps`` points would stop moving.
-
-    The s-th point changes the mean by 1/s of its distance, which is rounded away when
-    1/s is below the rounding unit.
-
-    Example:
-        >>> check_precision(1000, [torch.ones(1)])
-    """
-    eps = rounding_unit(parameters)
-    if inner_steps * eps > 1.0:
-        message = (
-            f"The mean of inner_steps={inner_steps} points cannot be kept in this "
-            f"precision (eps = {eps:.1e}): later points would not count. Use fewer "
-            "inner steps or parameters of a wider dtype."
-        )
-        warn(message)
-
-
 def make_base(base: Callable[[Groups], Optimizer], groups: Groups) -> Optimizer:
     """The optimiser of lines 11-12; it must take dense gradients, without a closure.
 

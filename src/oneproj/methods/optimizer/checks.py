@@ -1,0 +1,238 @@
+"""What ``OneProjection`` refuses, and what it warns of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from oneproj.arguments import check_count, check_number
+from oneproj.autograd import require_autograd
+from oneproj.errors import InvalidProblemError, warn
+from oneproj.methods.optimizer.start import Groups
+from oneproj.parameters import Vector, rounding_unit
+
+STEP = "It is the length of a step against the gradient; 0.001 to 0.1 are usual."
+RADIUS = "It bounds every iterate; leave it out for no bound."
+
+
+class Settings(NamedTuple):
+    """Of Algorithm 1, in the paper's symbols."""
+
+    m: float | None
+    beta: float
+    K: int
+    q: float
+    radius: float
+
+
+def check_settings(
+    strong_convexity: object,
+    prox_weight: object,
+    inner_steps: object,
+    late_weight: object,
+    radius: object,
+) -> Settings:
+    """Refuse settings with which Algorithm 1 cannot run; returns plain numbers.
+
+    The step size is each group's own: ``check_rates``.
+
+    Example:
+        >>> check_settings(None, 0.2, 25, 0, 10)
+        Settings(m=None, beta=0.2, K=25, q=0.0, radius=10.0)
+    """
+    m = None
+    if strong_convexity is not None:
+        step = "The step is 2 / (m (s + 1))."
+        m = check_number("strong_convexity", strong_convexity, step)
+    pull = "It is the pull towards the proximal centre; 0 is none."
+    power = "The mean of line 14 weighs the s-th iterate by s to this power; 0 is none."
+    return Settings(
+        m,
+        check_number("prox_weight", prox_weight, pull, zero=True),
+        check_inner_steps(inner_steps),
+        check_number("late_weight", late_weight, power, zero=True),
+        check_number("radius", radius, RADIUS, infinite=True),
+    )
+
+
+def check_rates(groups: Groups, m: float | None) -> None:
+    """Refuse groups without a step size, or with two; make each a plain number.
+
+    Example:
+        >>> import numpy as np
+        >>> groups = [{"params": [], "lr": np.float32(0.5)}]
+        >>> check_rates(groups, None); groups[0]["lr"]
+        0.5
+    """
+    for group in groups:
+        if (group["lr"] is None) == (m is None):
+            message = (
+                "Give either lr (a constant, or for a scheduler) or strong_convexity "
+                "(for the theorems' step 2/(m(s+1))); got "
+                f"lr={group['lr']}, strong_convexity={m}."
+            )
+            raise InvalidProblemError(message)
+        if m is None:
+            group["lr"] = check_number("lr", group["lr"], STEP, zero=True)
+        else:
+            group["lr"] = 1.0 / m  # line 10 for s = 1
+
+
+def check_inner_steps(inner_steps: object) -> int:
+    """Refuse what is no count of inner updates.
+
+    Example:
+        >>> check_inner_steps(25)
+        25
+    """
+    why = "It is K, the updates of one outer iteration; 10 to 25 are usual."
+    return check_count("inner_steps", inner_steps, why)
+
+
+def check_step(*, shown: str | None) -> None:
+    """Refuse a step that would go to waste.
+
+    Raises:
+        InvalidProblemError: ``eval()`` shows an iterate, or nothing is recorded.
+
+    Example:
+        >>> check_step(shown=None)
+    """
+    if torch.is_inference_mode_enabled():
+        require_autograd()  # which has the words
+    if shown is not None:
+        message = (
+            "step() was called while the parameters hold the selected iterate. "
+            "Call train() first: gradients belong at the inner iterate."
+        )
+        raise InvalidProblemError(message)
+
+
+def check_alike(point: Vector, state: Vector, error: Exception) -> None:
+    """Say what a step failed of, if parameters are no more what they were built as.
+
+    Raises:
+        InvalidProblemError: A parameter has another dtype, device or shape by now.
+
+    Example:
+        >>> check_alike([], [], RuntimeError())
+    """
+    for p, kept in zip(point, state, strict=True):
+        now, before = (f"{t.dtype} on {t.device}, {tuple(t.shape)}" for t in (p, kept))
+        if now != before:
+            message = (
+                f"A parameter is {now} by now, and was {before} when the optimiser was "
+                "built, so it and its centre x_t cannot be added. Convert or move the "
+                "model first, and build the optimiser then."
+            )
+            raise InvalidProblemError(message) from error
+
+
+def check_precision(inner_steps: int, parameters: Vector) -> None:
+    """Warn where a running mean of ``inner_steps`` points would stop moving.
+
+    The s-th point changes the mean by 1/s of its distance, which is rounded away when
+    1/s is below the rounding unit.
+
+    Example:
+        >>> check_precision(1000, [torch.ones(1)])
+    """
+    eps = rounding_unit(parameters)
+    if inner_steps * eps > 1.0:
+        message = (
+            f"The mean of inner_steps={inner_steps} points cannot be kept in this "
+            f"precision (eps = {eps:.1e}): later points would not count. Use fewer "
+            "inner steps or parameters of a wider dtype."
+        )
+        warn(message)
+
+
+class Watch:
+    """Notices what a user's loop does that would go wrong in silence.
+
+    Args:
+        moving: The parameters that are part of x.
+        frozen: Those that were constants at the start.
+
+    Example:
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> Watch([w], []).look([{"params": [w]}], None)
+    """
+
+    def __init__(self, moving: Sequence[Tensor], frozen: Sequence[Tensor]) -> None:
+        """Remember who moves and who does not."""
+        self._moving, self._frozen = moving, list(frozen)
+        self._warned_of_scheduler = self._warned_of_start = False
+
+    def look(self, groups: Groups, m: float | None) -> None:
+        """Refuse parameters that were frozen; tell once of those that were thawed.
+
+        And of a scheduler whose steps are not used, since m settles them. It is called
+        twice in an outer iteration: the steps between cost no more for it.
+
+        Raises:
+            InvalidProblemError: A parameter is frozen by now. The pull to the centre
+                and the mean of line 14 would go on moving it.
+        """
+        require_autograd(self._moving, built="optimiser")
+        if self._frozen:
+            self._tell_of_thawed()
+        if m is not None and not self._warned_of_scheduler:
+            self._tell_of_scheduler(groups)
+
+    def tell_of_start(self, t: int, made: int, K: int, J: int | None) -> None:
+        """Warn, once, if ``eval()`` shows the start, though updates were made.
+
+        Line 14 takes the mean of ``z_1 = x_t`` and what the first K - 1 updates make of
+        it: with K = 1 that is ``x_t`` itself. ``J = 0`` may be what is meant.
+
+        Args:
+            t: Complete outer iterations.
+            made: Inner updates since the last of them.
+            K: Inner updates of each.
+            J: The index that was drawn, if one was.
+        """
+        if J == 0 or self._warned_of_start:
+            return
+        if K == 1 and t:
+            message = (
+                f"The selected iterate is the start: nothing of {t} update(s) counts. "
+                "With inner_steps=1 the next centre is the mean of one iterate, the "
+                "centre itself (line 14 of Algorithm 1). Choose inner_steps >= 2; 10 "
+                "to 25 are usual."
+            )
+        elif made and not t:
+            message = (
+                f"The selected iterate is the start: nothing of {made} update(s) "
+                f"counts. An outer iteration takes inner_steps={K} of them, and none "
+                "is complete. Make more updates, or choose fewer inner_steps."
+            )
+        else:
+            return
+        self._warned_of_start = True
+        warn(message)
+
+    def _tell_of_scheduler(self, groups: Groups) -> None:
+        if any("initial_lr" in group for group in groups):  # which schedulers set
+            self._warned_of_scheduler = True
+            message = (
+                "A scheduler sets the step sizes of an optimiser that has "
+                "strong_convexity: every step is 2/(m(s+1)) all the same. Give lr in "
+                "place of strong_convexity, or leave the scheduler out."
+            )
+            warn(message)
+
+    def _tell_of_thawed(self) -> None:
+        thawed = [p for p in self._frozen if p.requires_grad]
+        if thawed:
+            self._frozen.clear()
+            message = (
+                f"{len(thawed)} parameter(s), the first of shape "
+                f"{tuple(thawed[0].shape)}, had requires_grad=False when the optimiser "
+                "was built and have it no more. They are constants of this run and do "
+                "not move. Build a new optimiser once they are to be trained."
+            )
+            warn(message)

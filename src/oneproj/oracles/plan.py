@@ -1,0 +1,87 @@
+"""What anchors see, and how often, where nobody says: as much as they may cost."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from oneproj.arguments import check_count
+from oneproj.parameters import PLAIN, dimension
+from oneproj.problem import Problem
+
+BETWEEN_ANCHORS = 10
+"""Updates, for methods without a proximal centre; with one there are about as many."""
+AFFORDABLE = 3 * 10**8
+"""Parameters times examples: the value on all data, at every anchor, costs little up to
+here."""
+SHARE = 0.5
+"""Of the examples that the updates between two anchors see: those whose gradients a
+costly anchor may take. The fewer, the more of a gradient is noise, and the smaller the
+multipliers that it yields: a tenth left a transformer outside its cap by 3."""
+LOOKS = 4
+"""Anchors per look at all data, at least, where it is not looked at every time."""
+VALUES, RAREST = 3, 16
+"""Examples whose values take as long as the gradient of one; and the most anchors that
+may share a look at the values of all data, which costs as much again at most."""
+SELDOM = 2
+"""Centres per costly anchor with minibatches, where it serves the strengths alone."""
+
+
+class AnchorPlan(NamedTuple):
+    """How thorough anchors are; unless it says otherwise, all is seen at each centre.
+
+    Example:
+        >>> AnchorPlan(size=320, whole_every=4).every
+        1
+    """
+
+    size: int | None = None
+    """Examples of a constraint's larger data that an anchor samples; None for all."""
+    whole_every: int | None = None
+    """Anchors per look at all of that larger data; None for never."""
+    every: int = 1
+    """Proximal centres per anchor."""
+
+
+def plan_anchors(
+    anchor_size: int | None, problem: Problem, batch_size: int, oracle: str
+) -> AnchorPlan:
+    """As asked for, or as it may cost.
+
+    Example:
+        >>> import oneproj, torch
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> problem = oneproj.Problem(w, oneproj.function(w.sum), {})
+        >>> plan_anchors(None, problem, batch_size=64, oracle="anchored").size is None
+        True
+    """
+    if anchor_size is not None:
+        looked = "It is how many examples of a constraint an anchor sees."
+        return AnchorPlan(check_count("anchor_size", anchor_size, looked))
+    affordable = AFFORDABLE // dimension(problem.parameters)
+    few = max(affordable, int(SHARE * BETWEEN_ANCHORS * batch_size))
+    largest = max((c.size or 0 for c in problem.constraints.values()), default=0)
+    if largest <= few:
+        return AnchorPlan()
+    if oracle == "minibatch":  # which remembers nothing of what was seen
+        return AnchorPlan(few, every=SELDOM)
+    every = max(LOOKS, math.ceil(largest / (VALUES * few)))
+    helps = sees_the_same(problem) and every <= RAREST
+    return AnchorPlan(few, every if helps else None)
+
+
+def sees_the_same(problem: Problem) -> bool:
+    """Whether an example has the value in a minibatch that it has among all data.
+
+    Not if the model trains, for it evaluates here. Nor in few bits, where much of the
+    value is rounding that depends on the size of the batch.
+
+    Example:
+        >>> import oneproj, torch
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> sees_the_same(oneproj.Problem(w, oneproj.function(w.sum), {}))
+        True
+    """
+    modules = () if problem.model is None else problem.model.modules()
+    exact = all(p.dtype in PLAIN for p in problem.parameters)
+    return exact and not any(module.training for module in modules)

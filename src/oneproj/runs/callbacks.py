@@ -1,0 +1,148 @@
+"""All callbacks of a run as one, the logs among them.
+
+What a callback of the user raises passes as it is. A log that cannot be written costs
+the log, not the run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from oneproj.errors import InvalidProblemError, warn
+from oneproj.files import check_place, in_words, is_special
+from oneproj.logs import AbstractLog
+from oneproj.results import Update
+
+Callback = Callable[[Update], bool | None]
+_TAKEN: set[str] = set()
+
+
+class Callbacks:
+    """All of them as one, which stops the run if one of them wants to.
+
+    Example:
+        >>> calls = Callbacks([lambda update: None, lambda update: update.update == 3])
+        >>> [calls(Update(k, 9, 0.0, {}, 0.0)) for k in (1, 2, 3)]
+        [False, False, True]
+    """
+
+    def __init__(self, callbacks: Iterable[Callback] | Callback) -> None:
+        """Take one callback, or several."""
+        self._calls = _as_calls(callbacks)
+        self._failed: set[int] = set()
+        for call in self._calls:
+            if isinstance(call, AbstractLog):
+                _check_place(call)
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """While the block runs, the logs are this run's; then they are closed.
+
+        Raises:
+            InvalidProblemError: One of them writes where another does already.
+        """
+        with ExitStack() as places:
+            for call in self._calls:
+                if isinstance(call, AbstractLog):
+                    places.enter_context(_taken(call))
+            try:
+                yield
+            finally:
+                self.close()
+
+    def __call__(self, update: Update) -> bool:
+        """Call every one of them, also after one that wants to stop."""
+        answers = [self._answer(call, update) for call in self._calls]
+        return any(answers)
+
+    def close(self) -> None:
+        """Tell the logs that no update follows, each of them."""
+        for call in self._calls:
+            if isinstance(call, AbstractLog):
+                try:
+                    call.close()
+                except Exception as error:  # noqa: BLE001 - the run is worth more
+                    self._warn(call, error, "when the updates had ended")
+
+    def _answer(self, call: Callback, update: Update) -> bool:
+        if not isinstance(call, AbstractLog):
+            return _truth(call(update))
+        try:
+            call(update)
+        except OSError as error:
+            self._warn(call, error, f"at update {update.update}")
+        return False
+
+    def _warn(self, log: AbstractLog, error: Exception, when: str) -> None:
+        """Once per log: the disk that was full at one update is so at the next."""
+        if id(log) in self._failed:
+            return
+        self._failed.add(id(log))
+        reason = in_words(error) if isinstance(error, OSError) else repr(error)
+        message = (
+            f"{log!r} could not be written {when}: {reason}. That costs entries of "
+            "the log and not the run; each further one is tried. What is missing there "
+            "is in solution.history, of a long run every n-th update."
+        )
+        warn(message)
+
+
+@contextmanager
+def _taken(log: AbstractLog) -> Iterator[None]:
+    """Keep others from the place of a log; a device or a pipe is for everybody."""
+    if log.place is None or is_special(log.place):
+        yield
+        return
+    place = os.path.realpath(log.place)
+    if place in _TAKEN:
+        message = (
+            f"{log!r} is written by another log already, of this run or of one that "
+            "goes on, and the entries of both would mix. Give each run, and each log "
+            "of it, a place of its own."
+        )
+        raise InvalidProblemError(message)
+    _TAKEN.add(place)
+    try:
+        yield
+    finally:
+        _TAKEN.remove(place)
+
+
+def _check_place(log: AbstractLog) -> None:
+    try:
+        if log.place is not None:
+            check_place(log.place)
+    except (OSError, ValueError) as error:
+        message = (
+            f"{log!r} cannot be written: {in_words(error)}. No update was made. Choose "
+            "a place that you can write to, on a disk with room, or leave it out."
+        )
+        raise InvalidProblemError(message) from error
+
+
+def _truth(answer: object) -> bool:
+    try:
+        return bool(answer)
+    except (RuntimeError, TypeError, ValueError) as error:
+        message = (
+            "A callback returns True to stop the run, and False or nothing to go on, "
+            f"but one returned a {type(answer).__name__} that is neither: {error}. "
+            "Return one truth, with .all() or .any() for example."
+        )
+        raise InvalidProblemError(message) from error
+
+
+def _as_calls(callbacks: Iterable[Callback] | Callback) -> tuple[Callback, ...]:
+    if callable(callbacks):
+        return (callbacks,)
+    calls = tuple(callbacks) if isinstance(callbacks, Iterable) else (callbacks,)
+    for call in calls:
+        if not callable(call):
+            message = (
+                f"A callback is called with an Update after every update, but got "
+                f"{call!r}. Pass a function of one argument, or a list of them."
+            )
+            raise InvalidProblemError(message)
+    return calls
