@@ -30,7 +30,7 @@ class Run:
 class AbstractNested(Optimizer):
     """A run of Algorithm 1 around a base optimiser that shares its groups."""
 
-    _base: Optimizer | None = None  # only while the constructor runs
+    _base: Optimizer  # not there yet while torch's constructor runs
     _run: Run
     _K: int
     _z: list[Tensor]
@@ -47,14 +47,11 @@ class AbstractNested(Optimizer):
     @property
     def base(self) -> Optimizer:
         """The optimiser that makes the step of lines 11-12."""
-        if self._base is None:
-            message = "the base optimiser is not built yet"
-            raise AttributeError(message)
         return self._base
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refuse groups after the start: x_0 and the ball are fixed by then."""
-        if self._base is not None:
+        if "_base" in vars(self):
             message = (
                 "A parameter group cannot be added after the start: the centre x_0 "
                 "and the ball are those of the first groups. Build a new optimiser."
