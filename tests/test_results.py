@@ -267,3 +267,11 @@ def test_results_cannot_be_changed_afterwards() -> None:
     found = solution({})
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.objective = 0.0  # type: ignore[misc]
+
+
+def test_projections_and_certificates_become_json_too() -> None:
+    done = Projection(Status.FEASIBLE, 0.5, {"cap": math.nan}, {"cap": 2.0}, 3)
+    read = json.loads(json.dumps(done.to_dict(), allow_nan=False))
+    assert (read["status"], read["distance"]) == ("feasible", 0.5)
+    assert (read["multipliers"], read["residuals"]) == ({"cap": 2.0}, {"cap": "nan"})
+    assert Certificate((), {"cap": 1.0}).to_dict()["multipliers"] == {"cap": 1.0}

@@ -44,6 +44,25 @@ def jsonable(value: Any) -> Any:  # noqa: ANN401 - any dataclass, any JSON value
     return _leaf(value)
 
 
+class Plain:
+    """A dataclass that ``to_dict`` turns into plain JSON types, for ``json.dump``.
+
+    Numbers that are not finite become strings, and tensors their shapes.
+
+    Example:
+        >>> @dataclasses.dataclass
+        ... class Gap(Plain):
+        ...     value: float
+        >>> Gap(math.inf).to_dict()
+        {'value': 'inf'}
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, by name."""
+        found: dict[str, Any] = jsonable(self)
+        return found
+
+
 def _leaf(value: object) -> bool | float | str | None:
     if isinstance(value, enum.Enum):
         return value.name.lower()

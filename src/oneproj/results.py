@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from oneproj.rendering import jsonable, table
+from oneproj.rendering import Plain, table
 
 
 class Status(enum.Enum):
@@ -87,7 +87,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Projection:
+class Projection(Plain):
     """The outcome of one projection onto the feasible set, from x to x_hat.
 
     Attributes:
@@ -178,7 +178,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Plain):
     """What is known about a point: a table of measures, with the multipliers.
 
     ``oneproj.certify`` says what each measure proves, and of what problems.
@@ -232,7 +232,7 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Solution:
+class Solution(Plain):
     """What ``solve`` returns; the parameters themselves hold the answer.
 
     Attributes:
@@ -275,8 +275,7 @@ class Solution:
 
         Numbers that are not finite become strings. The parameters are not in it.
         """
-        found: dict[str, Any] = jsonable(self)
-        return found | {"feasible": self.feasible}
+        return super().to_dict() | {"feasible": self.feasible}
 
     def __str__(self) -> str:
         """A readable table."""
