@@ -302,7 +302,8 @@ def test_ctrl_c_between_updates_returns_what_there_is(method: str) -> None:
     assert solution.status is Status.INTERRUPTED
     assert solution.feasible
     assert solution.history["update"] == [3]
-    assert solution.counts.objective_gradients <= 3
+    # One per update; SLSQP looks at the start once more, for the parameters' units.
+    assert solution.counts.objective_gradients <= 4
 
 
 @pytest.mark.usefixtures("one_press_at_a_time")

@@ -36,6 +36,7 @@ from oneproj.arrays import Array
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.flat import flat, unflat
 from oneproj.methods.base import AbstractMethod
+from oneproj.methods.coordinates import parameter_units
 from oneproj.methods.dialogue import dialogue
 from oneproj.methods.memory import Reply, Seen
 from oneproj.methods.setting import Setting
@@ -250,6 +251,7 @@ def _stages(setting: Setting, tolerance: float) -> Stages:
         tolerance,
         rounding=rounding_unit(problem.parameters),
         steps=setting.steps,
+        scales=parameter_units(problem, setting.counts),
     )
 
 
