@@ -126,7 +126,7 @@ def _is_uneven(slope: Tensor, lr: float, size: float) -> bool:
         return False
     columns = slope.square().mean(0).sqrt()
     columns = columns[columns > 0]
-    if columns.numel() <= 2:  # noqa: PLR2004 - there is no usual one among two
+    if columns.numel() == 0:
         return False
     largest = columns.max().item()
     return largest >= SPREAD * columns.median().item() and lr * largest >= FELT * size
@@ -137,8 +137,9 @@ def _warn_of_units() -> None:
         "The features seem to come in units of very different size: the gradients of "
         f"some weights were more than {SPREAD:.0f} times those of their neighbours, "
         "and the objective swings, since steps of one length suit only some of them. "
-        "It may end far too high. "
-        "Standardise the features (zero mean, unit variance)."
+        "It may end far too high. Standardise the features (zero mean, unit "
+        'variance), or, up to a few hundred parameters, take method="auto": SLSQP has '
+        "no steps of one length."
     )
     warn(message)
 
