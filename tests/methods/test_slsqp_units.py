@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import cvxpy
 import pytest
@@ -81,6 +82,31 @@ def test_the_units_of_a_table_change_no_bit(units: list[float], target: float) -
     expected, actual = table_path([1.0] * 3), table_path(units, target)
     assert len(actual) == len(expected)
     assert all(torch.equal(x, y) for x, y in zip(expected, actual, strict=True))
+
+
+class Once(torch.autograd.Function):
+    """The identity, whose graph can be used once, as compiled ones are."""
+
+    @staticmethod
+    def forward(ctx: Any, score: Tensor) -> Tensor:  # noqa: ANN401 - torch's
+        ctx.used = False
+        return score.clone()
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> Tensor:  # noqa: ANN401 - torch's
+        if ctx.used:
+            message = "donated buffers"
+            raise RuntimeError(message)
+        ctx.used = True
+        return slope
+
+
+def test_a_graph_that_can_be_used_once_has_units_of_1() -> None:
+    x, w = torch.eye(3, dtype=WIDE), zeros(3)
+    loss = oneproj.mean(lambda b: (Once.apply(b @ w) - 2.0).square(), data=x)
+    problem = oneproj.Problem(w, loss, {"sum": oneproj.function(w.sum) <= 3.0})
+    oneproj.solve(problem, method="slsqp")
+    torch.testing.assert_close(w.detach(), torch.ones(3, dtype=WIDE))
 
 
 def test_a_table_in_natural_units_is_fitted_in_float32() -> None:

@@ -54,11 +54,14 @@ def parameter_units(problem: Problem, counts: Counts) -> Array:
         mine = term is problem.objective
         counts.objective_gradients += mine
         counts.constraint_gradients += not mine
-        with evaluating(problem.model):
-            seen = _look(term, problem.parameters, EXAMPLES // len(sampled) + 1)
+        try:
+            with evaluating(problem.model):
+                seen = _look(term, problem.parameters, EXAMPLES // len(sampled) + 1)
+        except RuntimeError:  # a compiled graph, for one, goes backward only once
+            continue
         with np.errstate(all="ignore"):
             each = np.square(seen.slopes / seen.size).mean(0)
-        if np.isfinite(each).all():  # what is not finite is an error elsewhere
+        if np.isfinite(each).all():  # what is wrong otherwise shows in full passes
             squares += each
             objective = seen if mine else objective
     if not squares.any():
