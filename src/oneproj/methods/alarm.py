@@ -138,7 +138,7 @@ def _warn_of_units() -> None:
         f"some weights were more than {SPREAD:.0f} times those of their neighbours, "
         "and the objective swings, since steps of one length suit only some of them. "
         "It may end far too high. Standardise the features (zero mean, unit "
-        'variance), or, up to a few hundred parameters, take method="auto": SLSQP has '
+        'variance), or, for a small model, take method="auto": SLSQP has '
         "no steps of one length."
     )
     warn(message)

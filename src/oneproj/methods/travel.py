@@ -79,7 +79,7 @@ class Travel:
                 f"{self._reach:.3g}, the sum of all step sizes and so the farthest "
                 "that Adam can go, and the objective was not nearly gone. The answer "
                 "depends on the start. Standardise features and targets, or give a "
-                "larger lr or more steps, or, up to a few hundred parameters, take "
+                "larger lr or more steps, or, for a small model, take "
                 'method="auto"; if the objective has no minimum, as a sum of logits '
                 "has none, bound it by radius= or a constraint."
             )
