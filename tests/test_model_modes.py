@@ -85,8 +85,9 @@ def test_every_method_sees_minibatches_in_training_and_all_data_in_evaluation(
     problem, _ = build(model)
     oneproj.solve(problem, method=method, steps=12, batch_size=7)
     probe, full = 2, 300
-    batches = set() if method in ("slsqp", "auto") else {(True, 7)}
-    assert seen == {(False, probe), (False, full)} | batches
+    # SLSQP takes the parameters' units from every third example, not from all.
+    part = {(False, full // 3)} if method in ("slsqp", "auto") else {(True, 7)}
+    assert seen == {(False, probe), (False, full)} | part
 
 
 def test_a_sampled_anchor_is_seen_in_evaluation() -> None:

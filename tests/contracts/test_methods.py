@@ -302,7 +302,8 @@ def test_ctrl_c_between_updates_returns_what_there_is(method: str) -> None:
     assert solution.status is Status.INTERRUPTED
     assert solution.feasible
     assert solution.history["update"] == [3]
-    assert solution.counts.objective_gradients <= 3
+    units = method in ("auto", "slsqp")  # for which SLSQP looks at the start once more
+    assert solution.counts.objective_gradients <= 3 + units
 
 
 @pytest.mark.usefixtures("one_press_at_a_time")

@@ -38,6 +38,7 @@ from oneproj.flat import flat, unflat
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.optimizer.start import move_start_into_ball
 from oneproj.methods.setting import Setting
+from oneproj.methods.sqp.coordinates import parameter_units
 from oneproj.methods.sqp.dialogue import dialogue
 from oneproj.methods.sqp.memory import Reply, Seen
 from oneproj.methods.sqp.stages import Ending, Stages
@@ -250,6 +251,7 @@ def _stages(setting: Setting, tolerance: float) -> Stages:
         tolerance,
         rounding=rounding_unit(problem.parameters),
         steps=setting.steps,
+        scales=parameter_units(problem, setting.counts),
     )
 
 

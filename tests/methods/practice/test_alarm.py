@@ -45,6 +45,20 @@ def test_features_in_uneven_units_are_told() -> None:
         oneproj.solve(problem, steps=20, progress=False)
 
 
+def test_two_features_are_enough_to_be_uneven() -> None:
+    problem = classification(torch.tensor([3.0, 1000.0]), linear(2))
+    with pytest.warns(OneprojWarning, match='take method="auto"'):
+        oneproj.solve(problem, steps=100, progress=False)
+
+
+@pytest.mark.parametrize("features", [1, 2, 3])
+def test_few_standardised_features_raise_no_alarm(features: int) -> None:
+    problem = classification(torch.ones(features), linear(features))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        oneproj.solve(problem, steps=100, progress=False)
+
+
 @pytest.mark.parametrize("unit", [0.1, 1.0, 10.0])
 def test_features_in_one_unit_are_not(unit: float) -> None:
     problem = classification(unit * torch.ones(5), linear(5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import cvxpy
 import pytest
@@ -50,6 +51,86 @@ def test_the_unit_of_a_term_changes_no_bit(term: str, power: int) -> None:
     expected, actual = path(), path(**{term: 2.0**power})
     assert len(actual) == len(expected)
     assert all(torch.equal(x, y) for x, y in zip(expected, actual, strict=True))
+
+
+def table_path(units: list[float], target: float = 1.0) -> list[Tensor]:
+    """The iterates of one regression, in units of its own, for such features."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(80, 3, generator=generator, dtype=WIDE) + 2.0
+    y = x @ torch.tensor([1.0, -2.0, 0.5], dtype=WIDE) + x[:, 0].sin()
+    y[30:] += x[30:, 1]
+    w, unit = zeros(3), torch.tensor(units, dtype=WIDE)
+
+    def losses(batch: tuple[Tensor, Tensor]) -> Tensor:
+        return (batch[0] @ w - batch[1]).square()
+
+    data = x * unit, y * target
+    loss, old = oneproj.mean(losses, data), [part[:30] for part in data]
+    cap = target**2
+    problem = oneproj.Problem(w, loss, {"old": oneproj.mean(losses, tuple(old)) <= cap})
+    points: list[Tensor] = []
+    oneproj.solve(
+        problem, method="slsqp", callbacks=lambda _: points.append(w * unit / target)
+    )
+    assert len(points) > 5
+    return points
+
+
+@pytest.mark.parametrize("units", [[2.0**20, 1.0, 2.0**-12], [2.0**8] * 3])
+@pytest.mark.parametrize("target", [1.0, 2.0**16])
+def test_the_units_of_a_table_change_no_bit(units: list[float], target: float) -> None:
+    expected, actual = table_path([1.0] * 3), table_path(units, target)
+    assert len(actual) == len(expected)
+    assert all(torch.equal(x, y) for x, y in zip(expected, actual, strict=True))
+
+
+class Once(torch.autograd.Function):
+    """The identity, whose graph can be used once, as compiled ones are."""
+
+    @staticmethod
+    def forward(ctx: Any, score: Tensor) -> Tensor:  # noqa: ANN401 - torch's
+        ctx.used = False
+        return score.clone()
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> Tensor:  # noqa: ANN401 - torch's
+        if ctx.used:
+            message = "donated buffers"
+            raise RuntimeError(message)
+        ctx.used = True
+        return slope
+
+
+def test_a_graph_that_can_be_used_once_has_units_of_1() -> None:
+    x, w = torch.eye(3, dtype=WIDE), zeros(3)
+    loss = oneproj.mean(lambda b: (Once.apply(b @ w) - 2.0).square(), data=x)
+    problem = oneproj.Problem(w, loss, {"sum": oneproj.function(w.sum) <= 3.0})
+    oneproj.solve(problem, method="slsqp")
+    torch.testing.assert_close(w.detach(), torch.ones(3, dtype=WIDE))
+
+
+def test_a_table_in_natural_units_is_fitted_in_float32() -> None:
+    # Prices, counts, areas and years; in this precision the least gradient of a price
+    # hides all that of a count.
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(400, 4, generator=generator, dtype=WIDE)
+    x = z * torch.tensor([5e4, 1.5, 400.0, 20.0]) + torch.tensor([2e5, 3, 1500, 1985])
+    y = z @ torch.tensor([0.5, 0.45, 0.8, 0.2], dtype=WIDE) + 20
+    y += 0.5 * torch.randn(400, generator=generator, dtype=WIDE)
+    wide = torch.cat([x, torch.ones(400, 1)], dim=1)
+    best = wide @ torch.linalg.lstsq(wide, y[:, None]).solution
+    model, data = torch.nn.Linear(4, 1), (x.float(), y.float())
+    for p in model.parameters():
+        torch.nn.init.constant_(p, 0.01)
+
+    def losses(batch: tuple[Tensor, Tensor]) -> Tensor:
+        return (model(batch[0]).squeeze(-1) - batch[1]).square()
+
+    loss = oneproj.mean(losses, data)
+    problem = oneproj.Problem(model.parameters(), loss, {"fits": loss <= 0.5})
+    solution = oneproj.solve(problem, method="auto")
+    assert solution.objective <= 1.02 * (best.squeeze(-1) - y).square().mean()
+    assert solution.counts.objective_gradients < 50
 
 
 @pytest.mark.parametrize("unit", [1e-12, 1e-6, 1.0, 1e8])

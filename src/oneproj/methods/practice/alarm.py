@@ -180,7 +180,7 @@ def _is_uneven(slope: Tensor, lr: float, size: float) -> bool:
         return False
     columns = slope.square().mean(0).sqrt()
     columns = columns[columns > 0]
-    if columns.numel() <= 2:  # noqa: PLR2004 - there is no usual one among two
+    if columns.numel() == 0:
         return False
     largest = columns.max().item()
     return largest >= SPREAD * columns.median().item() and lr * largest >= FELT * size
@@ -191,8 +191,9 @@ def _warn_of_units() -> None:
         "The features seem to come in units of very different size: the gradients of "
         f"some weights were more than {SPREAD:.0f} times those of their neighbours, "
         "and the objective swings, since steps of one length suit only some of them. "
-        "It may end far too high. "
-        "Standardise the features (zero mean, unit variance)."
+        "It may end far too high. Standardise the features (zero mean, unit "
+        'variance), or, for a small model, take method="auto": SLSQP has '
+        "no steps of one length."
     )
     warn(message)
 
@@ -202,9 +203,9 @@ def _warn_of_short_steps(reach: float) -> None:
         f"The run may have ended on its way: some parameter moved by most of "
         f"{reach:.3g}, the sum of all step sizes and so the farthest that Adam can go, "
         "and the objective was not nearly gone. The answer depends on the start. "
-        "Standardise features and targets, or give a larger lr or more steps; if the "
-        "objective has no minimum, as a sum of logits has none, bound it by radius= or "
-        "a constraint."
+        "Standardise features and targets, or give a larger lr or more steps, or, for "
+        'a small model, take method="auto"; if the objective has no minimum, as a sum '
+        "of logits has none, bound it by radius= or a constraint."
     )
     warn(message)
 

@@ -4,11 +4,12 @@ SLSQP compares changes of the objective, violations and steps with one number, `
 and begins with ``B = I``. Both have a meaning only if the terms change by about 1 where
 the parameters change by 1. So SciPy is shown, for the units u and v_j of a stage::
 
-    f / u    and    c_j / v_j + margin_j <= 0
+    f / u    and    c_j / v_j + margin_j <= 0    as functions of    x_k / scale_k
 
-where a unit is the norm of the term's gradient at the stage's first point, and no
-smaller than what the rounding of its value can resolve. The path is then the same
-whatever the units in which the terms were written.
+where the scales are those of ``coordinates``, and a unit is the norm of the term's
+gradient by them at the stage's first point, and no smaller than what the rounding of
+its value can resolve. The path is then the same whatever the units in which the terms
+were written, or the features that they are about.
 
 A first point may mislead: far away gradients are huge, elsewhere they are zero. And
 kinks end line searches where there is more to gain. So a stage is followed by another
@@ -83,6 +84,7 @@ class Stages:
         tolerance: SciPy's, in the units.
         rounding: The rounding unit of the terms.
         steps: The most iterations of a stage.
+        scales: What counts as 1 in each parameter.
 
     Example:
         >>> from oneproj.methods.sqp.memory import Seen
@@ -91,7 +93,8 @@ class Stages:
         ...     if question.differentiate:
         ...         return Seen(2e-12 * question.x, np.zeros((0, 1)))
         ...     return Seen(1e-12 * question.x @ question.x, none)
-        >>> stages = Stages(start, none, none > 0, 1e-9, 2e-16, steps=50)
+        >>> one = np.ones(1)
+        >>> stages = Stages(start, none, none > 0, 1e-9, 2e-16, steps=50, scales=one)
         >>> ending = stages(ask)
         >>> abs(ending.x.item()) < 1e-6, ending.settled
         (True, True)
@@ -103,6 +106,7 @@ class Stages:
     tolerance: float
     rounding: float
     steps: int
+    scales: Array
 
     def __call__(self, ask: Ask) -> Ending:
         """Run stages until one gains nothing, from near the start if that is better.
@@ -170,29 +174,33 @@ class Stages:
     def _run(self, memory: Memory, here: Point, units: Units) -> _End:
         """One call of SciPy; if it gets lost, it reached the last point it knew."""
         memory.last = here  # so that it is not asked about again
+        origin, scales = here.x, self.scales
 
-        def objective(x: Array, *, differentiate: bool = False) -> Any:  # noqa: ANN401 - a number or a vector
-            seen = memory.point(x).slope if differentiate else memory.value(x)
-            return seen.f / units.f
+        def objective(u: Array, *, differentiate: bool = False) -> Any:  # noqa: ANN401 - a number or a vector
+            x = origin + scales * u
+            if differentiate:
+                return memory.point(x).slope.f * scales / units.f
+            return memory.value(x).f / units.f
 
-        def room(x: Array) -> Array:
-            return -(memory.value(x).c / units.c + self.margins)
+        def room(u: Array) -> Array:
+            return -(memory.value(origin + scales * u).c / units.c + self.margins)
 
-        def room_slopes(x: Array) -> Array:
-            return -memory.point(x).slope.c / units.c[:, np.newaxis]
+        def room_slopes(u: Array) -> Array:
+            slopes = memory.point(origin + scales * u).slope.c * scales
+            return -slopes / units.c[:, np.newaxis]
 
         try:
             found = minimize(
                 objective,
-                here.x,
-                jac=lambda x: objective(x, differentiate=True),
+                np.zeros_like(origin),
+                jac=lambda u: objective(u, differentiate=True),
                 constraints={"type": "ineq", "fun": room, "jac": room_slopes}
                 if len(self.margins)
                 else (),
                 method="SLSQP",
                 options={"ftol": self.tolerance, "maxiter": self.steps},
             )
-            reached = memory.point(found.x)
+            reached = memory.point(origin + scales * found.x)
         except Lost:
             message = "The next point has no finite values"
             return _End(memory.look_again(), LOST, message)
@@ -201,8 +209,8 @@ class Stages:
 
     def _units(self, point: Point) -> Units:
         least = ROUNDINGS * self.rounding / self.tolerance
-        f = max(np.linalg.norm(point.slope.f), least * abs(point.value.f))
-        c = np.linalg.norm(point.slope.c, axis=1)
+        f = max(np.linalg.norm(point.slope.f * self.scales), least * abs(point.value.f))
+        c = np.linalg.norm(point.slope.c * self.scales, axis=1)
         c = np.maximum(c, least * np.abs(point.value.c))
         c[self.distances | (c == 0)] = 1.0
         return Units(float(f) or 1.0, c)
