@@ -77,6 +77,24 @@ def test_the_same_settings_go_on_bit_for_bit(
     assert resumed == end(nearest_in_ball, **make())
 
 
+def test_noise_of_torch_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    def noisy() -> oneproj.Problem:  # without a model, from the global generator
+        w = torch.tensor([0.3, -0.2], requires_grad=True)
+        loss = oneproj.mean(
+            lambda x: (w * x * torch.rand_like(x) - 1).square().sum(1), torch.eye(2)
+        )
+        constraints = {"size": oneproj.sets.Ball(0.5).on(w)}
+        return oneproj.Problem(w, loss, constraints, radius=10.0)
+
+    file = tmp_path / "run.pt"
+    torch.manual_seed(0)
+    unstopped = end(noisy)
+    torch.manual_seed(0)
+    end(noisy, checkpoint=file, callbacks=stop)
+    torch.manual_seed(7)
+    assert end(noisy, checkpoint=file, resume=True) == unstopped
+
+
 def weighted(decay: float) -> Callable[[Any], Optimizer]:
     return functools.partial(AdamW, weight_decay=decay)
 

@@ -158,11 +158,10 @@ def _alone(tensor: Tensor) -> Tensor:
     return own.clone() if own.untyped_storage().nbytes() > own.nbytes else own
 
 
-def _model_state(model: torch.nn.Module | None) -> State | None:
-    """What a model changes when it is called: buffers, and the noise of dropout."""
-    if model is None:
-        return None
-    buffers = {name: _alone(b) for name, b in model.named_buffers()}
+def _model_state(model: torch.nn.Module | None) -> State:
+    """What calls change: the model's buffers, and where noise is drawn from."""
+    named = () if model is None else model.named_buffers()
+    buffers = {name: _alone(buffer) for name, buffer in named}
     return {"buffers": buffers, "noise": torch.get_rng_state()}
 
 
@@ -171,11 +170,13 @@ def _load(problem: Problem, parameters: Vector, model: State | None) -> None:
     """Make a problem hold parameters, and what its model had beside them."""
     for p, kept in zip(problem.parameters, parameters, strict=True):
         p.copy_(kept)
-    if problem.model is None or model is None:
+    if model is None:  # of an earlier version, where there was no model
         return
-    for name, buffer in problem.model.named_buffers():
+    named = () if problem.model is None else problem.model.named_buffers()
+    for name, buffer in named:
         buffer.copy_(model["buffers"][name])
-    # Dropout draws from the global generator, which a resumed run has to go on with.
+    # Dropout, and a loss that adds noise, draw from the global generator, which a
+    # resumed run has to go on with.
     torch.default_generator.set_state(model["noise"])
 
 
