@@ -75,7 +75,7 @@ def test_the_center_is_a_copy_in_the_dtype_of_the_parameters() -> None:
     assert copied[0].data_ptr() != same_dtype.data_ptr()
 
 
-def test_terms_are_tried_on_at_most_two_examples() -> None:
+def test_terms_are_tried_twice_on_at_most_three_examples() -> None:
     sizes: list[int] = []
 
     def fn(batch: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def test_terms_are_tried_on_at_most_two_examples() -> None:
         mean(fn, torch.ones(1)),
         {"c": mean(fn, torch.ones(9)) <= 1.0},
     )
-    assert sizes == [1, 2, 2], "a constraint twice, to see whether it is random"
+    assert sizes == [1, 1, 3, 3], "of one size, or a compiled model is compiled again"
 
 
 def test_a_problem_can_be_built_without_grad_mode() -> None:
@@ -234,6 +234,14 @@ def test_a_random_constraint_is_told_of_a_random_objective_is_not() -> None:
     with pytest.warns(OneprojWarning, match=r"'cap' is random: .* was -?\d.*, then"):
         Problem([W], objective=noisy, constraints={"cap": noisy <= 1.0})
     Problem([W], objective=noisy, constraints={})
+
+
+def test_a_constraint_whose_examples_depend_on_their_batch_is_told_of() -> None:
+    x = torch.arange(9.0)
+    centered = oneproj.mean(lambda b: W.sum() * (b - b.mean()).square(), x)
+    with pytest.warns(OneprojWarning, match=r"'cap' .* depends on the rest of its ba"):
+        Problem([W], objective=centered, constraints={"cap": centered <= 1.0})
+    Problem([W], objective=centered, constraints={})
 
 
 def test_a_problem_prints_what_it_is_about() -> None:

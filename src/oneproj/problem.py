@@ -54,8 +54,8 @@ class Problem:
 
     A checkpoint holds the model's buffers and the state of the global CPU generator.
 
-    Every term is evaluated on two examples, so that a wrong shape or a term that
-    the parameters do not reach is found here and not after an hour of training.
+    Every term is evaluated on three examples, twice, so that a wrong shape or a term
+    that the parameters do not reach is found here and not after an hour of training.
 
     Raises:
         InvalidProblemError: Something does not fit; the message names it.
