@@ -21,6 +21,11 @@ def flat_before(layer: nn.Linear) -> Callable[[], Tensor]:
     return flat.sum  # whose graph saves nothing: torch goes through it again
 
 
+def part_of_a_copy(layer: nn.Linear) -> Callable[[], Tensor]:
+    turned = layer.weight.T.reshape(-1)[:3]
+    return lambda: turned.view(3, 1).sum()
+
+
 def product_before(layer: nn.Linear) -> Callable[[], Tensor]:
     product = layer.weight @ layer.weight.T
     return product.norm
@@ -31,7 +36,7 @@ def weight_of_a_pruned_layer(layer: nn.Linear) -> Callable[[], Tensor]:
     return lambda: layer.weight.norm() + layer.bias.sum()
 
 
-STALE = [flat_before, product_before, weight_of_a_pruned_layer]
+STALE = [flat_before, part_of_a_copy, product_before, weight_of_a_pruned_layer]
 
 
 @pytest.mark.parametrize("make", STALE)
@@ -44,6 +49,14 @@ def test_what_was_computed_before_is_refused(
         oneproj.project(layer.parameters(), {"cap": stale <= 0.01})
     with pytest.raises(InvalidProblemError, match="'objective' uses a tensor"):
         oneproj.Problem(layer.parameters(), stale, {})
+
+
+def test_views_that_were_taken_before_move_with_their_parameter() -> None:
+    theta = torch.ones(5, requires_grad=True)
+    weight, bias = theta[:4].view(2, 2).T, theta[4]
+    size = oneproj.function(lambda: weight.square().sum() + bias.square())
+    assert oneproj.project(theta, {"size": size <= 1.0}).status.ok
+    assert 0.99 <= float(theta.detach().square().sum()) <= 1.0
 
 
 def test_what_was_computed_before_of_others_is_a_constant() -> None:

@@ -7,7 +7,8 @@ that is recomputed in the backward pass is not asked at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 from torch.autograd.graph import Node
@@ -16,6 +17,13 @@ from oneproj.errors import InvalidProblemError
 
 REENTRANT = "CheckpointFunctionBackward"
 """The node of ``torch.utils.checkpoint`` that knows nothing of what it recomputes."""
+
+VIEW = re.compile(
+    r"(Alias|AsStrided|Diagonal|Expand|Permute|ReshapeAlias|Select|Slice|Split|"
+    r"SplitWithSizes|Squeeze|T|Transpose|Unbind|Unfold|Unsqueeze|View|ViewAsComplex|"
+    r"ViewAsReal)Backward\d+"
+)
+"""Nodes of results that have no memory of their own: they move with the parameters."""
 
 
 def nodes(value: Tensor) -> set[Node]:
@@ -27,8 +35,13 @@ def nodes(value: Tensor) -> set[Node]:
         >>> sorted(type(node).__name__ for node in nodes(w.sum()))
         ['AccumulateGrad', 'SumBackward0']
     """
+    return _behind([] if value.grad_fn is None else [value.grad_fn])
+
+
+def _behind(given: Iterable[Node]) -> set[Node]:
+    """Nodes, and all that their results were computed by."""
     found: set[Node] = set()
-    ahead = [] if value.grad_fn is None else [value.grad_fn]
+    ahead = list(given)
     while ahead:
         node = ahead.pop()
         if node not in found:
@@ -82,9 +95,9 @@ def check_fresh(
         oneproj.errors.InvalidProblemError: The function of 'a' uses a tensor that...
     """
     ours = {id(p) for p in parameters}
-    kept = [node for node in once & twice if _leaf(node) is None]
-    leaves = (_leaf(before) for node in kept for before, _ in node.next_functions)
-    if all(id(leaf) not in ours for leaf in leaves if leaf is not None):
+    kept = [n for n in once & twice if not VIEW.fullmatch(type(n).__name__)]
+    computed = _behind(node for node in kept if _leaf(node) is None)
+    if all(id(_leaf(node)) not in ours for node in computed):
         return
     message = (
         f"The function of {name!r} uses a tensor that was computed from the parameters "
@@ -97,7 +110,7 @@ def check_fresh(
     raise InvalidProblemError(message)
 
 
-def _leaf(node: Node | None) -> Tensor | None:
+def _leaf(node: Node) -> Tensor | None:
     """The tensor whose gradient a node accumulates, if it is such a node."""
     leaf = getattr(node, "variable", None)
     return leaf if isinstance(leaf, Tensor) else None
