@@ -221,8 +221,8 @@ def _as_model(model: object) -> torch.nn.Module | None:
         return model
     message = (
         f"model must be a torch.nn.Module or None, got a {type(model).__name__}: its "
-        "mode is switched to evaluation for full passes. Functions without modes need "
-        "no model."
+        "mode is switched to evaluation for full passes. Put several into one, "
+        "torch.nn.ModuleList([a, b]); functions without modes need no model."
     )
     raise InvalidProblemError(message)
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from oneproj.autograd import fresh_casts
+from oneproj.autograd import fresh_parametrisations
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.parameters import Vector
 from oneproj.terms.base import AbstractTerm
 from oneproj.terms.constraints import Constraint
 from oneproj.terms.graphs import check_complete, check_fresh, nodes
+from oneproj.terms.hooks import check_hooks
 from oneproj.terms.modes import evaluating, watching_modes
 
 PROBE_SIZE = 3
@@ -42,7 +43,7 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> bool:
     # A model that is given evaluates; watched, it would be compiled once more.
     watching = watching_modes(enabled=term.model is None)
     before = _versions(parameters)
-    with evaluating(term.model), watching as training, fresh_casts():
+    with evaluating(term.model), watching as training, fresh_parametrisations():
         values = _values(term, probe)
     if _versions(parameters) != before:
         _refuse_to_be_moved(term)
@@ -65,6 +66,9 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> bool:
             "must be one of the parameters, and require a gradient."
         )
         raise InvalidProblemError(message)
+    drawn = torch.random.fork_rng(range(torch.cuda.device_count()))
+    with drawn, evaluating(term.model), fresh_parametrisations():
+        check_hooks(lambda: _values(term, probe).mean(), parameters)
     return random
 
 
@@ -132,6 +136,7 @@ def _refuse_to_be_moved(term: AbstractTerm) -> None:
 
 def _values(term: AbstractTerm, examples: Tensor | None) -> Tensor:
     """One value per example, or that of a term without data."""
+    torch.clear_autocast_cache()  # which holds what the call before cast
     if examples is None:
         return term.batch_value(None).reshape(1)
     return term.examples(examples)
@@ -146,7 +151,7 @@ def _look_again(term: AbstractTerm, values: Tensor, parameters: Vector) -> bool:
         kept = PROBE_SIZE - 1
         other = torch.where(probe < kept, probe, PROBE_SIZE)
     drawn = torch.random.fork_rng(range(torch.cuda.device_count()))
-    with drawn, evaluating(term.model), fresh_casts():
+    with drawn, evaluating(term.model), fresh_parametrisations():
         again = _values(term, other)
         check_fresh(term.name, graph, nodes(again), parameters)
         first, then = values[:kept].mean(), again[:kept].mean()
