@@ -288,6 +288,18 @@ def test_a_term_that_lost_the_parameters_is_named(entry: Any, bound: float) -> N
         entry(problem)
 
 
+def test_parameters_that_a_callback_replaced_are_told_of() -> None:
+    model, problem = of_a_model(0.0001)
+
+    def load(update: oneproj.Update) -> None:
+        if update.update == 5:
+            state = {name: kept.clone() for name, kept in model.state_dict().items()}
+            model.load_state_dict(state, assign=True)
+
+    with pytest.raises(InvalidProblemError, match=r"does not.* any more.*assign=True"):
+        oneproj.solve(problem, steps=10, callbacks=load)
+
+
 def test_the_look_at_the_terms_draws_nothing_of_the_users() -> None:
     noise = function(lambda: (W + torch.rand(2)).square().sum())
     problem = Problem([W], noise, {})

@@ -25,6 +25,13 @@ def test_one_tensor_stands_for_a_list() -> None:
     assert trainable(w)[0] is w
 
 
+def test_a_generator_that_was_gone_through_is_told_of() -> None:
+    parameters = torch.nn.Linear(2, 1).parameters()
+    assert len(trainable(parameters)) == 2
+    with pytest.raises(InvalidProblemError, match=r"list\(model\.parameters\(\)\)"):
+        trainable(parameters)
+
+
 def test_parameters_that_share_memory_are_refused() -> None:
     a = torch.nn.Parameter(torch.ones(2, 3))
     tied, turned = torch.nn.Parameter(a.data), torch.nn.Parameter(a.data.T)

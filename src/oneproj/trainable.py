@@ -34,11 +34,17 @@ def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
     given = _as_tensors(parameters)
     unique = list({id(t): t for t in given if t.requires_grad}.values())
     if not unique:
-        what = "no tensor at all" if not given else f"{len(given)} frozen tensor(s)"
         message = (
-            f"There is nothing to optimise: got {what}. Every parameter that should "
-            "move needs requires_grad=True before the problem is built."
+            f"There is nothing to optimise: got {len(given)} frozen tensor(s). Every "
+            "parameter that should move needs requires_grad=True before the problem is "
+            "built."
         )
+        if not given:
+            message = (
+                "There is nothing to optimise: got no tensor at all. What "
+                "model.parameters() returns can be gone through once, and is empty "
+                "after that: pass list(model.parameters()), or call it again."
+            )
         raise InvalidProblemError(message)
     for tensor in unique:
         check_writable(tensor)

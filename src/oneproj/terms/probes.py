@@ -63,7 +63,8 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> bool:
             "were passed as parameters, without .detach(), .item() or torch.no_grad(). "
             "A comparison (an accuracy, score > 0) has no gradient: use a surrogate, "
             "such as torch.sigmoid(score) or softplus(-score). The tensor of a set "
-            "must be one of the parameters, and require a gradient."
+            "must be one of the parameters, and require a gradient. A model that "
+            "merges factors into its weights to evaluate (LoRA) must be told not to."
         )
         raise InvalidProblemError(message)
     drawn = torch.random.fork_rng(range(torch.cuda.device_count()))
