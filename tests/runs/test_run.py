@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import (
     ExponentialLR,
@@ -93,6 +94,34 @@ def test_noise_of_torch_goes_on_bit_for_bit(tmp_path: Path) -> None:
     end(noisy, checkpoint=file, callbacks=stop)
     torch.manual_seed(7)
     assert end(noisy, checkpoint=file, resume=True) == unstopped
+
+
+class Restless(torch.nn.Module):
+    """Makes one buffer as long as each batch, and one in the first training step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([0.3, -0.2]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.register_buffer("ones", torch.ones(len(x), 1), persistent=False)
+        if self.training:
+            kept = dict(self.named_buffers()).get("kept", torch.zeros(2))
+            self.register_buffer("kept", 0.9 * kept + 0.1 * x.mean(0))
+        shift = dict(self.named_buffers()).get("kept", torch.zeros(2))
+        return ((x - shift) * self.weight * self.ones).sum(1)
+
+
+def test_buffers_that_a_model_makes_as_it_goes_go_on(tmp_path: Path) -> None:
+    def restless() -> oneproj.Problem:
+        model, x = Restless(), torch.eye(2).repeat(4, 1)
+        loss = oneproj.mean(lambda x: (model(x) - 1.0).square(), x)
+        constraints = {"size": oneproj.sets.Ball(0.5).on(model.weight)}
+        return oneproj.Problem(model.weight, loss, constraints, model=model)
+
+    file = tmp_path / "run.pt"
+    end(restless, checkpoint=file, callbacks=stop)
+    assert end(restless, checkpoint=file, resume=True) == end(restless)
 
 
 def weighted(decay: float) -> Callable[[Any], Optimizer]:

@@ -172,12 +172,32 @@ def _load(problem: Problem, parameters: Vector, model: State | None) -> None:
         p.copy_(kept)
     if model is None:  # of an earlier version, where there was no model
         return
-    named = () if problem.model is None else problem.model.named_buffers()
-    for name, buffer in named:
-        buffer.copy_(model["buffers"][name])
+    if (owner := problem.model) is not None:
+        for name, kept in model["buffers"].items():
+            _load_buffer(owner, name, kept.to(problem.parameters[0].device))
     # Dropout, and a loss that adds noise, draw from the global generator, which a
     # resumed run has to go on with.
     torch.default_generator.set_state(model["noise"])
+
+
+def _load_buffer(model: torch.nn.Module, name: str, kept: Tensor) -> None:
+    """Give a buffer its value; one that its module makes as it goes may not be there.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.BatchNorm1d(2))
+        >>> _load_buffer(model, "0.running_mean", torch.ones(2))
+        >>> _load_buffer(model, "0.seen", torch.ones(()))
+        >>> model[0].running_mean.tolist(), model[0].seen.item()
+        ([1.0, 1.0], 1.0)
+    """
+    path, _, own = name.rpartition(".")
+    module = model.get_submodule(path)
+    buffer = dict(module.named_buffers(recurse=False)).get(own)
+    if buffer is not None and buffer.shape == kept.shape:
+        buffer.copy_(kept)
+    else:
+        persistent = own not in module._non_persistent_buffers_set  # noqa: SLF001 - no other name
+        module.register_buffer(own, kept.clone(), persistent=persistent)
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
