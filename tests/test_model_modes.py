@@ -84,7 +84,7 @@ def test_every_method_sees_minibatches_in_training_and_all_data_in_evaluation(
     )
     problem, _ = build(model)
     oneproj.solve(problem, method=method, steps=12, batch_size=7)
-    probe, full = 2, 300
+    probe, full = 3, 300
     # SLSQP takes the parameters' units from every third example, not from all.
     part = {(False, full // 3)} if method in ("slsqp", "auto") else {(True, 7)}
     assert seen == {(False, probe), (False, full)} | part

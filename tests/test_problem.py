@@ -75,7 +75,7 @@ def test_the_center_is_a_copy_in_the_dtype_of_the_parameters() -> None:
     assert copied[0].data_ptr() != same_dtype.data_ptr()
 
 
-def test_terms_are_tried_on_at_most_two_examples() -> None:
+def test_terms_are_tried_twice_on_at_most_three_examples() -> None:
     sizes: list[int] = []
 
     def fn(batch: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def test_terms_are_tried_on_at_most_two_examples() -> None:
         mean(fn, torch.ones(1)),
         {"c": mean(fn, torch.ones(9)) <= 1.0},
     )
-    assert sizes == [1, 2, 2], "a constraint twice, to see whether it is random"
+    assert sizes == [1, 1, 3, 3], "of one size, or a compiled model is compiled again"
 
 
 def test_a_problem_can_be_built_without_grad_mode() -> None:
@@ -236,6 +236,14 @@ def test_a_random_constraint_is_told_of_a_random_objective_is_not() -> None:
     Problem([W], objective=noisy, constraints={})
 
 
+def test_a_constraint_whose_examples_depend_on_their_batch_is_told_of() -> None:
+    x = torch.arange(9.0)
+    centered = oneproj.mean(lambda b: W.sum() * (b - b.mean()).square(), x)
+    with pytest.warns(OneprojWarning, match=r"'cap' .* depends on the rest of its ba"):
+        Problem([W], objective=centered, constraints={"cap": centered <= 1.0})
+    Problem([W], objective=centered, constraints={})
+
+
 def test_a_problem_prints_what_it_is_about() -> None:
     model = torch.nn.Linear(4, 1)
     risk = mean(lambda x: model(x).squeeze(-1), torch.ones(5, 4))
@@ -278,6 +286,18 @@ def test_a_term_that_lost_the_parameters_is_named(entry: Any, bound: float) -> N
     model.load_state_dict(state, assign=True)
     with pytest.raises(InvalidProblemError, match=r"'objective' does not.* any more"):
         entry(problem)
+
+
+def test_parameters_that_a_callback_replaced_are_told_of() -> None:
+    model, problem = of_a_model(0.0001)
+
+    def load(update: oneproj.Update) -> None:
+        if update.update == 5:
+            state = {name: kept.clone() for name, kept in model.state_dict().items()}
+            model.load_state_dict(state, assign=True)
+
+    with pytest.raises(InvalidProblemError, match=r"does not.* any more.*assign=True"):
+        oneproj.solve(problem, steps=10, callbacks=load)
 
 
 def test_the_look_at_the_terms_draws_nothing_of_the_users() -> None:

@@ -25,6 +25,29 @@ def test_one_tensor_stands_for_a_list() -> None:
     assert trainable(w)[0] is w
 
 
+def test_a_generator_that_was_gone_through_is_told_of() -> None:
+    parameters = torch.nn.Linear(2, 1).parameters()
+    assert len(trainable(parameters)) == 2
+    with pytest.raises(InvalidProblemError, match=r"list\(model\.parameters\(\)\)"):
+        trainable(parameters)
+
+
+def test_parameters_that_share_memory_are_refused() -> None:
+    a = torch.nn.Parameter(torch.ones(2, 3))
+    tied, turned = torch.nn.Parameter(a.data), torch.nn.Parameter(a.data.T)
+    whole = torch.ones(6)
+    parts = [torch.nn.Parameter(whole[:4]), torch.nn.Parameter(whole[2:])]
+    for pair in ([tied, a], [a, torch.nn.Parameter(torch.ones(9)), turned], parts):
+        with pytest.raises(InvalidProblemError, match=r"share memory.*b\.weight = a"):
+            trainable(pair)
+
+
+def test_parts_of_one_tensor_that_have_nothing_in_common_may_move() -> None:
+    whole, z = torch.ones(6), torch.ones(4, dtype=torch.complex64)
+    parts = [whole[:4], whole[4:], z.real, z.imag]
+    assert len(trainable([torch.nn.Parameter(part) for part in parts])) == len(parts)
+
+
 NAN = torch.tensor([1.0, math.nan], requires_grad=True)
 REFUSED = {
     "nothing": ([], "nothing to optimise: got no tensor at all"),

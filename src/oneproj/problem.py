@@ -54,8 +54,8 @@ class Problem:
 
     A checkpoint holds the model's buffers and the state of the global CPU generator.
 
-    Every term is evaluated on two examples, so that a wrong shape or a term that
-    the parameters do not reach is found here and not after an hour of training.
+    Every term is evaluated on three examples, twice, so that a wrong shape or a term
+    that the parameters do not reach is found here and not after an hour of training.
 
     Raises:
         InvalidProblemError: Something does not fit; the message names it.
@@ -221,8 +221,8 @@ def _as_model(model: object) -> torch.nn.Module | None:
         return model
     message = (
         f"model must be a torch.nn.Module or None, got a {type(model).__name__}: its "
-        "mode is switched to evaluation for full passes. Functions without modes need "
-        "no model."
+        "mode is switched to evaluation for full passes. Put several into one, "
+        "torch.nn.ModuleList([a, b]); functions without modes need no model."
     )
     raise InvalidProblemError(message)
 

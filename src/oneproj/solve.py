@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oneproj.arguments import plain
-from oneproj.autograd import borrowing_gradients, fresh_casts, require_autograd
+from oneproj.autograd import borrowing_gradients, fresh_casts
 from oneproj.certificates.certify import certify
 from oneproj.certificates.feasibility import ball_excess
 from oneproj.errors import warn
@@ -196,7 +196,7 @@ def _complete(
     """Project what the updates left, judge it, and put the solution together."""
     watch.lap("train", before=run.history.seconds_before)
     problem = setting.problem
-    require_autograd(problem.parameters)  # a callback may have frozen one
+    check_problem(problem)  # a callback may have frozen a parameter, or replaced it
     projection = _verified(run.method.finish(), problem)
     residuals, status = projection.residuals, projection.status
     watch.lap("project")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
+from torch.overrides import has_torch_function
 
 from oneproj.arguments import as_tensor, check_dense
 from oneproj.autograd import require_autograd
@@ -45,6 +47,7 @@ def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
     require_autograd(unique)
     for tensor in unique:
         _check_optimisable(tensor)
+    _check_apart(unique)
     return unique
 
 
@@ -131,6 +134,39 @@ def _check_optimisable(tensor: Tensor) -> None:
             "start. Initialise it before the problem is built."
         )
         raise InvalidProblemError(message)
+
+
+def _check_apart(tensors: Sequence[Tensor]) -> None:
+    """Refuse parameters that have numbers in common, though each is a tensor."""
+    own = [t for t in tensors if t.numel() and not has_torch_function((t,))]
+    for a, b in pairwise(sorted(own, key=lambda t: (str(t.device), t.data_ptr()))):
+        if a.device == b.device and _end(a) > b.data_ptr() and _overlap(a, b):
+            message = (
+                f"Two parameters share memory, of shapes {tuple(a.shape)} and "
+                f"{tuple(b.shape)}: moved one after the other, what they have in "
+                "common would go twice as far, and count twice in every distance. To "
+                "tie two layers, let them have one Parameter: b.weight = a.weight, not "
+                "b.weight.data = a.weight.data."
+            )
+            raise InvalidProblemError(message)
+
+
+def _end(tensor: Tensor) -> int:
+    """The address after the last number of a tensor."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last = sum((size - 1) * stride for size, stride in steps)
+    return tensor.data_ptr() + (last + 1) * tensor.itemsize
+
+
+def _overlap(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors, the first of which begins no later, share a byte."""
+    begin = a.data_ptr()
+    met = torch.zeros(max(_end(a), _end(b)) - begin, dtype=torch.uint8, device="cpu")
+    for tensor in (a, b):
+        sizes = *tensor.shape, tensor.itemsize
+        strides = *(k * tensor.itemsize for k in tensor.stride()), 1
+        met.as_strided(sizes, strides, tensor.data_ptr() - begin).add_(1)
+    return bool((met > 1).any())
 
 
 def as_center(center: object, parameters: Vector) -> list[Tensor] | None:

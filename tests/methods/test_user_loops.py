@@ -97,6 +97,17 @@ def test_a_layer_that_is_thawed_during_the_run_is_told_of_once() -> None:
     assert told[0].filename == __file__
 
 
+def test_steps_without_a_gradient_are_told_of_once() -> None:
+    model = layers()
+    optimizer = OneProjection(model.parameters(), **SETTINGS)
+    state = copy.deepcopy(model.state_dict())
+    model.load_state_dict(state, assign=True)  # other tensors from here on
+    with pytest.warns(OneprojWarning, match=r"no parameter has a gradient") as told:
+        train(model, optimizer, 20)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+
+
 # --- NaN ----------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import (
     ExponentialLR,
@@ -75,6 +76,52 @@ def test_the_same_settings_go_on_bit_for_bit(
     end(nearest_in_ball, checkpoint=file, callbacks=stop, **make())
     resumed = end(nearest_in_ball, checkpoint=file, resume=True, **make())
     assert resumed == end(nearest_in_ball, **make())
+
+
+def test_noise_of_torch_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    def noisy() -> oneproj.Problem:  # without a model, from the global generator
+        w = torch.tensor([0.3, -0.2], requires_grad=True)
+        loss = oneproj.mean(
+            lambda x: (w * x * torch.rand_like(x) - 1).square().sum(1), torch.eye(2)
+        )
+        constraints = {"size": oneproj.sets.Ball(0.5).on(w)}
+        return oneproj.Problem(w, loss, constraints, radius=10.0)
+
+    file = tmp_path / "run.pt"
+    torch.manual_seed(0)
+    unstopped = end(noisy)
+    torch.manual_seed(0)
+    end(noisy, checkpoint=file, callbacks=stop)
+    torch.manual_seed(7)
+    assert end(noisy, checkpoint=file, resume=True) == unstopped
+
+
+class Restless(torch.nn.Module):
+    """Makes one buffer as long as each batch, and one in the first training step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([0.3, -0.2]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.register_buffer("ones", torch.ones(len(x), 1), persistent=False)
+        if self.training:
+            kept = dict(self.named_buffers()).get("kept", torch.zeros(2))
+            self.register_buffer("kept", 0.9 * kept + 0.1 * x.mean(0))
+        shift = dict(self.named_buffers()).get("kept", torch.zeros(2))
+        return ((x - shift) * self.weight * self.ones).sum(1)
+
+
+def test_buffers_that_a_model_makes_as_it_goes_go_on(tmp_path: Path) -> None:
+    def restless() -> oneproj.Problem:
+        model, x = Restless(), torch.eye(2).repeat(4, 1)
+        loss = oneproj.mean(lambda x: (model(x) - 1.0).square(), x)
+        constraints = {"size": oneproj.sets.Ball(0.5).on(model.weight)}
+        return oneproj.Problem(model.weight, loss, constraints, model=model)
+
+    file = tmp_path / "run.pt"
+    end(restless, checkpoint=file, callbacks=stop)
+    assert end(restless, checkpoint=file, resume=True) == end(restless)
 
 
 def weighted(decay: float) -> Callable[[Any], Optimizer]:

@@ -33,6 +33,13 @@ RESTLESS = {
     "Dropout": lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.5)),
     "BatchNorm1d": lambda: nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2)),
     "GRU": lambda: nn.GRU(4, 2, num_layers=2, dropout=0.5),
+    "InstanceNorm1d": lambda: nn.Sequential(
+        nn.Linear(4, 8),
+        nn.Unflatten(1, (2, 4)),
+        nn.InstanceNorm1d(2, track_running_stats=True),
+        nn.Flatten(),
+    ),
+    "SpectralNorm": lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 2)),
     "BatchNorm1d and Dropout": lambda: nn.Sequential(
         nn.Linear(4, 2), nn.BatchNorm1d(2), nn.Dropout(0.5)
     ),
@@ -52,6 +59,12 @@ def test_training_without_a_model_is_warned_of_where_the_user_called(kind: str) 
     assert {warning.filename for warning in caught} == {__file__}
     assert len({str(warning.message) for warning in caught}) == 1
     assert "model=model" in str(caught[0].message)
+
+
+def test_so_it_is_of_the_older_spectral_norm() -> None:
+    model = nn.utils.spectral_norm(nn.Linear(4, 2))
+    with pytest.warns(oneproj.OneprojWarning, match=r"^SpectralNorm in training"):
+        build(model)
 
 
 def test_so_it_is_before_a_projection() -> None:
@@ -116,5 +129,5 @@ def test_a_compiled_model_that_is_given_is_compiled_once() -> None:
     torch.compiler.reset()  # all models share torch's limit, also those of other tests
     model = torch.compile(nn.Linear(4, 2).eval(), backend=backend)
     build(model, given=model)
-    model(X[:2])
+    model(X[:3])
     assert len(graphs) == 1

@@ -21,6 +21,7 @@ from oneproj.penalties import AbstractPenalty
 from oneproj.problem import Problem
 from oneproj.results import Counts
 from oneproj.terms.base import AbstractTerm
+from oneproj.terms.graphs import check_complete, nodes
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class AbstractOracle(ABC):
         self._counts = counts
         self._plan, self._renew_every = plan, renew_every
         self._drawn: dict[str, Tensor | None] = {}
+        self._seen: set[str] = set()
         self._unchecked: list[AbstractTerm] = []
         """Whose gradients are in ``.grad`` and may not be finite."""
         constraints = problem.constraints.values()
@@ -199,6 +201,10 @@ class AbstractOracle(ABC):
     def _on_batch(self, term: AbstractTerm) -> tuple[float, Tensor]:
         """The value on the minibatch that was drawn last, and what carries it."""
         carrier = term.batch_value(self._drawn[term.name])
+        if carrier.requires_grad and term.name not in self._seen:
+            # In training mode it may be another graph than that which was tried.
+            self._seen.add(term.name)
+            check_complete(term.name, nodes(carrier))
         value = carrier.item()
         if not math.isfinite(value):
             quantity = f"the value of {term.name!r}"

@@ -147,25 +147,44 @@ def _alone(tensor: Tensor) -> Tensor:
     return own.clone() if own.untyped_storage().nbytes() > own.nbytes else own
 
 
-def _model_state(model: torch.nn.Module | None) -> State | None:
-    """What a model changes when it is called: buffers, and the noise of dropout."""
-    if model is None:
-        return None
-    buffers = {name: _alone(b) for name, b in model.named_buffers()}
+def _model_state(model: torch.nn.Module | None) -> State:
+    """What calls change: the model's buffers, and where noise is drawn from."""
+    named = () if model is None else model.named_buffers()
+    buffers = {name: _alone(buffer) for name, buffer in named}
     return {"buffers": buffers, "noise": torch.get_rng_state()}
 
 
 @torch.no_grad()
-def _load(problem: Problem, parameters: Vector, model: State | None) -> None:
+def _load(problem: Problem, parameters: Vector, model: State) -> None:
     """Make a problem hold parameters, and what its model had beside them."""
     for p, kept in zip(problem.parameters, parameters, strict=True):
         p.copy_(kept)
-    if problem.model is None or model is None:
-        return
-    for name, buffer in problem.model.named_buffers():
-        buffer.copy_(model["buffers"][name])
-    # Dropout draws from the global generator, which a resumed run has to go on with.
+    if (owner := problem.model) is not None:
+        for name, kept in model["buffers"].items():
+            _load_buffer(owner, name, kept.to(problem.parameters[0].device))
+    # Dropout, and a loss that adds noise, draw from the global generator, which a
+    # resumed run has to go on with.
     torch.default_generator.set_state(model["noise"])
+
+
+def _load_buffer(model: torch.nn.Module, name: str, kept: Tensor) -> None:
+    """Give a buffer its value; one that its module makes as it goes may not be there.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.BatchNorm1d(2))
+        >>> _load_buffer(model, "0.running_mean", torch.ones(2))
+        >>> _load_buffer(model, "0.seen", torch.ones(()))
+        >>> model[0].running_mean.tolist(), model[0].seen.item()
+        ([1.0, 1.0], 1.0)
+    """
+    path, _, own = name.rpartition(".")
+    module = model.get_submodule(path)
+    buffer = dict(module.named_buffers(recurse=False)).get(own)
+    if buffer is not None and buffer.shape == kept.shape:
+        buffer.copy_(kept)
+    else:
+        persistent = own not in module._non_persistent_buffers_set  # noqa: SLF001 - no other name
+        module.register_buffer(own, kept.clone(), persistent=persistent)
 
 
 def _refuse_strangers(state: State) -> None:

@@ -1,7 +1,8 @@
 """Modules with two modes: put into evaluation mode, or caught training.
 
-Dropout is random and batch norm depends on the rest of the batch in training mode, so a
-constraint that they take part in has no one value there.
+In training mode dropout is random, batch norm depends on the rest of the batch and
+spectral norm changes with every call, so a constraint that they take part in has no one
+value there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.nn.utils.spectral_norm import SpectralNorm
 
 
 @contextmanager
@@ -62,8 +66,10 @@ def watching_modes(*, enabled: bool = True) -> Iterator[set[str]]:
 
     def note(module: nn.Module, given: tuple[Tensor, ...], made: object) -> None:
         del given, made
-        if module.training and _has_two_modes(module):
-            seen.add(type(module).__name__)
+        if module.training:
+            parts = module, *module._forward_pre_hooks.values()  # noqa: SLF001 - no other name
+            names = [type(part).__name__ for part in parts if _has_two_modes(part)]
+            seen.update(name.removeprefix("_") for name in names)
 
     if not enabled:
         yield seen
@@ -78,10 +84,12 @@ def watching_modes(*, enabled: bool = True) -> Iterator[set[str]]:
         handle.remove()
 
 
-def _has_two_modes(module: nn.Module) -> bool:
-    """Whether training changes what it computes; those of torch only."""
-    if isinstance(module, _DropoutNd):
-        return module.p > 0
-    if isinstance(module, nn.RNNBase | nn.MultiheadAttention):
-        return module.dropout > 0
-    return isinstance(module, _BatchNorm)
+def _has_two_modes(part: object) -> bool:
+    """Whether training changes what a module or a hook does; those of torch only."""
+    if isinstance(part, _DropoutNd):
+        return part.p > 0
+    if isinstance(part, nn.RNNBase | nn.MultiheadAttention):
+        return part.dropout > 0
+    if isinstance(part, _InstanceNorm):
+        return part.track_running_stats
+    return isinstance(part, _BatchNorm | nn.RReLU | _SpectralNorm | SpectralNorm)

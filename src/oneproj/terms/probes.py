@@ -13,10 +13,12 @@ from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.parameters import Vector
 from oneproj.terms.base import AbstractTerm
 from oneproj.terms.constraints import Constraint
+from oneproj.terms.graphs import check_complete, check_fresh, nodes
+from oneproj.terms.hooks import check_hooks
 from oneproj.terms.modes import evaluating, watching_modes
 
-PROBE_SIZE = 2
-"""Examples on which each term is tried."""
+PROBE_SIZE = 3
+"""Examples on which each term is tried; the last is another one the second time."""
 
 
 @torch.enable_grad()
@@ -27,8 +29,8 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> bool:
         Whether it is a constraint that may be random, which is warned of.
 
     Raises:
-        InvalidProblemError: The shape is wrong, no gradient reaches a parameter, or
-            the term writes to one.
+        InvalidProblemError: The shape is wrong, no gradient reaches a parameter, the
+            term writes to one, or part of it was computed before.
         NonFiniteError: The value is NaN or inf.
 
     Example:
@@ -42,15 +44,15 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> bool:
     watching = watching_modes(enabled=not _holds(term.model, parameters))
     before = _versions(parameters)
     with evaluating(term.model), watching as training, fresh_parametrisations():
-        value = term.batch_value(probe)
+        values = _values(term, probe)
     if _versions(parameters) != before:
         _refuse_to_be_moved(term)
-    random = False
     if training:
         _warn_of_modes(training)
         random = isinstance(term, Constraint)
-    elif isinstance(term, Constraint):
-        random = _warn_if_random(term, probe, value.detach())
+    else:
+        random = _look_again(term, values, parameters)
+    value = values.mean()
     if not bool(torch.isfinite(value)):
         quantity = f"the value of {term.name!r} at the start"
         raise NonFiniteError(quantity)
@@ -61,9 +63,13 @@ def check_connected(term: AbstractTerm, parameters: Vector) -> bool:
             "were passed as parameters, without .detach(), .item() or torch.no_grad(). "
             "A comparison (an accuracy, score > 0) has no gradient: use a surrogate, "
             "such as torch.sigmoid(score) or softplus(-score). The tensor of a set "
-            "must be one of the parameters, and require a gradient."
+            "must be one of the parameters, and require a gradient. A model that "
+            "merges factors into its weights to evaluate (LoRA) must be told not to."
         )
         raise InvalidProblemError(message)
+    drawn = torch.random.fork_rng(range(torch.cuda.device_count()))
+    with drawn, evaluating(term.model), fresh_parametrisations():
+        check_hooks(lambda: _values(term, probe).mean(), parameters)
     return random
 
 
@@ -135,31 +141,74 @@ def _refuse_to_be_moved(term: AbstractTerm) -> None:
     raise InvalidProblemError(message)
 
 
-def _warn_if_random(term: Constraint, probe: Tensor | None, first: Tensor) -> bool:
-    """Say so if the same examples give another residual the second time; whether."""
-    with evaluating(term.model):
-        again = term.batch_value(probe).detach()
-    apart, size = (float(t.abs()) for t in (again - first, first))
-    noise = math.sqrt(torch.finfo(first.dtype).eps)
-    if not apart > noise * (size + abs(term.bound)):  # also where it is not finite
+def _values(term: AbstractTerm, examples: Tensor | None) -> Tensor:
+    """One value per example, or that of a term without data."""
+    torch.clear_autocast_cache()  # which holds what the call before cast
+    if examples is None:
+        return term.batch_value(None).reshape(1)
+    return term.examples(examples)
+
+
+def _look_again(term: AbstractTerm, values: Tensor, parameters: Vector) -> bool:
+    """Call the term once more, beside another example; whether it seems random."""
+    graph, probe = nodes(values), _examples(term)
+    check_complete(term.name, graph)
+    other, kept = probe, len(values)
+    if probe is not None and term.size is not None and term.size > PROBE_SIZE:
+        kept = PROBE_SIZE - 1
+        other = torch.where(probe < kept, probe, PROBE_SIZE)
+    drawn = torch.random.fork_rng(range(torch.cuda.device_count()))
+    with drawn, evaluating(term.model), fresh_parametrisations():
+        again = _values(term, other)
+        check_fresh(term.name, graph, nodes(again), parameters)
+        first, then = values[:kept].mean(), again[:kept].mean()
+        if not isinstance(term, Constraint) or _agree(term, first, then):
+            return False
+        same = _values(term, probe)[:kept].mean()
+    if _agree(term, first, same):
+        _warn_of_company(term, first, then)
         return False
+    _warn_of_noise(term, first, same)
+    return True
+
+
+def _agree(term: Constraint, a: Tensor, b: Tensor) -> bool:
+    """Whether two residuals are one but for rounding, or not finite."""
+    apart, size = (float(t.detach().abs()) for t in (a - b, a))
+    noise = math.sqrt(torch.finfo(a.dtype).eps)
+    return not apart > noise * (size + abs(term.bound))
+
+
+def _warn_of_noise(term: Constraint, first: Tensor, again: Tensor) -> None:
     message = (
         f"The constraint {term.name!r} is random: on the same examples its residual "
-        f"was {float(first):.6g}, then {float(again):.6g}. What is found feasible is "
+        f"was {first.item():.6g}, then {again.item():.6g}. What is found feasible is "
         "so for the values that were seen, and need not be for the next ones. Noise, "
         "dropout and augmentation are for the objective; average a constraint over "
         "fixed draws of them, or pass oneproj.Problem(..., model=model)."
     )
     warn(message)
-    return True
+
+
+def _warn_of_company(term: Constraint, once: Tensor, beside: Tensor) -> None:
+    message = (
+        f"In the constraint {term.name!r} the value of an example depends on the rest "
+        f"of its batch: on the same examples the residual was {once.item():.6g}, and "
+        f"beside another {beside.item():.6g}. What is found feasible is so for batches "
+        "of chunk_size, in the order of the data, and need not be for others. "
+        "Statistics or negatives taken from the batch, batch norm without running ones "
+        "and padding that is not masked do that: take them from fixed data, or write "
+        "the constraint as an oneproj.function of all data."
+    )
+    warn(message)
 
 
 def _warn_of_modes(training: Iterable[str]) -> None:
     message = (
         f"{' and '.join(sorted(training))} in training mode: the value of a term is "
-        "random, or depends on the rest of its batch, so that what is found feasible "
-        "need not be so after model.eval(). Pass oneproj.Problem(..., model=model), "
-        "the one that has them, which evaluates where it counts, or call model.eval() "
-        "first."
+        "random, changes with every call, or depends on the rest of its batch, so that "
+        "what is found feasible need not be so after model.eval(). Pass "
+        "oneproj.Problem(..., model=model), the one that has them, which evaluates "
+        "where it counts, or call model.eval() first."
     )
     warn(message)

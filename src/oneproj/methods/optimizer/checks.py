@@ -16,6 +16,8 @@ from oneproj.parameters import Vector, rounding_unit
 
 STEP = "It is the length of a step against the gradient; 0.001 to 0.1 are usual."
 RADIUS = "It bounds every iterate; leave it out for no bound."
+AGAIN = 2
+"""Looks in a row without a gradient that are no accident."""
 
 
 class Settings(NamedTuple):
@@ -166,12 +168,14 @@ class Watch:
         """Remember who moves and who does not."""
         self._moving, self._frozen = moving, list(frozen)
         self._warned_of_scheduler = self._warned_of_start = False
+        self._blind = 0  # looks in a row at which no parameter had a gradient
 
     def look(self, groups: Groups, m: float | None) -> None:
         """Refuse parameters that were frozen; tell once of those that were thawed.
 
-        And of a scheduler whose steps are not used, since m settles them. It is called
-        twice in an outer iteration: the steps between cost no more for it.
+        And of a scheduler whose steps are not used, since m settles them, and of steps
+        without a single gradient. It is called twice in an outer iteration: the steps
+        between cost no more for it.
 
         Raises:
             InvalidProblemError: A parameter is frozen by now. The pull to the centre
@@ -182,6 +186,22 @@ class Watch:
             self._tell_of_thawed()
         if m is not None and not self._warned_of_scheduler:
             self._tell_of_scheduler(groups)
+        if any(p.grad is not None for p in self._moving):
+            self._blind = 0
+        else:
+            self._blind += 1
+            self._tell_of_no_gradient()
+
+    def _tell_of_no_gradient(self) -> None:
+        if self._blind == AGAIN:  # once: a first step may come before the first loss
+            message = (
+                "step() is called, but no parameter has a gradient, and none moves. "
+                "Call loss.backward() between zero_grad() and step(). If you do, the "
+                "loss is of other tensors than the optimiser was built from: "
+                "load_state_dict(..., assign=True), a deep copy and a layer that was "
+                "replaced do that."
+            )
+            warn(message)
 
     def tell_of_start(self, t: int, made: int, K: int, J: int | None) -> None:
         """Warn, once, if ``eval()`` shows the start, though updates were made.

@@ -75,7 +75,9 @@ class AbstractNested(Optimizer):
 
         Inner updates of an unfinished outer iteration are not part of it. Before J it
         is the last complete outer iterate; ``selected_index`` says which. A warning
-        says so, once, where that leaves nothing of the updates.
+        says so, once, where that leaves nothing of the updates. Running statistics of
+        batch norm are still those of the inner iterates:
+        ``torch.optim.swa_utils.update_bn`` makes them this one's.
         """
         if self._run.shown is None:
             t, s, J = self._run.t, self._run.s, self._run.J
