@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from oneproj.cli import app
-from oneproj.cli.exits import console
+from oneproj.cli.exits import console, last_words
 from oneproj.cli.reproduce import _narrow_table, _table
 
 HEADING = ("runs", "seeds", "class 0 error (%)", "runtime (s)", "feasible")
@@ -35,6 +35,47 @@ def test_an_output_that_knows_ascii_alone_gets_plain_signs(
     assert "13.25 +-0.35 " in text
     assert "2.0x - ?" in text
     assert len({len(line) for line in text.splitlines()[1:-1]}) == 1  # a rectangle
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["report", "nowhere"],
+        ["reproduce", "no-such-experiment"],
+        ["calibrate", "transfer-gaussian"],
+        ["data", "verify", "weather"],
+        ["bench", "train", "--problem", "weather"],
+    ],
+    ids=" ".join,
+)
+def test_what_went_wrong_is_on_standard_error_alone(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, command)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert re.search("no|calibrate", result.stderr)
+
+
+def test_an_output_that_was_closed_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    with last_words():
+        console().print("nobody reads this")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has such a device")
+def test_a_full_disk_behind_the_output_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit) as caught, last_words():
+            console().print("a result")
+        full.flush()  # as Python does at its end: it goes nowhere now
+    said = "The output cannot be written: No space left on device."
+    assert caught.value.code == said
 
 
 def shown(table: Any, width: int) -> str:  # noqa: ANN401 - rich's

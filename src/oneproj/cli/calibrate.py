@@ -81,7 +81,7 @@ def calibrate(
     numbers = tuple(updates or ())
     stopped = "Stopped. Nothing was written."
     trials = rounds * len(numbers or [0]) + (match is not None)
-    with exits(terminal, stopped=stopped):
+    with exits(stopped=stopped):
         from oneproj.experiments.calibration_file import check_place, write_calibration
         from oneproj.experiments.calibration_run import run_calibration
 
@@ -103,7 +103,7 @@ def calibrate(
         if found.note:
             terminal.print(found.note, style="bold", markup=False, highlight=False)
         write_calibration(out, found)
-    terminal.print(f"Written to {out}", markup=False, highlight=False)
+    typer.echo(f"Written to {out}")
 
 
 def _table(found: Calibration) -> Table:

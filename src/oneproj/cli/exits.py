@@ -5,9 +5,11 @@ from __future__ import annotations
 import codecs
 import io
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 import typer
 from rich.console import Console
@@ -57,7 +59,8 @@ def speak_plainly() -> None:
 def console(width: int = 160) -> Console:
     """Standard output; as wide as given where no terminal says how wide it is."""
     speak_plainly()
-    return Console(width=None if sys.stdout.isatty() else width)
+    out = _standard_output()
+    return Console(width=None if out is not None and out.isatty() else width)
 
 
 class _Notices(logging.Handler):
@@ -83,19 +86,41 @@ def notices(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def exits(out: Console, *, stopped: str) -> Iterator[None]:
-    """Say what went wrong in words, or what Ctrl-C left, and exit with a code."""
+def exits(*, stopped: str) -> Iterator[None]:
+    """Say what went wrong in words, or what Ctrl-C left, and exit with a code.
+
+    It goes to standard error: what is piped or kept in a file is results alone.
+    """
     try:
         yield
     except BrokenPipeError:  # nobody reads on, as with `| head`: typer's to handle
         raise
     except OneprojError as error:
-        out.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        typer.echo(str(error), err=True)
         raise typer.Exit(FAILED) from error
     except OSError as error:
-        told = f"{in_words(error)}. {ADVICE}"
-        out.print(told, markup=False, highlight=False, soft_wrap=True)
+        typer.echo(f"{in_words(error)}. {ADVICE}", err=True)
         raise typer.Exit(FAILED) from error
     except KeyboardInterrupt as error:
-        out.print(stopped, markup=False, highlight=False)
+        typer.echo(stopped, err=True)
         raise typer.Exit(INTERRUPTED) from error
+
+
+@contextmanager
+def last_words() -> Iterator[None]:
+    """End in a sentence where results were made and cannot be shown: a full disk."""
+    try:
+        yield
+    except OSError as error:
+        sys.exit(f"The output cannot be written: {in_words(error)}.")
+    finally:
+        if (out := _standard_output()) is not None:
+            try:
+                out.flush()
+            except OSError:  # Python would try once more, and say so in its own words
+                os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+
+
+def _standard_output() -> TextIO | None:
+    """None where whoever started the program has closed it."""
+    return sys.stdout

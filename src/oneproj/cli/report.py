@@ -25,7 +25,7 @@ def report(
     and every table as CSV and LaTeX. Nothing is run: the page is made of the records.
     """
     terminal = console()
-    with exits(terminal, stopped="Stopped. The same command starts again."):
+    with exits(stopped="Stopped. The same command starts again."):
         from oneproj.report.summary import summary
         from oneproj.report.write import write_report
 
@@ -33,6 +33,4 @@ def report(
     for each in written.damaged:
         typer.echo(f"Left out: {each.reason}", err=True)
     terminal.print(summary(written.groups))
-    terminal.print(
-        f"Page: {written.page}; figures and tables: {written.files}", highlight=False
-    )
+    typer.echo(f"Page: {written.page}; figures and tables: {written.files}")

@@ -69,7 +69,7 @@ def reproduce(
     Ctrl-C. Times are comparable where each process has a core to itself.
     """
     terminal = console()
-    with exits(terminal, stopped=f"Stopped. The same command continues in {out}."):
+    with exits(stopped=f"Stopped. The same command continues in {out}."):
         from oneproj.experiments.reproduce import reproduce as make
         from oneproj.experiments.summary import summaries
 
@@ -95,8 +95,7 @@ def reproduce(
             table = _narrow_table(title, heading, rows)
         terminal.print(table)
     kept = len(done.records) - done.made
-    line = f"Records: {out} ({done.made} new, {kept} kept)"
-    terminal.print(line, highlight=False, markup=False)
+    typer.echo(f"Records: {out} ({done.made} new, {kept} kept)")
 
 
 def _table(title: str, heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
