@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from pathlib import Path
 
@@ -23,6 +24,20 @@ def test_columns_come_by_name_and_missing_values_as_nan(table: Path) -> None:
     found = read_columns(table, ["c", "y", "a b"])
     expected = [[np.nan, 0.0, 2.5], [np.nan, 1.0, -300.0]]
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("columns", [["y", "c"], ["a b", "y"]])
+def test_what_spreadsheets_make_of_a_table_is_the_same_table(
+    table: Path, columns: list[str]
+) -> None:
+    expected = read_columns(table, columns)
+    lines = [line.split(",") for line in table.read_text().replace('"', "").split()]
+    lines = [",".join(f'"{cell}"' for cell in cells) for cells in lines]
+    text = "\r\n".join(['"","y","a b","c"', *lines[2:], ""])
+    table.write_bytes(codecs.BOM_UTF8 + text.encode())
+    np.testing.assert_array_equal(read_columns(table, columns), expected)
+    table.write_bytes(codecs.BOM_UTF8 + b"y,c\n1,2\n")
+    assert read_columns(table, ["y"]).tolist() == [[1.0]]
 
 
 def test_an_absent_column_is_named_with_those_that_are_there(table: Path) -> None:
