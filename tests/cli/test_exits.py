@@ -5,8 +5,9 @@ from __future__ import annotations
 import builtins
 import io
 import re
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from oneproj.cli import app
-from oneproj.cli.exits import console, last_words
+from oneproj.cli.exits import as_ctrl_c, console, last_words
 from oneproj.cli.reproduce import _narrow_table, _table
 
 HEADING = ("runs", "seeds", "class 0 error (%)", "runtime (s)", "feasible")
@@ -76,6 +77,46 @@ def test_a_full_disk_behind_the_output_is_a_sentence(
         full.flush()  # as Python does at its end: it goes nowhere now
     said = "The output cannot be written: No space left on device."
     assert caught.value.code == said
+
+
+ENDINGS = [n for n in ("SIGTERM", "SIGHUP") if n in signal.Signals.__members__]
+
+
+@pytest.fixture(params=ENDINGS)
+def ending(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
+    """A signal with its default action; afterwards everything is as before."""
+    found = signal.Signals[request.param]
+    before = {each: signal.getsignal(each) for each in (found, signal.SIGINT)}
+    signal.signal(found, signal.SIG_DFL)
+    yield found
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
+@pytest.mark.parametrize("own", [signal.default_int_handler, signal.SIG_IGN])
+def test_ended_from_outside_it_ends_as_by_ctrl_c(
+    ending: signal.Signals,
+    own: Any,  # noqa: ANN401 - a handler of signals
+) -> None:
+    signal.signal(signal.SIGINT, own)
+    with pytest.raises(KeyboardInterrupt), as_ctrl_c():
+        signal.raise_signal(ending)
+    assert signal.getsignal(ending) is signal.SIG_DFL
+
+
+def test_a_command_with_its_own_way_for_ctrl_c_goes_it(ending: signal.Signals) -> None:
+    heard: list[int] = []
+    with as_ctrl_c():
+        signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+        signal.raise_signal(ending)
+    assert heard == [ending]
+
+
+def test_what_was_told_to_go_on_goes_on(ending: signal.Signals) -> None:
+    signal.signal(ending, signal.SIG_IGN)  # as nohup does
+    with as_ctrl_c():
+        signal.raise_signal(ending)
+    assert signal.getsignal(ending) is signal.SIG_IGN
 
 
 def shown(table: Any, width: int) -> str:  # noqa: ANN401 - rich's

@@ -6,9 +6,11 @@ import codecs
 import io
 import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TextIO
 
 import typer
@@ -119,6 +121,33 @@ def last_words() -> Iterator[None]:
                 out.flush()
             except OSError:  # Python would try once more, and say so in its own words
                 os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+
+
+@contextmanager
+def as_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM, or a terminal that is closed, end the block as Ctrl-C would.
+
+    Their default is to end this process alone: those that it has started would stay
+    for minutes, and so would drafts and locks.
+    """
+    before = {}
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # not every system has both
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            before[number] = signal.signal(number, _press)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _press(number: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C would do now; some commands have their own way for it."""
+    pressed = signal.getsignal(signal.SIGINT)
+    if not callable(pressed):  # ignored, as in the background of a script
+        raise KeyboardInterrupt
+    pressed(number, frame)
 
 
 def _standard_output() -> TextIO | None:
