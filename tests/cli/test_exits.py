@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 
 from oneproj.cli import app
 from oneproj.cli.exits import as_ctrl_c, console, last_words
-from oneproj.cli.reproduce import _narrow_table, _table
+from oneproj.cli.reproduce import _table
+from oneproj.cli.tables import turned
 
 HEADING = ("runs", "seeds", "class 0 error (%)", "runtime (s)", "feasible")
 ROW = ("oneproj, one-projection,\ncuts", "2", "13.25 \u00b1 0.35", "12.06", "2 of 2")
@@ -127,7 +128,7 @@ def shown(table: Any, width: int) -> str:  # noqa: ANN401 - rich's
 
 @pytest.mark.parametrize("width", [38, 60, 80])
 def test_a_narrow_terminal_loses_no_number(width: int) -> None:
-    text = shown(_narrow_table("Errors", HEADING, [ROW, ROW]), width)
+    text = shown(turned(_table("Errors", HEADING, [ROW, ROW])), width)
     for cell in (*HEADING, *ROW[1:]):
         assert text.count(cell) >= 2
     assert "\N{HORIZONTAL ELLIPSIS}" not in text

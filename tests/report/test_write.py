@@ -17,6 +17,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from oneproj.cli import app
+from oneproj.cli.tables import show
 from oneproj.errors import OneprojError, RecordError
 from oneproj.experiments.records import Record, write_record
 from oneproj.report import figures
@@ -310,6 +311,17 @@ def test_summary_has_a_line_per_group(written: Report) -> None:
     assert re.search(r"~9\d\d\.\d\d", text)  # extrapolated
     assert "3 of 3" in text
     assert "191.5\N{MULTIPLICATION SIGN}" in text
+
+
+@pytest.mark.parametrize("width", [48, 60, 80, 100])
+def test_summary_can_be_read_in_a_narrow_terminal(written: Report, width: int) -> None:
+    stream = io.StringIO()
+    show(Console(file=stream, width=width), summary(written.groups))
+    text = stream.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    for word in ("transfer-climsim *", "augmented Lagrangian", "oneproj's", "3 of 3"):
+        assert word in text
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
 
 
 def test_command(make_record: Make, tmp_path: Path) -> None:

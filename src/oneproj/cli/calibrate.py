@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from oneproj.cli.exits import console, exits
+from oneproj.cli.tables import show
 
 if TYPE_CHECKING:
     from oneproj.experiments.calibration_file import Calibration
@@ -99,7 +100,7 @@ def calibrate(
                 rounds=rounds,
                 report=report,
             )
-        terminal.print(_table(found))
+        show(terminal, _table(found))
         if found.note:
             terminal.print(found.note, style="bold", markup=False, highlight=False)
         write_calibration(out, found)

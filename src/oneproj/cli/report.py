@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from oneproj.cli.exits import console, exits
+from oneproj.cli.tables import show
 
 
 def report(
@@ -32,5 +33,5 @@ def report(
         written = write_report(folder, out)
     for each in written.damaged:
         typer.echo(f"Left out: {each.reason}", err=True)
-    terminal.print(summary(written.groups))
+    show(terminal, summary(written.groups))
     typer.echo(f"Page: {written.page}; figures and tables: {written.files}")
