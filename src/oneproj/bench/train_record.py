@@ -16,7 +16,6 @@ from oneproj.bench.measure import surroundings
 from oneproj.errors import InvalidProblemError
 from oneproj.files import write_text
 
-
 NEEDED = (
     *("problem", "contestant", "seed", "reason", "note", "objective", "feasible"),
     *("complete", "seconds", "overhead", "trace", "surroundings"),
