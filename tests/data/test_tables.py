@@ -60,6 +60,17 @@ def test_text_is_not_silently_a_missing_number(table: Path) -> None:
         read_columns(table, ["a b"])
 
 
+def test_ctrl_c_is_not_blamed_on_the_file(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pressed(text: str) -> float:
+        raise KeyboardInterrupt(text)
+
+    monkeypatch.setattr("oneproj.data.tables._number", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        read_columns(table, ["y"])
+
+
 @pytest.mark.parametrize("labels", [[0, 1], [0, 0, 0], [0, 0, 1, 2]])
 def test_other_counts_are_refused_with_what_was_found(labels: list[int]) -> None:
     message = re.escape(f"table.csv holds {len(labels)} rows")

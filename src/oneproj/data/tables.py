@@ -50,6 +50,8 @@ def read_columns(path: Path, names: Sequence[str]) -> Array:
             quotechar='"',
         )
     except ValueError as error:
+        if not isinstance(error.__cause__, Exception | None):
+            raise error.__cause__ from None  # Ctrl-C meanwhile: NumPy blames the value
         message = f"{path} could not be read as numbers: {error}."
         raise InvalidDataError(message) from error
 
