@@ -12,14 +12,15 @@ def main() -> None:
     """Run the command line, or say what is missing for it."""
     try:
         from oneproj.cli import app
-        from oneproj.cli.exits import speak_plainly
+        from oneproj.cli.exits import as_ctrl_c, last_words, speak_plainly
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in NEEDED:
             raise
         sys.exit(f"The command line needs {missing}. Try: pip install oneproj[cli]")
     speak_plainly()
-    app(prog_name="oneproj")
+    with as_ctrl_c(), last_words():
+        app(prog_name="oneproj")
 
 
 if __name__ == "__main__":

@@ -75,9 +75,13 @@ def check_place(path: Path) -> None:
     folder = next(each for each in path.absolute().parents if each.exists())
     if not folder.is_dir():
         raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(folder))
-    with drafting(folder / path.name) as draft:
-        draft.write_bytes(b"x")  # a full disk has room for an empty file
-        force(draft)
+    try:
+        with drafting(folder / path.name) as draft:
+            draft.write_bytes(b"x")  # a full disk has room for an empty file
+            force(draft)
+    except OSError as error:
+        error.filename = str(folder)  # nobody has asked for the draft
+        raise
 
 
 def in_words(error: OSError | ValueError) -> str:

@@ -210,6 +210,9 @@ def test_a_record_of_other_conditions_is_refused(tmp_path: Path) -> None:
     out.write_text('{"benchmark": "step"}')
     with pytest.raises(InvalidProblemError, match="not a record of bench train"):
         train.train_record([PROBLEM], steps=2, **arguments)
+    out.write_text(kept.replace('"contestant"', '"competitor"'))
+    with pytest.raises(InvalidProblemError, match="was changed: not all of its runs"):
+        train.train_record([PROBLEM], steps=2, **arguments)
     out.write_text(kept[:-20])
     with pytest.raises(InvalidProblemError, match="is no JSON"):
         train.train_record([PROBLEM], steps=2, **arguments)

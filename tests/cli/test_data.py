@@ -132,7 +132,7 @@ def test_without_a_network_it_says_what_it_tries_and_what_to_do(
     assert f"Trying {url}" in result.stderr
     for k in (2, 3):
         assert f"Trying again in 0 s, attempt {k} of 3." in result.stderr
-    words = " ".join(result.stdout.split())
+    words = " ".join(result.stderr.split())
     assert re.search(r"refused the connection\. Tried 3 times in \d+ s\.", words)
     for part in ("Other ways: ", "set ONEPROJ_DATA to a folder", "ONEPROJ_OFFLINE=1"):
         assert part in words

@@ -44,6 +44,14 @@ def test_damage_is_seen(tmp_path: Path) -> None:
     assert digest(path) in problem
 
 
+def test_a_digest_that_is_damaged_itself_is_no_match(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    with replacing(path) as partial:
+        partial.write_text("old")
+    (tmp_path / "table.csv.sha256").write_bytes(b"\xff\xfe")
+    assert "SHA-256" in str(damage(path))
+
+
 def test_a_file_of_the_users_own_has_no_digest(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("anything")

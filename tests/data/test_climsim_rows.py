@@ -60,6 +60,17 @@ def test_a_mask_selects_rows(tmp_path: Path) -> None:
         ({"precc": None, "tod": None}, r"no array precc, tod; it has: X"),
         ({"X": np.zeros((3, 100))}, r"124 variables .* X is \(3, 100\)"),
         ({"precc": np.zeros(2)}, r"precc \(2,\)"),
+        ({"precc": np.zeros((3, 2))}, r"precc \(3, 2\)"),
+        ({"precc": np.array(0.0)}, r"precc \(\)"),
+        ({"X": np.array(0.0)}, r"X is \(\)"),
+        ({"feature_names": np.array("T")}, "124 variables"),
+        ({"X": np.full((3, 124), "warm")}, "finite numbers in X"),
+        ({"X": np.full((3, 124), np.nan)}, "finite numbers in X"),
+        ({"precc": np.array([0.0, np.inf, 0.0])}, "finite numbers in X and precc"),
+        ({"ymd": np.full(3, "May")}, "whole ones in ymd"),
+        ({"location": np.array([5, 6, 384])}, "from 0 to 383"),
+        ({"location": np.array([5, 6, -1])}, "from 0 to 383"),
+        ({"location": np.array([5.5, 6.0, 7.0])}, "whole ones"),
     ],
 )
 def test_another_archive_is_refused(
@@ -83,6 +94,28 @@ def test_a_flipped_bit_is_seen(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(InvalidDataError, match="CRC"):
         read_rows(path)
+
+
+def test_every_damaged_byte_of_a_compressed_archive_is_a_sentence(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "rows.npz"
+    np.savez_compressed(path, **arrays())
+    content = path.read_bytes()
+    first = content.index(b"X.npy") + 40
+    for place in range(first, first + 60):
+        damaged = bytearray(content)
+        damaged[place] ^= 0x55
+        path.write_bytes(damaged)
+        with pytest.raises(InvalidDataError, match="could not be read"):
+            read_rows(path)
+
+
+def test_one_array_is_no_archive(tmp_path: Path) -> None:
+    with (tmp_path / "rows.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(InvalidDataError, match="it has: one array without a name"):
+        read_rows(tmp_path / "rows.npz")
 
 
 def test_rows_are_written_as_they_are_read(tmp_path: Path) -> None:

@@ -116,6 +116,19 @@ def test_a_truncated_file_is_refused(small: Path) -> None:
         load()
 
 
+@pytest.mark.parametrize(
+    ("column", "value"), [(AGE, np.nan), (AGE, np.inf), (MONEY, np.inf)]
+)
+def test_a_value_that_the_file_does_not_have_is_refused(
+    small: Path, column: int, value: float
+) -> None:
+    table = list(rows())
+    table[5][1 + column] = value
+    write(small, table)
+    with pytest.raises(InvalidDataError, match=f"numbers, in {COLUMNS[column]}"):
+        load(0)
+
+
 def test_a_missing_file_is_named(folder: Path) -> None:
     with pytest.raises(DataNotFoundError, match=str(folder)):
         load()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,27 @@ def test_a_cache_that_cannot_be_written_is_named(
 def test_the_cache_belongs_to_this_project(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(module.CACHE_VARIABLE, raising=False)
     assert "oneproj" in cache_folder().parts
+
+
+@pytest.mark.skipif(os.name != "posix", reason="asks the users of POSIX")
+def test_without_a_home_the_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless(*_: object) -> str:
+        message = "no home"
+        raise RuntimeError(message)
+
+    monkeypatch.delenv(module.CACHE_VARIABLE, raising=False)
+    monkeypatch.setattr("platformdirs.user_cache_dir", homeless)
+    with pytest.raises(InvalidProblemError, match=r"no home\. Set ONEPROJ_CACHE to a"):
+        cache_folder()
+
+
+def test_a_tilde_is_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv(module.CACHE_VARIABLE, "~/cache")
+    monkeypatch.setenv(module.VARIABLE, "~/data")
+    assert module.folders() == [tmp_path / "data", tmp_path / "cache"]
 
 
 def test_the_cache_can_be_moved(

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from oneproj.data import nasa_abstention as load
-from oneproj.data.power_tables import ARTIFACT, COLUMNS, LABEL
+from oneproj.data.power_tables import ARTIFACT, COLUMNS, LABEL, PREPARED
 from oneproj.data.samples import Sample, Splits
 from oneproj.data.splits import stratified_split
 from oneproj.errors import DataNotFoundError, InvalidDataError
@@ -84,6 +84,36 @@ def test_a_truncated_file_is_refused(small: Path) -> None:
     write(small, WEATHER[:-1], LABELS[:-1])
     with pytest.raises(InvalidDataError, match="holds 199 rows"):
         load()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -999.0])
+def test_a_value_that_is_none_is_refused(small: Path, value: float) -> None:
+    weather = WEATHER.copy()
+    weather[7, 2] = value
+    write(small, weather, LABELS)
+    with pytest.raises(InvalidDataError, match="a number in every place, and no -999"):
+        load(0)
+
+
+@pytest.mark.parametrize(
+    "noted", ["[1]", "{}", '{"places": 3, "years": "xx", "rain": null}', "{"]
+)
+def test_choices_that_were_changed_are_not_told(
+    small: Path, noted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oneproj.data.nasa_power.ARTIFACT", "none.csv")
+    prepared = (small / ARTIFACT).rename(small / PREPARED)
+    prepared.with_name(f"{prepared.name}.json").write_text(noted)
+    assert "choices that were not noted" in load(0).note
+
+
+def test_too_few_rows_are_a_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oneproj.data.power_tables.COUNTS", (9, 1))
+    write(folder, WEATHER[:10], LABELS[:10])
+    with pytest.raises(InvalidDataError, match=r"\(5, 1\), \(2, 0\).*each needs both"):
+        load(0)
 
 
 def test_a_missing_file_is_named(folder: Path) -> None:

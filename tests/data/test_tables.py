@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from pathlib import Path
 
@@ -25,6 +26,20 @@ def test_columns_come_by_name_and_missing_values_as_nan(table: Path) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("columns", [["y", "c"], ["a b", "y"]])
+def test_what_spreadsheets_make_of_a_table_is_the_same_table(
+    table: Path, columns: list[str]
+) -> None:
+    expected = read_columns(table, columns)
+    lines = [line.split(",") for line in table.read_text().replace('"', "").split()]
+    lines = [",".join(f'"{cell}"' for cell in cells) for cells in lines]
+    text = "\r\n".join(['"","y","a b","c"', *lines[2:], ""])
+    table.write_bytes(codecs.BOM_UTF8 + text.encode())
+    np.testing.assert_array_equal(read_columns(table, columns), expected)
+    table.write_bytes(codecs.BOM_UTF8 + b"y,c\n1,2\n")
+    assert read_columns(table, ["y"]).tolist() == [[1.0]]
+
+
 def test_an_absent_column_is_named_with_those_that_are_there(table: Path) -> None:
     with pytest.raises(InvalidDataError, match=r"no column z, w\..*y, a b, c"):
         read_columns(table, ["y", "z", "w"])
@@ -43,6 +58,17 @@ def test_text_is_not_silently_a_missing_number(table: Path) -> None:
     table.write_text(table.read_text() + "3,1,many,1\n")
     with pytest.raises(InvalidDataError, match="could not be read as numbers"):
         read_columns(table, ["a b"])
+
+
+def test_ctrl_c_is_not_blamed_on_the_file(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pressed(text: str) -> float:
+        raise KeyboardInterrupt(text)
+
+    monkeypatch.setattr("oneproj.data.tables._number", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        read_columns(table, ["y"])
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [0, 0, 0], [0, 0, 1, 2]])

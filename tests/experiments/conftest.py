@@ -26,7 +26,14 @@ def _make_record(**changes: Any) -> Record:  # noqa: ANN401 - of any field
         "projector": "cuts",
         "seed": 0,
         "task": "abstention",
-        "settings": {"lr": 0.05, "thresholds": [0.3, 0.3], "slack": None},
+        "settings": {
+            "lr": 0.05,
+            "thresholds": [0.3, 0.3],
+            "slack": None,
+            "target_error": 0.15,
+            "caps": {"class 0 error": 0.32},
+            "hidden": [],
+        },
         "data": DataFacts(
             stand_in=False,
             note="synthetic",
@@ -41,7 +48,14 @@ def _make_record(**changes: Any) -> Record:  # noqa: ANN401 - of any field
         "residuals": {"class 0 error": -0.01},
         "residuals_before": {"class 0 error": 0.01},
         "risks": {"class 0 error": 0.31},
-        "metrics": {"test": {"ambiguity": 0.11, "decided_accuracy": float("inf")}},
+        "metrics": {
+            "test": {
+                "class_0_error": 0.1,
+                "class_1_error": 0.2,
+                "ambiguity": 0.11,
+                "decided_accuracy": float("inf"),
+            }
+        },
         "certificate": CertificateFacts(
             measures=(
                 MeasureFacts(

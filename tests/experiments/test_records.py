@@ -90,7 +90,7 @@ def test_records_are_read_in_order_from_their_places(
 ) -> None:
     made = [
         make_record(experiment=experiment, projector=projector, seed=seed)
-        for experiment in ("transfer-gaussian", "abstention-nasa")
+        for experiment in ("abstention-credit", "abstention-nasa")
         for projector in ("dual-bisection", "cuts")
         for seed in (10, 2)
     ]
@@ -139,6 +139,48 @@ def test_a_damaged_file_is_named_and_costs_no_other(
     assert str(path) in reason
     with pytest.raises(DamagedRecordError, match=message):
         from_json(text)
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "feasible is False, its residuals say True": {"feasible": False},
+    "feasible is True, its residuals say False": {
+        "residuals": {"class 0 error": math.nan}
+    },
+    "complete is not": {"updates": 400},
+    "a runtime of -1.0": {"runtime": -1.0},
+    "a runtime of nan": {"runtime": math.nan},
+    "history are of different lengths": {
+        "history": {"update": (0.0, 500.0), "objective": (0.7,)}
+    },
+    "metrics on test data": {"metrics": {"train": {"ambiguity": 0.1}}},
+    "of different constraints": {"risks": {}},
+    "settings has no caps": {
+        "settings": {
+            "thresholds": None,
+            "slack": None,
+            "target_error": 0.1,
+            "hidden": [],
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("words", CHANGES)
+def test_a_record_that_was_changed_is_damage(
+    make_record: Maker, tmp_path: Path, words: str
+) -> None:
+    path = write_record(make_record(**CHANGES[words]), tmp_path)
+    found = read_folder(tmp_path)
+    assert found.records == []
+    assert f"{path} was changed: " in found.damaged[0].reason
+    assert words in found.damaged[0].reason
+
+
+def test_thresholds_of_one_class_are_damage(make_record: Maker, tmp_path: Path) -> None:
+    settings = make_record().settings | {"thresholds": [0.3]}
+    write_record(make_record(settings=settings), tmp_path)
+    (damaged,) = read_folder(tmp_path).damaged
+    assert "settings.thresholds should be a list of 2" in damaged.reason
 
 
 def test_bytes_that_are_no_text_are_damage(make_record: Maker, tmp_path: Path) -> None:

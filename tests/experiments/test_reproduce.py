@@ -53,6 +53,20 @@ def numbers(record: Record) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if name not in TIMES}
 
 
+def test_no_more_processes_start_than_runs_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ordinary, asked = joblib.Parallel, []
+
+    def parallel(**settings: Any) -> Any:  # noqa: ANN401
+        asked.append(settings["n_jobs"])
+        return ordinary(**settings)
+
+    monkeypatch.setattr(joblib, "Parallel", parallel)
+    assert make(tmp_path, seeds=1, jobs=500).made == 1
+    assert asked == [1]
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Records of three seeds, made one after the other."""

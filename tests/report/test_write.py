@@ -9,12 +9,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
 from oneproj.cli import app
+from oneproj.cli.tables import show
 from oneproj.errors import OneprojError, RecordError
 from oneproj.experiments.records import Record, write_record
 from oneproj.report import figures
@@ -171,6 +174,62 @@ def test_an_earlier_report_leaves_nothing_behind(
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("last", ["runtime.csv", "report.html"])
+def test_what_ends_it_early_leaves_the_report_before_whole(
+    make_record: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    runs, out = tmp_path / "runs", tmp_path / "report.html"
+    write_record(make_record(), runs)
+    before = digests(write_report(runs, out))
+    write_record(make_record(seed=1), runs)
+    ordinary = Path.write_text
+
+    def full(self: Path, text: str, **options: Any) -> int:  # noqa: ANN401
+        ordinary(self, text[:40], **options)
+        if self.name.startswith(last):
+            raise OSError(28, "No space left on device")
+        return ordinary(self, text, **options)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OneprojError, match=r"No space left on device.*with room"):
+        write_report(runs, out)
+    after = digests(Report(out, tmp_path / "report-files", ()))
+    assert set(after) == set(before)  # nothing is gone, and no half of a file came
+    assert after["report.html"] == before["report.html"]
+    assert (after == before) == (last == "runtime.csv")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_place_that_cannot_be_written_is_found_before_the_figures(
+    make_record: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_record(make_record(), tmp_path / "runs")
+    monkeypatch.setattr(figures, "_draw", lambda *_: pytest.fail("drawn in vain"))
+    (tmp_path / "file").touch()
+    with pytest.raises(OneprojError, match=f"Not a directory: {tmp_path / 'file'}"):
+        write_report(tmp_path / "runs", tmp_path / "file" / "report.html")
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("name", ["[bold] [red].html", "a: 100 %#1?.html"])
+def test_signs_in_a_name_are_signs(
+    make_record: Make, tmp_path: Path, name: str
+) -> None:
+    write_record(make_record(), tmp_path / "runs")
+    out = tmp_path / name
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "runs"), "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    assert f"Page: {out}; figures and tables: {tmp_path}" in result.stdout
+    links = {str(a["href"]) for a in Page(out.read_text("utf-8")).all("a")}
+    files = [urlsplit(link) for link in links if not link.startswith("#")]
+    assert files
+    for link in files:
+        assert (link.scheme, link.query, link.fragment) == ("", "", "")
+        if link.path.endswith(("csv", "tex")):
+            assert (tmp_path / unquote(link.path)).is_file()
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_mixed_versions_warnings_and_odd_text_are_shown(
     make_record: Make, tmp_path: Path
 ) -> None:
@@ -182,7 +241,7 @@ def test_mixed_versions_warnings_and_odd_text_are_shown(
     page = write_report(tmp_path / "runs", tmp_path / "report.html").page
     found = Page(page.read_text("utf-8"))
     assert "The runs differ in torch; see" in found.text
-    assert "2.13.0 (1 runs); 9.9.9 (1 runs)" in found.text
+    assert "2.13.0 (1 run); 9.9.9 (1 run)" in found.text
     assert "<b>slow & steady</b> (1 of 2 runs)" in found.text  # as text, no element
 
 
@@ -213,7 +272,7 @@ def test_a_damaged_record_is_left_out_and_named(
     result = CliRunner().invoke(app, ["report", str(runs), "--out", str(out)])
     assert result.exit_code == 0, result.output
     text = Page(out.read_text("utf-8")).text
-    assert "1 runs of 1 experiments." in text
+    assert "1 run of 1 experiment." in text
     assert "2 records are damaged and left out: abstention-gaussian/paper/" in text
     assert str(tmp_path) not in text  # the page is the same wherever the folder is
     for seed in (0, 2):
@@ -252,6 +311,17 @@ def test_summary_has_a_line_per_group(written: Report) -> None:
     assert re.search(r"~9\d\d\.\d\d", text)  # extrapolated
     assert "3 of 3" in text
     assert "191.5\N{MULTIPLICATION SIGN}" in text
+
+
+@pytest.mark.parametrize("width", [48, 60, 80, 100])
+def test_summary_can_be_read_in_a_narrow_terminal(written: Report, width: int) -> None:
+    stream = io.StringIO()
+    show(Console(file=stream, width=width), summary(written.groups))
+    text = stream.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    for word in ("transfer-climsim *", "augmented Lagrangian", "oneproj's", "3 of 3"):
+        assert word in text
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
 
 
 def test_command(make_record: Make, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def library_contestants() -> list[Contestant]:
         ['one-projection', 'bare SGD loop', 'one-projection, paper']
     """
     return [
-        Contestant(MINE, f"solve(problem, steps={STEPS})", _solving(_nothing)),
+        Contestant(MINE, "solve(problem, steps)", _solving(_nothing)),
         # Right after the one that it is held against, so that both see one machine.
         Contestant(BARE, "the same minibatches, no anchor, no projection", run_bare),
         Contestant(MINE_PAPER, "settings of the paper", _solving(_paper_options)),

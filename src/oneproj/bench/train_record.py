@@ -16,6 +16,12 @@ from oneproj.bench.measure import surroundings
 from oneproj.errors import InvalidProblemError
 from oneproj.files import write_text
 
+NEEDED = (
+    *("problem", "contestant", "seed", "reason", "note", "objective", "feasible"),
+    *("complete", "seconds", "overhead", "trace", "surroundings"),
+)
+"""What tables and figures take for granted of a run."""
+
 
 class TrainRecord:
     """Runs so far, saved after every one of them.
@@ -75,6 +81,10 @@ def _key(run: dict[str, Any]) -> tuple[str, str, int]:
     return run["problem"], run["contestant"], run["seed"]
 
 
+def _is_run(found: object) -> bool:
+    return isinstance(found, dict) and found.keys() >= set(NEEDED)
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text())
@@ -82,16 +92,24 @@ def _read(file: Path) -> dict[str, Any]:
         message = f"{file} is no JSON, so no record to continue. Choose another --out."
         raise InvalidProblemError(message) from error
     if isinstance(found, dict) and found.get("benchmark") == "train":
-        return found
+        runs = found.get("runs")
+        if isinstance(runs, list) and all(map(_is_run, runs)):
+            return found
+        message = (
+            f"{file} was changed: not all of its runs have {', '.join(NEEDED)}. Choose "
+            "another --out."
+        )
+        raise InvalidProblemError(message)
     message = f"{file} is not a record of bench train. Choose another --out."
     raise InvalidProblemError(message)
 
 
 def _check(found: dict[str, Any], conditions: dict[str, Any], file: Path) -> None:
-    if found["conditions"] == conditions:
+    before = found.get("conditions")
+    if before == conditions:
         return
     message = (
-        f"{file} was recorded with {found['conditions']}, this run has {conditions}: "
+        f"{file} was recorded with {before}, this run has {conditions}: "
         "side by side they would mislead. Use the same settings, or another --out."
     )
     raise InvalidProblemError(message)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from oneproj.cli.exits import console, exits
 from oneproj.files import check_place, write_text
@@ -23,9 +22,9 @@ def bench_main() -> None:
 
 
 @contextmanager
-def _exits(terminal: Console, out: Path | None) -> Iterator[None]:
+def _exits(out: Path | None) -> Iterator[None]:
     """Fail in words, and before the work where the record could not be written."""
-    with exits(terminal, stopped="Stopped. Nothing was written."):
+    with exits(stopped="Stopped. Nothing was written."):
         if out is not None:
             check_place(out)
         yield
@@ -54,7 +53,7 @@ def bench_step(
     that is missed is shown and is no failure: it may be the machine's doing.
     """
     terminal = console()
-    with _exits(terminal, out):
+    with _exits(out):
         from oneproj.bench.step import SIZES, step_record
         from oneproj.bench.step_table import step_table
 
@@ -78,7 +77,7 @@ def bench_overhead(
     about half an hour on a free core. A bar that is missed is shown and is no failure.
     """
     terminal = console()
-    with _exits(terminal, out):
+    with _exits(out):
         from oneproj.bench.overhead import Shape, overhead_record
         from oneproj.bench.overhead_table import overhead_table
 
@@ -106,7 +105,7 @@ def bench_projection(
     that is missed is shown and is no failure.
     """
     terminal = console()
-    with _exits(terminal, out):
+    with _exits(out):
         from oneproj.bench.projection import SIZES, projection_record
         from oneproj.bench.projection_table import projection_tables
 
@@ -146,7 +145,7 @@ def bench_train(
     """
     terminal = console(width=200)
     stopped = f"Stopped. The same command continues from {out}."
-    with exits(terminal, stopped=stopped):
+    with exits(stopped=stopped):
         from oneproj.bench.train import train_record
         from oneproj.bench.train_figure import draw_anytime
         from oneproj.bench.train_table import train_tables
@@ -164,7 +163,7 @@ def bench_train(
         for table in train_tables(record):
             terminal.print(table)
         files = ", ".join(str(file) for file in (out, *draw_anytime(record, out)))
-        terminal.print(f"Record and figure: {files}", highlight=False)
+        typer.echo(f"Record and figure: {files}")
 
 
 @bench.command("robust")
@@ -179,7 +178,7 @@ def bench_robust(
     The bar is an objective at most 5 percent above that of the best method. A bar that
     is missed is shown and is no failure.
     """
-    with _exits(console(), out):
+    with _exits(out):
         from oneproj.bench.robust import robust_lines, robust_record
 
         record = robust_record(steps=steps, seeds=seeds)

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from oneproj.cli.exits import console, exits
+from oneproj.cli.tables import show
 
 if TYPE_CHECKING:
     from oneproj.experiments.calibration_file import Calibration
@@ -81,7 +82,7 @@ def calibrate(
     numbers = tuple(updates or ())
     stopped = "Stopped. Nothing was written."
     trials = rounds * len(numbers or [0]) + (match is not None)
-    with exits(terminal, stopped=stopped):
+    with exits(stopped=stopped):
         from oneproj.experiments.calibration_file import check_place, write_calibration
         from oneproj.experiments.calibration_run import run_calibration
 
@@ -99,11 +100,11 @@ def calibrate(
                 rounds=rounds,
                 report=report,
             )
-        terminal.print(_table(found))
+        show(terminal, _table(found))
         if found.note:
             terminal.print(found.note, style="bold", markup=False, highlight=False)
         write_calibration(out, found)
-    terminal.print(f"Written to {out}", markup=False, highlight=False)
+    typer.echo(f"Written to {out}")
 
 
 def _table(found: Calibration) -> Table:

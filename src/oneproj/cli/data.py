@@ -9,6 +9,7 @@ import typer
 
 from oneproj.cli.exits import FAILED, console, exits, notices
 from oneproj.errors import OneprojError
+from oneproj.files import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +51,7 @@ def list_data() -> None:
     from oneproj.data.find import folders
 
     terminal = console()
-    with exits(terminal, stopped="Stopped."):
+    with exits(stopped="Stopped."):
         entries, places = catalogue(), folders()
     # No table: paths are long, and a path that is broken up cannot be copied.
     for entry in entries:
@@ -94,7 +95,7 @@ def verify_data(
     from oneproj.data.find import folders
 
     terminal = console()
-    with exits(terminal, stopped="Stopped."):
+    with exits(stopped="Stopped."):
         findings = verify(name)
     for found in findings:
         text = f"ok       {found.path}" if found.ok else f"DAMAGED  {found.problem}"
@@ -218,16 +219,15 @@ def _run(action: Callable[[], Path]) -> None:
     from oneproj.data.find import cache_folder
 
     terminal = console()
-    with exits(terminal, stopped=STOPPED), notices("oneproj.data"):
+    with exits(stopped=STOPPED), notices("oneproj.data"):
         try:
             path = action()
         except OSError as error:
             if isinstance(error, OneprojError):
                 raise
             message = (
-                f"{error.strerror or error}: {error.filename or 'no file is named'}. "
-                f"The cache, {cache_folder()}, has to be a folder that you can write "
-                "to, with enough room. ONEPROJ_CACHE moves it."
+                f"{in_words(error)}. The cache, {cache_folder()}, has to be a folder "
+                "that you can write to, with enough room. ONEPROJ_CACHE moves it."
             )
             raise OneprojError(message) from error
     terminal.print(f"Ready: {path}", markup=False, highlight=False, soft_wrap=True)

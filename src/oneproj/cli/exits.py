@@ -5,9 +5,13 @@ from __future__ import annotations
 import codecs
 import io
 import logging
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import TextIO
 
 import typer
 from rich.console import Console
@@ -57,7 +61,8 @@ def speak_plainly() -> None:
 def console(width: int = 160) -> Console:
     """Standard output; as wide as given where no terminal says how wide it is."""
     speak_plainly()
-    return Console(width=None if sys.stdout.isatty() else width)
+    out = _standard_output()
+    return Console(width=None if out is not None and out.isatty() else width)
 
 
 class _Notices(logging.Handler):
@@ -83,19 +88,68 @@ def notices(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def exits(out: Console, *, stopped: str) -> Iterator[None]:
-    """Say what went wrong in words, or what Ctrl-C left, and exit with a code."""
+def exits(*, stopped: str) -> Iterator[None]:
+    """Say what went wrong in words, or what Ctrl-C left, and exit with a code.
+
+    It goes to standard error: what is piped or kept in a file is results alone.
+    """
     try:
         yield
     except BrokenPipeError:  # nobody reads on, as with `| head`: typer's to handle
         raise
     except OneprojError as error:
-        out.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        typer.echo(str(error), err=True)
         raise typer.Exit(FAILED) from error
     except OSError as error:
-        told = f"{in_words(error)}. {ADVICE}"
-        out.print(told, markup=False, highlight=False, soft_wrap=True)
+        typer.echo(f"{in_words(error)}. {ADVICE}", err=True)
         raise typer.Exit(FAILED) from error
     except KeyboardInterrupt as error:
-        out.print(stopped, markup=False, highlight=False)
+        typer.echo(stopped, err=True)
         raise typer.Exit(INTERRUPTED) from error
+
+
+@contextmanager
+def last_words() -> Iterator[None]:
+    """End in a sentence where results were made and cannot be shown: a full disk."""
+    try:
+        yield
+    except OSError as error:
+        sys.exit(f"The output cannot be written: {in_words(error)}.")
+    finally:
+        if (out := _standard_output()) is not None:
+            try:
+                out.flush()
+            except OSError:  # Python would try once more, and say so in its own words
+                os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+
+
+@contextmanager
+def as_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM, or a terminal that is closed, end the block as Ctrl-C would.
+
+    Their default is to end this process alone: those that it has started would stay
+    for minutes, and so would drafts and locks.
+    """
+    before = {}
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # not every system has both
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            before[number] = signal.signal(number, _press)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _press(number: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C would do now; some commands have their own way for it."""
+    pressed = signal.getsignal(signal.SIGINT)
+    if not callable(pressed):  # ignored, as in the background of a script
+        raise KeyboardInterrupt
+    pressed(number, frame)
+
+
+def _standard_output() -> TextIO | None:
+    """None where whoever started the program has closed it."""
+    return sys.stdout

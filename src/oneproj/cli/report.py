@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from oneproj.cli.exits import console, exits
+from oneproj.cli.tables import show
 
 
 def report(
@@ -25,14 +26,12 @@ def report(
     and every table as CSV and LaTeX. Nothing is run: the page is made of the records.
     """
     terminal = console()
-    with exits(terminal, stopped="Stopped. The same command starts again."):
+    with exits(stopped="Stopped. The same command starts again."):
         from oneproj.report.summary import summary
         from oneproj.report.write import write_report
 
         written = write_report(folder, out)
     for each in written.damaged:
         typer.echo(f"Left out: {each.reason}", err=True)
-    terminal.print(summary(written.groups))
-    terminal.print(
-        f"Page: {written.page}; figures and tables: {written.files}", highlight=False
-    )
+    show(terminal, summary(written.groups))
+    typer.echo(f"Page: {written.page}; figures and tables: {written.files}")

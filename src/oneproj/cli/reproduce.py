@@ -9,9 +9,7 @@ import typer
 from rich.table import Table
 
 from oneproj.cli.exits import console, exits
-
-ROOMY = 1000
-"""Columns in which every table has the width that it asks for."""
+from oneproj.cli.tables import show
 
 
 def reproduce(
@@ -69,7 +67,7 @@ def reproduce(
     Ctrl-C. Times are comparable where each process has a core to itself.
     """
     terminal = console()
-    with exits(terminal, stopped=f"Stopped. The same command continues in {out}."):
+    with exits(stopped=f"Stopped. The same command continues in {out}."):
         from oneproj.experiments.reproduce import reproduce as make
         from oneproj.experiments.summary import summaries
 
@@ -89,14 +87,9 @@ def reproduce(
         )
     for name, (heading, *rows) in summaries(done.records).items():
         title = f"{name}, test data: mean and standard deviation"
-        table = _table(title, heading, rows)
-        roomy = terminal.options.update(max_width=ROOMY)
-        if terminal.measure(table, options=roomy).maximum > terminal.width:
-            table = _narrow_table(title, heading, rows)
-        terminal.print(table)
+        show(terminal, _table(title, heading, rows))
     kept = len(done.records) - done.made
-    line = f"Records: {out} ({done.made} new, {kept} kept)"
-    terminal.print(line, highlight=False, markup=False)
+    typer.echo(f"Records: {out} ({done.made} new, {kept} kept)")
 
 
 def _table(title: str, heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
@@ -105,17 +98,4 @@ def _table(title: str, heading: tuple[str, ...], rows: list[tuple[str, ...]]) ->
         table.add_column(name, no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    return table
-
-
-def _narrow_table(
-    title: str, heading: tuple[str, ...], rows: list[tuple[str, ...]]
-) -> Table:
-    """One number below the other: side by side they would be cut."""
-    table = Table(title=title, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for row in rows:
-        for name, cell in zip(heading, row, strict=True):
-            table.add_row(name, cell, end_section=name == heading[-1])
     return table

@@ -43,7 +43,7 @@ def theory(
     """
     terminal = console()
     stopped = f"Stopped. The same command continues from {out}/checkpoints."
-    with exits(terminal, stopped=stopped):
+    with exits(stopped=stopped):
         from oneproj.laboratory.plans import make_plans
         from oneproj.laboratory.report import check_theorems
         from oneproj.laboratory.tables import COLUMNS, table_cells, table_title
@@ -60,7 +60,7 @@ def theory(
     for record in records:
         table.add_row(*table_cells(record))
     terminal.print(table)
-    terminal.print(f"Records, table and figure: {out}", highlight=False)
+    typer.echo(f"Records, table and figure: {out}")
     if not all(record.passed for record in records):
         raise typer.Exit(FAILED)
 

@@ -56,7 +56,8 @@ def damage(path: Path) -> str | None:
     seal = _seal(path)
     if not seal.is_file():
         return None
-    noted, found = seal.read_text(encoding="ascii").strip(), digest(path)
+    noted = seal.read_text(encoding="ascii", errors="replace").strip()
+    found = digest(path)
     if noted == found:
         return None
     return f"its SHA-256 is {found}, but was {noted} when it was written"
@@ -103,10 +104,10 @@ def write_recipe(path: Path, recipe: Mapping[str, object]) -> None:
 def read_recipe(path: Path) -> dict[str, Any] | None:
     """The choices a file was made with; None if they were not noted."""
     try:
-        recipe: dict[str, Any] = json.loads(_recipe(path).read_text("utf-8"))
+        recipe = json.loads(_recipe(path).read_text("utf-8"))
     except (FileNotFoundError, ValueError):
         return None
-    return recipe
+    return recipe if isinstance(recipe, dict) else None
 
 
 @contextmanager

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
+from zlib import error as DeflateError  # noqa: N812 - an error, by its name
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oneproj.arrays import Array, Mask
 from oneproj.data.climsim_calendar import (
@@ -34,6 +37,8 @@ NAMES = (
     *SCALARS,
 )
 VARIABLES = len(NAMES)
+ARRAYS = ("X", "precc", "location", "ymd", "tod", "feature_names")
+"""Of a sample in one file."""
 GROUP = 4
 """Consecutive locations of a group, the paper's domains."""
 TARGET_GROUP, SOURCE_GROUP = 26, 27
@@ -116,34 +121,56 @@ def read_rows(path: Path) -> Rows:
     day as one number), ``tod`` (seconds of the day) and ``feature_names``.
 
     Raises:
-        InvalidDataError: An array is not there, is damaged or has the wrong size.
+        InvalidDataError: An array is not there, is damaged, has the wrong size, or
+            holds what cannot be.
     """
-    wanted = ("X", "precc", "location", "ymd", "tod", "feature_names")
-    try:
-        # Opened here, because np.load does not close what it cannot read.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            absent = [name for name in wanted if name not in archive]
-            if absent:
-                message = (
-                    f"{path} has no array {', '.join(absent)}; it has: "
-                    f"{', '.join(archive)}. It may be another file of the same name."
-                )
-                raise InvalidDataError(message)
-            x, rain, location, date, second, names = (archive[n] for n in wanted)
-    except (BadZipFile, OSError, EOFError, ValueError) as error:
-        if isinstance(error, InvalidDataError):
-            raise
-        message = f"{path} could not be read: {error}. It may be truncated."
-        raise InvalidDataError(message) from error
-    rows = {len(array) for array in (x, rain, location, date, second)}
-    if len(rows) > 1 or x.shape[1:] != (VARIABLES,) or len(names) != VARIABLES:
+    x, rain, location, date, second, names = _arrays(path)
+    rows = x.shape[:1]
+    alike = all(each.shape == rows for each in (rain, location, date, second))
+    if x.shape != (*rows, VARIABLES) or not alike or names.shape != (VARIABLES,):
         message = (
             f"{path} should hold {VARIABLES} variables and one rain rate per row, but "
             f"X is {x.shape}, precc {rain.shape}. It may be truncated."
         )
         raise InvalidDataError(message)
+    whole = all(each.dtype.kind in "iu" for each in (location, date, second))
+    numbers = all(each.dtype.kind in "iuf" for each in (x, rain))
+    possible = whole and numbers and np.isfinite(x).all() and np.isfinite(rain).all()
+    if not possible or not ((location >= 0) & (location < COLUMNS)).all():
+        message = (
+            f"{path} should hold finite numbers in X and precc, and whole ones in ymd, "
+            f"tod and location, which goes from 0 to {COLUMNS - 1}. It may be damaged: "
+            "fetch it again."
+        )
+        raise InvalidDataError(message)
     time = stamp(date, second)
     return Rows(x.astype(np.float64), rain, location, time, tuple(map(str, names)))
+
+
+def _arrays(path: Path) -> list[NDArray[Any]]:
+    """The arrays of a sample, in the order of ``ARRAYS``."""
+    there, found = ["one array without a name"], dict[str, NDArray[Any]]()
+    try:
+        # Opened here, because np.load does not close what it cannot read.
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.ndarray):
+                there = list(archive)
+                found = {name: archive[name] for name in ARRAYS if name in there}
+    except (
+        *(BadZipFile, DeflateError, NotImplementedError),
+        *(OSError, EOFError, ValueError),
+    ) as error:
+        message = f"{path} could not be read: {error}. It may be truncated."
+        raise InvalidDataError(message) from error
+    absent = [name for name in ARRAYS if name not in found]
+    if absent:
+        message = (
+            f"{path} has no array {', '.join(absent)}; it has: {', '.join(there)}. It "
+            "may be another file of the same name."
+        )
+        raise InvalidDataError(message)
+    return [found[name] for name in ARRAYS]
 
 
 def write_rows(path: Path, rows: Rows) -> None:

@@ -26,6 +26,8 @@ ROWS = 48_768
 """Of the sample: 127 time steps of 384 columns."""
 TROPICS = 20.0
 """Degrees of latitude on either side of the equator."""
+NORTH = 90.0
+"""Degrees of latitude of the pole."""
 SOURCE_EAST = 180.0
 """The transfer source is the band from 0 to 180 degrees east, the target the rest."""
 SIZES = Sizes(source=190, train=100, validation=30, test=35)
@@ -81,10 +83,16 @@ def read_full_grid(path: Path) -> tuple[Array, Array]:
     """Latitude and longitude of the 384 columns.
 
     Raises:
-        InvalidDataError: There are more or fewer.
+        InvalidDataError: There are more or fewer, or one is not on the earth.
     """
     lat, lon = read_grid(path)
-    if len(lat) != COLUMNS:
-        message = f"{path} holds {len(lat)} columns of a grid, expected are {COLUMNS}."
+    if lat.shape != (COLUMNS,) or lon.shape != (COLUMNS,):
+        message = f"{path} holds {lat.size} columns of a grid, expected are {COLUMNS}."
+        raise InvalidDataError(message)
+    if not ((np.abs(lat) <= NORTH) & (lon >= 0) & (lon <= 2 * SOURCE_EAST)).all():
+        message = (
+            f"{path} has latitudes beyond {NORTH:g} degrees, or longitudes that are "
+            "not from 0 to 360. It may be damaged: fetch it again."
+        )
         raise InvalidDataError(message)
     return lat, lon

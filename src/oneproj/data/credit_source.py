@@ -14,6 +14,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from oneproj.arrays import Array
 from oneproj.data.cache import discard, locked, replacing
 from oneproj.data.fetch import fetch
@@ -40,6 +42,8 @@ COLUMNS = (
     "NumberOfTime60-89DaysPastDueNotWorse",
     "NumberOfDependents",
 )
+INCOMPLETE = (INCOME, "NumberOfDependents")
+"""The columns with missing values."""
 COUNTS = (139_974, 10_026)
 """Rows of each class in the whole file."""
 OPENML = "https://www.openml.org"
@@ -55,10 +59,22 @@ def read_credit(path: Path) -> Array:
     """The label and the ten columns of all rows; missing values are NaN.
 
     Raises:
-        InvalidDataError: It is not the file with 150,000 rows and 10,026 defaults.
+        InvalidDataError: It is not the file with 150,000 rows and 10,026 defaults, or
+            a value is infinite, or missing where that file misses none.
     """
     table = read_columns(path, [LABEL, *COLUMNS])
     check_counts(path, table[:, 0], COUNTS)
+    wrong = [
+        name
+        for name, column in zip(COLUMNS, table.T[1:], strict=True)
+        if np.isinf(column).any() or (name not in INCOMPLETE and np.isnan(column).any())
+    ]
+    if wrong:
+        message = (
+            f"{path} has infinite or missing values where Kaggle's file has numbers, "
+            f"in {', '.join(wrong)}. It may be damaged: fetch it again."
+        )
+        raise InvalidDataError(message)
     return table
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from oneproj.data.offline import OFFLINE, is_offline
-from oneproj.errors import DataNotFoundError, InvalidProblemError
+from oneproj.errors import DataNotFoundError, InvalidProblemError, OneprojError
 from oneproj.extras import require
 
 VARIABLE = "ONEPROJ_DATA"
@@ -25,16 +25,27 @@ CACHE_VARIABLE = "ONEPROJ_CACHE"
 def cache_folder() -> Path:
     """The folder for data that can be fetched again: the user's cache.
 
+    Raises:
+        InvalidProblemError: The user has no home, and no variable names a folder.
+
     Example:
         >>> cache_folder().is_absolute()
         True
     """
-    named = os.environ.get(CACHE_VARIABLE)
+    named = _named(CACHE_VARIABLE)
     if named:
         return Path(named).absolute()
-    return (
-        Path(require("platformdirs", "experiments").user_cache_dir("oneproj")) / "data"
-    )
+    try:
+        found = require("platformdirs", "experiments").user_cache_dir("oneproj")
+    except RuntimeError as error:
+        if isinstance(error, OneprojError):
+            raise
+        message = (
+            f"There is no home directory for a cache here: {error}. Set "
+            f"{CACHE_VARIABLE} to a folder for it."
+        )
+        raise InvalidProblemError(message) from error
+    return Path(found) / "data"
 
 
 def own_folder() -> Path | None:
@@ -44,7 +55,7 @@ def own_folder() -> Path | None:
         InvalidProblemError: What it names is no folder. Going on without it could
             start a long download of what the user has.
     """
-    named = os.environ.get(VARIABLE)
+    named = _named(VARIABLE)
     if not named:
         return None
     folder = Path(named)
@@ -111,6 +122,11 @@ def find(name: str, *, data: str, download: Callable[[], Path] | None = None) ->
     except OSError as error:  # no source, or no room for what it sends
         message = f"{_absent(name, data)} Downloading it now failed: {error}"
         raise DataNotFoundError(message) from error
+
+
+def _named(variable: str) -> str:
+    """The folder that a variable names; nobody but a shell has resolved a ``~``."""
+    return os.path.expanduser(os.environ.get(variable, ""))  # noqa: PTH111 - no error
 
 
 def _absent(name: str, data: str, *, forbidden: bool = False) -> str:

@@ -9,6 +9,9 @@ takes its place.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 
 from oneproj.arrays import Array
@@ -72,15 +75,21 @@ def _table() -> tuple[Array, str, bool]:
     prepared = locate(PREPARED)
     if locate(ARTIFACT) is not None or prepared is None:
         return read_artifact(find(ARTIFACT, data=NAME)), NOTE, False
-    recipe, table = read_recipe(prepared), read_prepared(prepared)
-    made = "choices that were not noted"
-    if recipe is not None:
-        first, last = recipe["years"]
-        places = ", ".join(f"({p[0]}, {p[1]})" for p in recipe["places"])
-        made = f"{places}; {first} to {last}; {recipe['rain']} mm a day"
+    table = read_prepared(prepared)
+    made = _choices(read_recipe(prepared) or {})
     note = (
         f"Stand-in: the paper's table is not distributed. NASA POWER daily, "
         f"{len(table):,} days, {int(table[:, 0].sum()):,} of them with much rain; "
         f"places, years, rain: {made}. {FEATURES_NOTE}"
     )
     return table, note, True
+
+
+def _choices(recipe: Mapping[str, Any]) -> str:
+    """What a table was made with, in words."""
+    try:
+        first, last = recipe["years"]
+        places = ", ".join(f"({p[0]}, {p[1]})" for p in recipe["places"])
+        return f"{places}; {first} to {last}; {recipe['rain']} mm a day"
+    except (LookupError, TypeError, ValueError):  # not there, or changed by hand
+        return "choices that were not noted"

@@ -35,6 +35,7 @@ from oneproj.data.power_tables import (
     ARTIFACT,
     COLUMNS,
     LABEL,
+    MISSING,
     NAME,
     PREPARED,
     read_artifact,
@@ -47,7 +48,6 @@ from oneproj.progress import progress_bar
 LOG = logging.getLogger(__name__)
 RAIN = "PRECTOTCORR"
 """Precipitation of a day, in mm."""
-MISSING = -999.0
 POWER = "https://power.larc.nasa.gov"
 NORTH, EAST = 90.0, 180.0
 FIRST_YEAR = 1981

@@ -19,17 +19,25 @@ LABEL = "rain_label"
 COLUMNS = ("T2M", "WS10M", "RH2M", "PS", "ALLSKY_SFC_LW_DWN", "ALLSKY_SFC_SW_DWN")
 COUNTS = (47_073, 2_229)
 """Rows of each class, those of the paper's table."""
+MISSING = -999.0
+"""What NASA POWER has in place of a value that it does not have."""
 
 
 def read_artifact(path: Path) -> Array:
     """The label and the six variables of the paper's table.
 
     Raises:
-        InvalidDataError: Its counts are not the paper's.
+        InvalidDataError: Its counts are not the paper's, or a value is missing.
     """
     table = read_columns(path, [LABEL, *COLUMNS])
     check_counts(path, table[:, 0], COUNTS)
-    return table
+    if _is_complete(table):
+        return table
+    message = (
+        f"{path} should hold a number in every place, and no {MISSING:g}, which stands "
+        "for a missing one. It may be damaged: fetch it again."
+    )
+    raise InvalidDataError(message)
 
 
 def read_prepared(path: Path) -> Array:
@@ -39,10 +47,14 @@ def read_prepared(path: Path) -> Array:
         InvalidDataError: A value is missing, or there are not two classes.
     """
     table = read_columns(path, [LABEL, *COLUMNS])
-    if np.isfinite(table).all() and set(table[:, 0]) == {0.0, 1.0}:
+    if _is_complete(table) and set(table[:, 0]) == {0.0, 1.0}:
         return table
     message = (
         f"{path} should hold numbers only and the labels 0 and 1. It may be damaged: "
         "run `oneproj data prepare nasa_power --refresh`."
     )
     raise InvalidDataError(message)
+
+
+def _is_complete(table: Array) -> bool:
+    return bool(np.isfinite(table).all() and (table != MISSING).all())

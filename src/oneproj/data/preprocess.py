@@ -9,6 +9,7 @@ import torch
 from oneproj.arrays import Array
 from oneproj.data.samples import Sample
 from oneproj.data.splits import Parts
+from oneproj.errors import InvalidDataError
 
 
 def fit_on_train(
@@ -22,17 +23,30 @@ def fit_on_train(
 
     Computed in float64, rounded to ``dtype`` at the end.
 
+    Raises:
+        InvalidDataError: A part does not have both classes.
+
     Example:
         >>> import numpy as np
         >>> from sklearn.preprocessing import StandardScaler
-        >>> x = np.array([[0.0], [2.0], [3.0], [5.0]])
-        >>> parts = Parts(*map(torch.tensor, ([0, 1], [2], [3])))
-        >>> y = torch.tensor([0, 1, 0, 1])
+        >>> x = np.array([[0.0], [2.0], [3.0], [5.0], [7.0], [9.0]])
+        >>> parts = Parts(*map(torch.tensor, ([0, 1], [2, 3], [4, 5])))
+        >>> y = torch.tensor([0, 1, 0, 1, 0, 1])
         >>> train, _, test = fit_on_train(
         ...     StandardScaler(), x, y, parts, torch.float32)
         >>> train.x.tolist(), test.x.tolist(), test.y.tolist()
-        ([[-1.0], [1.0]], [[4.0]], [1])
+        ([[-1.0], [1.0]], [[6.0], [8.0]], [0, 1])
     """
+    counts = [
+        tuple(int((y[rows] == label).sum()) for label in (0, 1)) for rows in parts
+    ]
+    if not all(map(all, counts)):
+        message = (
+            f"Training, validation and test part have {counts} rows of class 0 and 1, "
+            "but each needs both. The table is too small: prepare it again from more, "
+            "with `oneproj data prepare`."
+        )
+        raise InvalidDataError(message)
     transformer.fit(x[parts.train.numpy()])
 
     def part(rows: torch.Tensor) -> Sample:

@@ -41,9 +41,17 @@ def read_columns(path: Path, names: Sequence[str]) -> Array:
     places = [header.index(name) for name in names]
     try:
         return np.loadtxt(
-            path, delimiter=",", skiprows=1, usecols=places, converters=_number, ndmin=2
+            path,
+            delimiter=",",
+            skiprows=1,
+            usecols=places,
+            converters=_number,
+            ndmin=2,
+            quotechar='"',
         )
     except ValueError as error:
+        if not isinstance(error.__cause__, Exception | None):
+            raise error.__cause__ from None  # Ctrl-C meanwhile: NumPy blames the value
         message = f"{path} could not be read as numbers: {error}."
         raise InvalidDataError(message) from error
 
@@ -70,7 +78,7 @@ def check_counts(path: Path, labels: Array, expected: tuple[int, int]) -> None:
 
 def _header(path: Path) -> list[str]:
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:  # Excel begins with a mark
             line = file.readline()
     except UnicodeDecodeError as error:
         message = f"{path} is no text file: {error}. It may be damaged or compressed."

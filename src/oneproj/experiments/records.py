@@ -25,6 +25,7 @@ from oneproj.experiments.facts import (
     Values,
 )
 from oneproj.experiments.plain_json import from_plain, to_plain
+from oneproj.experiments.soundness import flaw
 from oneproj.files import write_text
 
 FORMAT = 1
@@ -257,5 +258,8 @@ def _read(path: Path, folder: Path) -> Record:
             f"{folder / record.key.path}. Move it there, if it is not there already. "
             f"Otherwise {AGAIN}"
         )
+        raise DamagedRecordError(message)
+    if (wrong := flaw(record)) is not None:
+        message = f"{path} was changed: {wrong}. Nothing of it was used. {AGAIN}"
         raise DamagedRecordError(message)
     return record

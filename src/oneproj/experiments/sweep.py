@@ -67,7 +67,9 @@ def sweep(
     with Claims(folder) as claims:
         while left:
             mine = _unmade(left, claims, elsewhere, watcher)
-            for outcome in _outcomes(mine, processes, watcher.folder):
+            # joblib would start all of them, for a single run too.
+            few = None if processes is None else min(processes, len(left))
+            for outcome in _outcomes(mine, few, watcher.folder):
                 if isinstance(outcome, Failure):
                     failures.append(outcome)
                     watcher.advance(f"failed: {_name(outcome.job)}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oneproj.files import replacing
 from oneproj.report.bars import draw_bars
 from oneproj.report.groups import OWN, PAPER, PRESETS, Group, commands_of, task_of
 from oneproj.report.history_figure import draw_panel, panels
@@ -169,7 +170,6 @@ def _draw(
     """Draw the panels side by side into files, and each alone for the page."""
     from matplotlib.figure import Figure
 
-    folder.mkdir(parents=True, exist_ok=True)
     drawn = []
     with figure_style():
         width = sum(part.size[0] for part in parts)
@@ -189,8 +189,8 @@ def _draw(
         for suffix in SUFFIXES:
             stamp = {"pdf": "CreationDate", "svg": "Date"}.get(suffix)
             metadata = {} if stamp is None else {stamp: None}
-            file = folder / f"{key}.{suffix}"
-            whole.savefig(file, dpi=DPI, metadata=metadata)
+            with replacing(folder / f"{key}.{suffix}") as draft:
+                whole.savefig(draft, format=suffix, dpi=DPI, metadata=metadata)
         for number, part in enumerate(parts, start=1):
             alone = Figure(figsize=part.size)
             alone.subplots_adjust(**MARGINS)

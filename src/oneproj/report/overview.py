@@ -79,7 +79,8 @@ def _ran(groups: Sequence[Group], experiments: int) -> tuple[str, ...]:
     records = [record for group in groups for record in group.records]
     feasible = sum(record.feasible for record in records)
     cut = sum(not record.complete for record in records)
-    said = [f"{len(records)} runs of {experiments} experiments."]
+    runs, of = _number(len(records), "run"), _number(experiments, "experiment")
+    said = [f"{runs} of {of}."]
     if records:
         whole = "every constraint <= 0 on the full training data"
         said.append(f"{feasible} of {len(records)} answers are feasible: {whole}.")
@@ -174,8 +175,11 @@ def _budgets(group: Group, theirs: Group | None) -> Iterable[str]:
 
 
 def _runs(group: Group) -> str:
-    n = len(group.finished)
-    return "1 run" if n == 1 else f"{n} runs"
+    return _number(len(group.finished), "run")
+
+
+def _number(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def _tradeoff(group: Group | None) -> tuple[str, str]:

@@ -62,4 +62,7 @@ def _values(parts: Iterable[Mapping[str, Any]]) -> dict[str, Counter[str]]:
 def _shown(values: Counter[str]) -> str:
     if len(values) == 1:
         return next(iter(values))
-    return "; ".join(f"{value} ({n} runs)" for value, n in sorted(values.items()))
+    return "; ".join(
+        f"{value} ({n} {'run' if n == 1 else 'runs'})"
+        for value, n in sorted(values.items())
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from oneproj.errors import OneprojError, RecordError
 from oneproj.experiments.records import Damaged, Found, read_folder
+from oneproj.files import check_place, in_words, write_text
 from oneproj.report.certificate_table import certificate_table
 from oneproj.report.data_tables import data_tables
 from oneproj.report.figures import SUFFIXES, bar_figure, history_figures
@@ -46,6 +47,8 @@ def write_report(folder: Path, out: Path, *, reasons: Reasons | None = None) -> 
     The page stands alone: style and figures are inside it. Beside it, in the folder
     ``<name>-files``: every figure as SVG, PNG and PDF, every table as CSV and LaTeX.
     The same records give the same bytes. A damaged record is left out, and named.
+    Every file is replaced in one step, the page last: whatever ends this early, what
+    was there before is whole.
 
     Args:
         folder: Of records, as ``oneproj reproduce`` writes them.
@@ -65,17 +68,18 @@ def write_report(folder: Path, out: Path, *, reasons: Reasons | None = None) -> 
     groups = group_records(records)
     beside = out.with_name(f"{out.stem}-files")
     try:
-        _clear(beside)
+        check_place(out)
         sections = _sections(
             groups, read_reasons() if reasons is None else reasons, beside
         )
         first = overview(groups, damaged=[each.place for each in damaged])
         text = render_page(first, sections, surroundings(records), beside=beside.name)
-        out.write_text(text, encoding="utf-8")
+        write_text(out, text)
+        _clear(beside, sections)
     except OSError as error:
         message = (
-            f"The report cannot be written to {out}: {error}. Give another place with "
-            "--out."
+            f"The report cannot be written to {out}: {in_words(error)}. Give another "
+            "place with --out, on a disk with room."
         )
         raise OneprojError(message) from error
     return Report(out, beside, tuple(groups), tuple(damaged))
@@ -94,13 +98,18 @@ def _read(folder: Path) -> Found:
     return found
 
 
-def _clear(beside: Path) -> None:
-    """Forget the files of an earlier report, so that none is taken for this one's."""
-    for name, suffixes in ((FIGURES, SUFFIXES), (TABLES, ("csv", "tex"))):
-        (beside / name).mkdir(parents=True, exist_ok=True)
+def _clear(beside: Path, sections: Sequence[Section]) -> None:
+    """Remove the files of an earlier report that this one has not replaced."""
+    figures = [f.key for section in sections for f in section.figures if f.panels]
+    tables = [table.key for section in sections for table in section.tables]
+    for name, suffixes, keys in (
+        (FIGURES, SUFFIXES, figures),
+        (TABLES, ("csv", "tex"), tables),
+    ):
         for suffix in suffixes:
             for file in (beside / name).glob(f"*.{suffix}"):
-                file.unlink()
+                if file.stem not in keys:
+                    file.unlink()
 
 
 def _sections(
@@ -127,6 +136,6 @@ def _sections(
     for section in sections:
         for table in section.tables:
             stem = beside / TABLES / table.key
-            stem.with_suffix(".csv").write_text(csv_text(table), encoding="utf-8")
-            stem.with_suffix(".tex").write_text(latex_text(table), encoding="utf-8")
+            write_text(stem.with_suffix(".csv"), csv_text(table))
+            write_text(stem.with_suffix(".tex"), latex_text(table))
     return sections
