@@ -36,7 +36,10 @@ from oneproj.simplex_qp import EPSILON
 
 FAR = 1e6
 """If no common point is nearer than this many times the farthest of the cuts and sets,
-there is none: at such distances only rounding decides."""
+the dual has no maximum, or rounding decides which."""
+BEYOND, NEAR = 1e12, 1e2
+"""Where multipliers of the first many times that lead, in units of it, is within the
+second if the region ends there."""
 PART = 0.1
 """The part of its margin by which a solution may miss a cut."""
 ROUNDING = 16.0
@@ -109,6 +112,18 @@ class RegionDual:
         slack = self._slack(margins)
         self._z, found = self._maximise(self._offsets() - slack, slack, self._origin)
         return found
+
+    def excludes_all(self) -> bool:
+        """Whether the last multipliers prove that no point of the region is feasible.
+
+        They lower ``sum_i z_i <g_i, d>`` over the region. Where that ends above what
+        the cuts ask for, they exclude it all; where the region has no end, as in a
+        wedge, they only say that the common points are far away.
+        """
+        offsets = self._offsets()
+        z = self._z * (BEYOND / max(float(self._z.sum()), EPSILON))
+        unit = self._farthest(offsets, self._origin)
+        return self._height(z * unit, offsets, self._origin).length <= NEAR * unit
 
     def target(self) -> list[Tensor]:
         """y, whose nearest point of the region is the solution."""
@@ -184,8 +199,7 @@ class RegionDual:
         """The best z for these offsets, and whether D has a maximum."""
         if not len(offsets):
             return offsets, True
-        outside = self._height(np.zeros(len(offsets)), offsets, origin).proof
-        farthest = max(outside, float(np.abs(offsets).max()))
+        farthest = self._farthest(offsets, origin)
         rounding = ROUNDING * EPSILON * (self._size + farthest)
         z = ascend(
             lambda z: self._height(z, offsets, origin),
@@ -197,6 +211,11 @@ class RegionDual:
         )
         return z, self._height(z, offsets, origin).proof <= FAR * farthest
 
+    def _farthest(self, offsets: Array, origin: Vector) -> float:
+        """The distance of the farthest of the cuts and sets."""
+        outside = self._height(np.zeros(len(offsets)), offsets, origin).proof
+        return max(outside, float(np.abs(offsets).max()))
+
     def _height(self, z: Array, offsets: Array, origin: Vector) -> Height:
         pull = self._free.dot(z)
         square, slope = float(z @ pull), -pull - offsets
@@ -204,8 +223,10 @@ class RegionDual:
             square += float(d @ d)
             slope += (self._rows[name] @ d).cpu().numpy()
         length, gain = math.sqrt(max(0.0, square)), float(z @ slope)
-        proof = length + gain / length if length > 0 else 0.0
-        return Height(0.5 * square + gain, slope, proof)
+        # Every unit normal may be off by its rounding, which counts where they cancel.
+        width = length + EPSILON * float(z.sum())
+        proof = (length**2 + gain) / width if length > 0 else 0.0
+        return Height(0.5 * square + gain, slope, proof, length)
 
     def _moves(self, z: Array, origin: Vector) -> dict[str, Tensor]:
         """Where there are sets, d at y = x_0 - sum_i z_i g_i, flat."""
