@@ -180,6 +180,19 @@ class RegionDual:
         tried = (z, self._z, np.zeros(len(z)))
         return max(0.0, *(self._height(w, offsets, self._origin).proof for w in tried))
 
+    def lagrangian_bound(self) -> float:
+        """As ``lower_bound``, by the last multipliers alone, and of any closed sets.
+
+        P(y) minimises the Lagrangian over the region whether or not that is convex, so
+        that ``(1/2)|d|^2 >= D(z)``. What it falls short of the distance by is the
+        duality gap, which sets that are not convex may have.
+        """
+        offsets = self._offsets() + [cut.blur for cut in self._cuts]
+        if not len(offsets):
+            return 0.0
+        value = self._height(self._z, offsets, self._origin).value
+        return math.sqrt(max(0.0, 2.0 * value))
+
     def _offsets(self) -> Array:
         return np.array([cut.offset for cut in self._cuts])
 
