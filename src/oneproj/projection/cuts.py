@@ -27,11 +27,11 @@ from oneproj.projection.convex.region_dual import RegionDual
 from oneproj.projection.convex.within import Within
 from oneproj.projection.nonconvex.linearity import seems_linear_within_sets
 from oneproj.projection.nonconvex.local import project_local
-from oneproj.projection.nonconvex.within_any import project_within_any
 from oneproj.projection.past import Past
 from oneproj.projection.remarks import LOOSE, balanced_by_cuts, described
 from oneproj.projection.sets.region import Region, region_of
 from oneproj.projection.view import View
+from oneproj.projection.within_any import project_within_any
 from oneproj.results import Projection
 from oneproj.terms.base import AbstractTerm
 

@@ -42,7 +42,7 @@ from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.convex.noise import secure
 from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.nonconvex.descent import find_inside
-from oneproj.projection.nonconvex.stepper import LocalModels
+from oneproj.projection.nonconvex.stepper import BALANCED, LocalModels
 from oneproj.projection.view import View
 
 INSIDE = 0.1
@@ -91,7 +91,8 @@ def project_local(
         _improve(models, view, tolerance, max_evaluations)
     models.finish()
     lost = view.best.worst > 0 or view.evaluations >= max_evaluations
-    wrong = carried is None and not models.balanced
+    balanced = models.place.is_balanced(models.mu, BALANCED)
+    wrong = carried is None and not balanced
     if (lost or wrong) and may_be_convex(view):
         cuts = Bundle(capacity) if bundle is None else bundle
         few = max_evaluations if lost else min(view.evaluations, max_evaluations)

@@ -223,11 +223,6 @@ class LocalModels:
         return self.place.look.worst <= 0
 
     @property
-    def balanced(self) -> bool:
-        """Whether the gradients nearly balance the displacement here."""
-        return self.place.is_balanced(self.mu, BALANCED)
-
-    @property
     def length(self) -> float:
         """How far away from the start this is."""
         return math.sqrt(2.0 * self.place.half)
