@@ -72,4 +72,43 @@ def test_two_halfspaces_that_meet_far_away_are_followed(dtype: torch.dtype) -> N
     above = oneproj.function(lambda: w[1] - slope * w[0], curvature="convex")
     below = oneproj.function(lambda: -w[1] - slope * w[0], curvature="convex")
     done = oneproj.project(w, {"above": above <= -0.5, "below": below <= -0.5})
-    assert done.distance == pytest.approx(5e4, rel=1e-6)
+    margin = torch.finfo(dtype).eps ** 0.75  # of the bound and of the start: 0.5 each
+    assert 5e4 <= done.distance <= 5e4 + 1.1 * margin / slope
+    assert done.evaluations <= 4
+
+
+@pytest.mark.parametrize("curvature", ["convex", "linear"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("far", [5e6, 1e9])
+@pytest.mark.parametrize("sets", [0, 1, 2])
+def test_a_wedge_is_not_empty_however_far_away_its_apex_is(
+    sets: int,
+    far: float,
+    dtype: torch.dtype,
+    curvature: oneproj.terms.base.Curvature,
+) -> None:
+    # The normals cancel but for a share whose square is nothing beside 1.
+    w = torch.zeros(3, dtype=dtype, requires_grad=True)
+    sides = [torch.tensor([1.0 / far, s, 0.0], dtype=dtype) for s in (1.0, -1.0)]
+    wedge = {
+        f"side {j}": oneproj.sets.Halfspace(-a.double(), -1.0).on(w)
+        if j < sets
+        else oneproj.function(lambda a=a: -(a @ w), curvature=curvature) <= -1.0
+        for j, a in enumerate(sides)
+    }
+    done = oneproj.project(w, wedge)
+    assert done.distance == pytest.approx(far, rel=1e-3)
+    assert done.evaluations <= 4
+    assert done.lower_bound is not None
+    assert done.lower_bound <= far * (1.0 + 1e-9)
+
+
+def test_a_bowl_is_empty_though_its_cuts_cancel_slowly() -> None:
+    # Cuts lead far away before they contradict: one look there is enough.
+    generator = torch.Generator().manual_seed(20)
+    w = 3.0 * torch.randn(20, generator=generator, dtype=torch.float64)
+    w.requires_grad_()
+    bowl = oneproj.function(lambda: w.square().sum(), curvature="convex")
+    done = oneproj.project(w, {"bowl": bowl <= -1.0}, on_failure="return")
+    assert done.status is oneproj.Status.EMPTY
+    assert done.evaluations <= 8

@@ -16,7 +16,7 @@ import numpy as np
 
 from oneproj.arguments import check_number, is_count, is_number
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import Vector, dimension
+from oneproj.parameters import Vector, assign, dimension
 from oneproj.projection.balance import apart, imbalance, relative
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.convex.bend import Bend
@@ -31,6 +31,7 @@ from oneproj.projection.past import Past
 from oneproj.projection.remarks import LOOSE, balanced_by_cuts, described
 from oneproj.projection.sets.region import Region, region_of
 from oneproj.projection.view import View
+from oneproj.projection.within_any import project_within_any
 from oneproj.results import Projection
 from oneproj.terms.base import AbstractTerm
 
@@ -152,6 +153,8 @@ class Cuts(AbstractProjector):
             if convex:
                 return self._project_convex(view, past)
             found = self._project_as_linear(view, region)
+            if found is None and not region.convex:
+                return self._project_within_any(view, region, past)
             return found or self._project_local(view, past)
         except BaseException:
             # NaN at a visited point, or Ctrl-C: leave the best point, not that one.
@@ -199,13 +202,33 @@ class Cuts(AbstractProjector):
 
     def _project_as_linear(self, view: View, region: Region) -> Projection | None:
         """Within sets, as if the functions were declared; None if they are not so."""
-        if not (region.places and seems_linear_within_sets(view)):
+        if not (region.convex and region.places and seems_linear_within_sets(view)):
             return None
         try:
             found = self._project_within(view, region)
         except InvalidProblemError:  # what was not declared is nobody's mistake
             return None
         return replace(found, lower_bound=None) if found.status.ok else None
+
+    def _project_within_any(
+        self, view: View, region: Region, past: Past | None
+    ) -> Projection:
+        """Within sets of which one is not convex; as other functions if that is not it.
+
+        The nearer answer counts.
+        """
+        near, sure = project_within_any(view, region, capacity=ROOM)
+        if near is not None and sure:
+            return near
+        point = view.best_point
+        assign(view.parameters, view.origin)
+        again = View(view.parameters, view.constraints, differentiate_all=True)
+        again.evaluations += view.evaluations
+        found = self._project_local(again, past)
+        if near is None or (found.status.ok and found.distance <= near.distance):
+            return found
+        assign(view.parameters, point)
+        return replace(near, evaluations=found.evaluations)
 
     def _project_local(self, view: View, past: Past | None) -> Projection:
         capacity = max(self._capacity or ROOM, 2 * len(view.constraints) + SPARE)

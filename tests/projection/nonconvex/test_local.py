@@ -416,3 +416,23 @@ def test_a_step_to_where_gradients_overflow_is_shortened() -> None:
     found = oneproj.project(w, {"wall": wall <= -0.5})
     assert found.distance == pytest.approx((17**0.5 - 1.0) / 4.0, rel=1e-3)
     assert found.evaluations <= 5
+
+
+@pytest.mark.parametrize("seed", [0, 8, 10])
+def test_kinks_that_models_do_not_balance_are_tried_as_if_convex(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    doubles = {"generator": generator, "dtype": torch.float64}
+    A, start = torch.randn(30, 8, **doubles), 3.0 * torch.randn(8, **doubles)
+    b, found = torch.randn(30, **doubles), {}
+    for shape in ("convex", None):
+        w = start.clone().requires_grad_()
+        terms = {
+            "largest three": lambda w=w: w.abs().topk(3).values.sum() - 1.0,
+            "maximum": lambda w=w: (A @ w + b).max() - 2.5,
+            "exponentials": lambda w=w: (A @ w).exp().mean() - 1.2,
+        }
+        caps = {n: oneproj.function(f, curvature=shape) <= 0 for n, f in terms.items()}
+        found[shape] = oneproj.project(w, caps)
+    assert found[None].distance == pytest.approx(found["convex"].distance, rel=1e-6)
+    assert found[None].kkt_residual <= 1e-3
+    assert found[None].lower_bound is None, "what was not declared proves nothing"

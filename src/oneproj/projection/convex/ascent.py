@@ -27,6 +27,8 @@ class Height(NamedTuple):
     value: float
     slope: Array
     proof: float = 0.0
+    length: float = 0.0
+    """Of the displacement that it is of."""
 
 
 def ascend(

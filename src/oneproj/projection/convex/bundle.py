@@ -14,39 +14,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from oneproj.arrays import Array
 from oneproj.projection.convex.active_set import settled_minimiser
-from oneproj.projection.convex.cut_table import CutTable
+from oneproj.projection.convex.kept_cuts import UNITS, KeptCuts
 from oneproj.projection.convex.prediction import Prediction
+from oneproj.projection.convex.weak_duality import proven_distance, summed
 from oneproj.projection.vectors.packed import AbstractPacked
-from oneproj.projection.vectors.piles import AbstractPile, pile_of
 from oneproj.simplex_qp import EPSILON, QpSolution, solve_nonnegative_qp
 
-SURE, UNITS = 1e-6, 1e3
-"""Cuts contradict each other if what they add up to is beyond this share of its terms,
-and beyond this many rounding units of the gradients and of where they were taken.
-
-Their normals cancel to the root of the rounding, so less proves only that the feasible
-points are far away compared to the cuts.
-"""
-
 ROUNDED = 4.0
-"""By so many of these units a cut is loosened for the bound on the distance."""
+"""By so many rounding units a cut is loosened for the bound on the distance."""
 
 BLURRED = 1e-6
 """The share of a solution's square that rounding may have."""
 
-STALE = 20
-"""Solutions in a row in which a cut did not bind, to leave it behind with its origin.
-With 20, hinge risks take a third of the gradients of a cold start; more cuts cost more
-time than the gradients that they save."""
 
-
-class Bundle:
+class Bundle(KeptCuts):
     """The cuts that are kept, at most ``capacity`` of them.
 
     Example:
@@ -61,99 +47,62 @@ class Bundle:
 
     def __init__(self, capacity: int) -> None:
         """Start without cuts."""
-        self._capacity = capacity
-        self._cuts = CutTable()
-        self._normals: AbstractPile[Any] | None = None
+        super().__init__(capacity)
         self._tight: Array = np.zeros(0)
-        self._sure = SURE
-        self._excludes_all = False
         self.contradicts = False
         """Whether the cuts, at the last solution, prove that no point is feasible."""
+        self.leads_far = False
+        """Whether that solution is by what is left of cuts that nearly cancel."""
 
-    def add(
-        self,
-        name: str,
-        value: float,
-        gradient: AbstractPacked,
-        at: AbstractPacked,
-        center: AbstractPacked | None = None,
-        *,
-        far: float | None = None,
-        rounding: float = 0.0,
-    ) -> None:
-        """Add ``value + <gradient, d - at> <= 0``; a center other than ``at`` is given.
-
-        The center is the displacement from which the next step is made; ``far`` is the
-        length of ``at``, where that is known; ``rounding`` is one unit of that of the
-        value.
-        """
-        self.reserve(1)
-        here = gradient.dot(at)
-        level = here if center is None else gradient.dot(center)
-        blur = UNITS * gradient.eps * (at.norm() if far is None else far)
-        units = UNITS * rounding
-        self._append(
-            gradient, level, here - value, {name: 1.0}, 0.0, blur=blur, rounding=units
-        )
-
-    def shift(self, move: AbstractPacked) -> None:
-        """Measure displacements from another origin, ``move`` away from the last.
-
-        ``<g, d + move> <= h`` is the same halfspace: what was valid stays valid. The
-        cuts that have long been idle are left behind.
-        """
-        for i in reversed(range(self._cuts.count)):
-            if self._cuts.idle[i] >= STALE:
-                self._remove(i)
-        if self._normals is not None:
-            along = self._normals.products(move) / self._cuts.length
-            self._cuts.offset[:] -= along
-            self._cuts.level[:] -= along
-
-    def forget(self) -> None:
-        """Drop the older half of the cuts."""
-        for i in reversed(range(self._cuts.count // 2)):
-            self._remove(i)
-
-    def reserve(self, count: int) -> None:
-        """Make room for new cuts: drop the idle; if none is, mix two into one."""
-        while self._cuts.count > max(1, self._capacity - count):
-            longest = int(np.argmax(self._cuts.idle))
-            if self._cuts.idle[longest] > 0:
-                self._remove(longest)
-            else:
-                self._mix()
-
-    def solve(self, margins: Mapping[str, float]) -> bool:
+    def solve(self, margins: Mapping[str, float], *, far: bool = True) -> bool:
         """Solve over the cuts, each tightened by its constraint's margin.
+
+        Args:
+            margins: By the constraint's name.
+            far: Whether cuts that nearly cancel may lead far away; if not, they do
+                cancel.
 
         Returns:
             Whether some displacement satisfies all tightened cuts, and rounding does
             not decide which. If none does, and if that is beyond rounding,
             ``contradicts``: no point is feasible by the margins.
         """
+        self.leads_far = False
         if self._excludes_all:
             self.contradicts = True
             return False
-        cuts, tight = self._cuts, self._tightened(margins)
-        self._tight = tight
-        quick = self._quick_minimiser(tight)
-        found = self._minimiser(tight) if quick is None else QpSolution(quick)
-        cuts.z[:] = found.z
-        cuts.idle[:] += 1.0
-        cuts.idle[found.z > 0] = 0.0
+        self._cuts.idle[:] += 1.0
+        found, settled = self._settle(margins)
         ray = found.ray
-        if ray is None:
-            return quick is not None or not self._is_noise(found.z)
-        unsure = self._sure * (np.abs(tight) @ ray) + cuts.blur @ ray
-        self.contradicts = bool(-tight @ ray > unsure)
-        return False
+        self.contradicts = not settled and ray is not None and self._exclude(ray)
+        if settled or not (far and self._keep_left(found)):
+            return settled
+        self.leads_far = self._settle(margins)[1]
+        if self.leads_far:
+            self.contradicts = False
+        else:
+            self.retract()
+            self._cuts.z[:] = found.z
+        return self.leads_far
+
+    def _settle(self, margins: Mapping[str, float]) -> tuple[QpSolution, bool]:
+        """Solve once, and whether that is a solution that rounding does not decide."""
+        self._tight = self._tightened(margins)
+        found, quick = self._minimiser(self._tight)
+        self._cuts.z[:] = found.z
+        self._cuts.idle[found.z > 0] = 0.0
+        return found, quick or (found.ray is None and not self._is_noise())
+
+    def retract(self) -> None:
+        """Take back the last cut: that of a solution that leads far."""
+        self._remove(self._cuts.count - 1)
+        self.leads_far = False
 
     def displacement(self, like: AbstractPacked) -> AbstractPacked:
         """``d = -sum_i z_i g_i``, packed ``like`` another."""
         if self._normals is None or not self._cuts.count:
             return like.times(0.0)
-        return self._combined(self._normals, -self._cuts.z)
+        return summed(self._normals, self._cuts, -self._cuts.z)
 
     def step(self, center: AbstractPacked, curvature: float) -> AbstractPacked:
         """The nearest point if the constraints curve: a displacement to look at.
@@ -171,9 +120,9 @@ class Bundle:
             return center.times(share)
         z, levels = cuts.z, share * cuts.level
         if share > 0:
-            z = self._best(self._tight - levels)
+            z = self._minimiser(self._tight - levels)[0].z
         cuts.level[:] = levels - cuts.gram.dot(z)
-        there = self._combined(self._normals, -z)
+        there = summed(self._normals, cuts, -z)
         if share > 0:
             there.add(center, share)
         return there
@@ -212,88 +161,52 @@ class Bundle:
         Proven for convex constraints by the untightened cuts: every z >= 0 gives one.
         Each is loosened by what rounding may have done to it, and z is best for those.
         """
-        h = self._cuts.offset + ROUNDED / UNITS * self._cuts.blur
-        z = self._best(h)
-        value = -float(0.5 * z @ self._cuts.gram @ z + h @ z)
-        return math.sqrt(max(0.0, 2.0 * value))
+        cuts, normals = self._cuts, self._normals
+        if normals is None or not cuts.count:
+            return 0.0
+        h = cuts.offset + ROUNDED / UNITS * cuts.blur
+        found, _ = self._minimiser(h)
+        tried = (found.z,) if found.ray is None else (found.z, found.ray)
+        return max(proven_distance(normals, cuts, h, z) for z in tried)
 
-    def _is_noise(self, z: Array) -> bool:
+    def _is_noise(self) -> bool:
         """Whether so much cancels in ``sum_i z_i g_i`` that rounding decides."""
-        total: float = sum(z.tolist())
+        total: float = sum(self._cuts.z.tolist())
         return EPSILON * total**2 > BLURRED * self.length() ** 2
+
+    def _exclude(self, ray: Array) -> bool:
+        """Whether cuts that cancel exclude every point, beyond rounding."""
+        unsure = self._sure * (np.abs(self._tight) @ ray) + self._cuts.blur @ ray
+        return bool(-self._tight @ ray > unsure)
+
+    def _keep_left(self, found: QpSolution) -> bool:
+        """Add the mean of cuts that nearly cancel; False if it is nothing but rounding.
+
+        Of what is left of their normals the Gram matrix has only the square.
+        """
+        cuts, normals, z = self._cuts, self._normals, found.z
+        if normals is None or (found.ray is not None and not self.contradicts):
+            return False
+        weights = z if found.ray is None else found.ray
+        left = summed(normals, cuts, weights)
+        if left.norm() <= UNITS * left.sum_eps * float(weights.sum()):
+            return False
+        if found.ray is not None:
+            z = -float(self._tight @ weights) / left.dot(left) * weights
+        cuts.z[:] = 0.0
+        self._add_mean(z)
+        return True
 
     def _tightened(self, margins: Mapping[str, float]) -> Array:
         cuts, wanted = self._cuts, [margins[name] for name in self._cuts.names]
         return np.subtract(cuts.offset, np.dot(wanted, cuts.worth))
 
-    def _best(self, offsets: Array) -> Array:
-        quick = self._quick_minimiser(offsets)
-        return self._minimiser(offsets).z if quick is None else quick
-
-    def _quick_minimiser(self, offsets: Array) -> Array | None:
-        # What bound at the last solution, and what that solution violates.
+    def _minimiser(self, offsets: Array) -> tuple[QpSolution, bool]:
+        """The dual solution, and whether it was quick; that is then beyond rounding."""
         gram, z = self._cuts.gram, self._cuts.z
+        # What bound at the last solution, and what that solution violates.
         active = (z > 0) | (offsets + gram.dot(z) < 0)
-        return settled_minimiser(gram, -offsets, active)
-
-    def _minimiser(self, offsets: Array) -> QpSolution:
-        return solve_nonnegative_qp(self._cuts.gram, offsets, self._cuts.z)
-
-    def _append(
-        self,
-        normal: AbstractPacked,
-        level: float,
-        offset: float,
-        weights: Mapping[str, float],
-        z: float,
-        *,
-        blur: float,
-        rounding: float = 0.0,
-    ) -> None:
-        """Keep ``<normal, d> <= offset``, scaled to a unit normal with dual value z.
-
-        The blur is that of points, and the rounding that of values.
-        """
-        self._sure = max(self._sure, UNITS * normal.eps)
-        if self._normals is None:
-            self._normals = pile_of(normal)
-        cuts, products = self._cuts, self._normals.append(normal)
-        length = math.sqrt(products[-1])
-        if length == 0.0:
-            # A flat linearisation excludes every point, or none.
-            self._normals.remove(cuts.count)
-            self._excludes_all |= offset < 0
-            return
-        blur += rounding / length
-        facts = offset / length, level / length, length, blur, 0.0, z * length
-        worth = {name: weight / length for name, weight in weights.items()}
-        cuts.append(facts, worth, products[:-1] / (length * cuts.length))
-
-    def _remove(self, i: int) -> None:
-        self._cuts.remove(i)
-        if self._normals is not None:
-            self._normals.remove(i)
-
-    def _mix(self) -> None:
-        """Replace the two oldest cuts by their mean under z.
-
-        The mean of two cuts is a cut, and with these weights the present solution
-        stays optimal: only what the two said apart is forgotten.
-        """
-        if self._normals is None:
-            return
-        cuts = self._cuts
-        z = np.where(np.arange(cuts.count) < 2, cuts.z, 0.0)  # noqa: PLR2004
-        mixed = self._combined(self._normals, z)
-        weights = dict(zip(cuts.names, cuts.worth.dot(z).tolist(), strict=True))
-        level, offset = float(z @ cuts.level), float(z @ cuts.offset)
-        length = mixed.norm()  # short where the normals cancel: what is left is blurred
-        blur = float(z @ cuts.blur) / length if length > 0 else 0.0
-        self._remove(1)
-        self._remove(0)
-        self._append(mixed, level, offset, weights, 1.0, blur=blur)
-
-    def _combined(self, normals: AbstractPile[Any], weights: Array) -> AbstractPacked:
-        """A sum of unit normals."""
-        found: AbstractPacked = normals.combination(weights / self._cuts.length)
-        return found
+        quick = settled_minimiser(gram, -offsets, active)
+        if quick is not None:
+            return QpSolution(quick), True
+        return solve_nonnegative_qp(gram, offsets, z), False

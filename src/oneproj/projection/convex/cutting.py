@@ -80,7 +80,7 @@ class _Search:
         self._at = view.space.displacement(view.origin)
         self._take(view.first)
         self._is_solution = False
-        self._cautious = False
+        self._cautious = self._astray = False
         # The last answer of a warm projector is nearer to the next than the start is.
         self._center = bend.at
         self._aim = Aim(view.margins)
@@ -98,11 +98,11 @@ class _Search:
         """Add the cuts of the last look, and solve; False if they are inconsistent."""
         self._add_cuts()
         bundle = self._bundle
-        if bundle.solve(self._aim.margins()):
+        if bundle.solve(self._aim.margins(), far=not self._astray):
             return True
         # A set without interior has no point inside by a margin, yet has points.
         self._aim.drop()
-        while not bundle.solve(self._aim.margins()):
+        while not bundle.solve(self._aim.margins(), far=not self._astray):
             # Less than a proof is rounding, and that of far cuts is the largest.
             if bundle.contradicts or self._forgotten == FORGETFUL:
                 return False
@@ -162,6 +162,10 @@ class _Search:
         if self._is_solution:
             # Elsewhere a residual near zero does not mean that the answer is near.
             self._adapt_margins(hurry=hurry)
+        if bundle.leads_far and self._seen.worst > self._view.first.worst:
+            # Behind a place that is worse than the start there is no set far away.
+            self._astray = True
+            bundle.retract()
         return True
 
     def _believe(self, far: float) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import norm
-from oneproj.projection.convex.bundle import SURE, UNITS
+from oneproj.projection.convex.kept_cuts import SURE, UNITS
 from oneproj.projection.convex.prediction import Prediction
 from oneproj.projection.sets import SetConstraint
 from oneproj.projection.view import Look, View

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -30,29 +29,21 @@ from oneproj.parameters import Vector, combine, dot, norm
 from oneproj.projection.convex.ascent import Height, ascend
 from oneproj.projection.convex.bundle import ROUNDED
 from oneproj.projection.convex.prediction import Prediction
+from oneproj.projection.convex.region_cuts import Cut, bordered
 from oneproj.projection.sets.region import Region
 from oneproj.projection.vectors.packed import is_short
 from oneproj.simplex_qp import EPSILON
 
 FAR = 1e6
 """If no common point is nearer than this many times the farthest of the cuts and sets,
-there is none: at such distances only rounding decides."""
+the dual has no maximum, or rounding decides which."""
+BEYOND, NEAR = 1e12, 1e2
+"""Where multipliers of the first many times that lead, in units of it, is within the
+second if the region ends there."""
 PART = 0.1
 """The part of its margin by which a solution may miss a cut."""
 ROUNDING = 16.0
 """The rounding units of a point by which it may miss it, whatever the margin."""
-
-
-@dataclass
-class _Cut:
-    """A halfspace ``<normal, d> <= offset`` with a normal of length 1."""
-
-    normal: Vector
-    offset: float
-    weights: dict[str, float]
-    """What a unit of z is worth in multipliers, by the constraint's name."""
-    blur: float
-    """By how much rounding may have moved the offset."""
 
 
 class RegionDual:
@@ -77,7 +68,7 @@ class RegionDual:
         self._region, self._capacity = region, capacity
         wide = is_short(origin)
         self._origin = [x.double() for x in origin] if wide else list(origin)
-        self._cuts: list[_Cut] = []
+        self._cuts: list[Cut] = []
         self._rows = {
             name: origin[i].new_zeros((0, origin[i].numel()), dtype=torch.float64)
             for name, i in region.places.items()
@@ -97,7 +88,7 @@ class RegionDual:
         eps = max(torch.finfo(t.dtype).eps for t in gradient)
         offset = (dot(gradient, at) - value) / length
         blur = ROUNDED * eps * (self._size + norm(at) + abs(value) / length)
-        self._append(_Cut(gradient, offset, {name: 1.0}, blur), length)
+        self._append(Cut(gradient, offset, {name: 1.0}, blur), length)
         return True
 
     def solve(self, margins: Mapping[str, float]) -> bool:
@@ -109,6 +100,18 @@ class RegionDual:
         slack = self._slack(margins)
         self._z, found = self._maximise(self._offsets() - slack, slack, self._origin)
         return found
+
+    def excludes_all(self) -> bool:
+        """Whether the last multipliers prove that no point of the region is feasible.
+
+        They lower ``sum_i z_i <g_i, d>`` over the region. Where that ends above what
+        the cuts ask for, they exclude it all; where the region has no end, as in a
+        wedge, they only say that the common points are far away.
+        """
+        offsets = self._offsets()
+        z = self._z * (BEYOND / max(float(self._z.sum()), EPSILON))
+        unit = self._farthest(offsets, self._origin)
+        return self._height(z * unit, offsets, self._origin).length <= NEAR * unit
 
     def target(self) -> list[Tensor]:
         """y, whose nearest point of the region is the solution."""
@@ -165,6 +168,19 @@ class RegionDual:
         tried = (z, self._z, np.zeros(len(z)))
         return max(0.0, *(self._height(w, offsets, self._origin).proof for w in tried))
 
+    def lagrangian_bound(self) -> float:
+        """As ``lower_bound``, by the last multipliers alone, and of any closed sets.
+
+        P(y) minimises the Lagrangian over the region whether or not that is convex, so
+        that ``(1/2)|d|^2 >= D(z)``. What it falls short of the distance by is the
+        duality gap, which sets that are not convex may have.
+        """
+        offsets = self._offsets() + [cut.blur for cut in self._cuts]
+        if not len(offsets):
+            return 0.0
+        value = self._height(self._z, offsets, self._origin).value
+        return math.sqrt(max(0.0, 2.0 * value))
+
     def _offsets(self) -> Array:
         return np.array([cut.offset for cut in self._cuts])
 
@@ -184,8 +200,7 @@ class RegionDual:
         """The best z for these offsets, and whether D has a maximum."""
         if not len(offsets):
             return offsets, True
-        outside = self._height(np.zeros(len(offsets)), offsets, origin).proof
-        farthest = max(outside, float(np.abs(offsets).max()))
+        farthest = self._farthest(offsets, origin)
         rounding = ROUNDING * EPSILON * (self._size + farthest)
         z = ascend(
             lambda z: self._height(z, offsets, origin),
@@ -197,6 +212,11 @@ class RegionDual:
         )
         return z, self._height(z, offsets, origin).proof <= FAR * farthest
 
+    def _farthest(self, offsets: Array, origin: Vector) -> float:
+        """The distance of the farthest of the cuts and sets."""
+        outside = self._height(np.zeros(len(offsets)), offsets, origin).proof
+        return max(outside, float(np.abs(offsets).max()))
+
     def _height(self, z: Array, offsets: Array, origin: Vector) -> Height:
         pull = self._free.dot(z)
         square, slope = float(z @ pull), -pull - offsets
@@ -204,8 +224,10 @@ class RegionDual:
             square += float(d @ d)
             slope += (self._rows[name] @ d).cpu().numpy()
         length, gain = math.sqrt(max(0.0, square)), float(z @ slope)
-        proof = length + gain / length if length > 0 else 0.0
-        return Height(0.5 * square + gain, slope, proof)
+        # Every unit normal may be off by its rounding, which counts where they cancel.
+        width = length + EPSILON * float(z.sum())
+        proof = (length**2 + gain) / width if length > 0 else 0.0
+        return Height(0.5 * square + gain, slope, proof, length)
 
     def _moves(self, z: Array, origin: Vector) -> dict[str, Tensor]:
         """Where there are sets, d at y = x_0 - sum_i z_i g_i, flat."""
@@ -216,13 +238,13 @@ class RegionDual:
         parts = self._region.parts(y)
         return {name: (parts[name] - origin[i]).flatten() for name, i in places.items()}
 
-    def _append(self, cut: _Cut, length: float, z: float = 0.0) -> None:
+    def _append(self, cut: Cut, length: float, z: float = 0.0) -> None:
         """Keep a cut whose normal has this length, made 1."""
         wide = is_short(self._origin)
         unit = [t.double() / length if wide else t / length for t in cut.normal]
         worth = {name: weight / length for name, weight in cut.weights.items()}
         self._z = np.append(self._z, z)
-        self._cuts.append(_Cut(unit, cut.offset, worth, cut.blur))
+        self._cuts.append(Cut(unit, cut.offset, worth, cut.blur))
         held = set(self._region.places.values())
         free = [i for i in range(len(unit)) if i not in held]
         near = np.array(
@@ -231,12 +253,12 @@ class RegionDual:
                 for c in self._cuts
             ]
         )
-        self._free = _bordered(self._free, near)
+        self._free = bordered(self._free, near)
         for name, i in self._region.places.items():
             row = unit[i].double().flatten()
             self._rows[name] = torch.cat([self._rows[name], row[None]])
             near = near + (self._rows[name] @ row).cpu().numpy()
-        self._gram = _bordered(self._gram, near)
+        self._gram = bordered(self._gram, near)
 
     def _mix(self) -> None:
         """Drop a cut that does not bind; if all do, replace two by their mean under z.
@@ -256,10 +278,10 @@ class RegionDual:
         length = norm(normal)
         offset, blur = z_a * a.offset + z_b * b.offset, z_a * a.blur + z_b * b.blur
         if length > 0:
-            mean = _Cut(normal, offset / length, weights, blur / length)
+            mean = Cut(normal, offset / length, weights, blur / length)
             self._append(mean, length, length)
 
-    def _remove(self, i: int) -> tuple[_Cut, float]:
+    def _remove(self, i: int) -> tuple[Cut, float]:
         z = float(self._z[i])
         self._gram, self._free = (
             np.delete(np.delete(P, i, 0), i, 1) for P in (self._gram, self._free)
@@ -268,12 +290,3 @@ class RegionDual:
         for name, rows in self._rows.items():
             self._rows[name] = torch.cat([rows[:i], rows[i + 1 :]])
         return self._cuts.pop(i), z
-
-
-def _bordered(P: Array, row: Array) -> Array:
-    """A symmetric matrix with one more row and column, its corner the last of them."""
-    n = len(P)
-    grown = np.empty((n + 1, n + 1))
-    grown[:n, :n] = P
-    grown[n] = grown[:, n] = row
-    return grown

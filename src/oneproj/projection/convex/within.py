@@ -51,6 +51,7 @@ class Within:
         self._aim = Aim(self._wanted)
         self._stall, self._vain = Stall(), Stall()
         self._bend, self._witness = Bend(), Witness(view)
+        self._excluded = False
 
     def _margin(self, name: str) -> float:
         """What to begin with: of a set, which is computed in float64, a hair."""
@@ -89,7 +90,10 @@ class Within:
                 if seen.worst <= 0:
                     return False
                 self._adapt_margins(seen, hurry=hurry)
-        return view.best.worst > 0
+        return view.best.worst > 0 and self._is_empty()
+
+    def _is_empty(self) -> bool:
+        return self._excluded or self.dual.excludes_all()
 
     def imbalance(self) -> float:
         """How far the best point is from the solution."""
@@ -171,6 +175,7 @@ class Within:
             if name in self._region.places or inside <= (noise if linear else 0.0):
                 continue
             if not self.dual.add(name, seen.values[name], gradient, self._at):
+                self._excluded = True
                 return False
         return True
 

@@ -19,7 +19,8 @@ so far. If that is not worth a gradient, the search ends.
 Models of one gradient per constraint know nothing on plateaus and little at the kinks
 of a maximum. From a saddle, where a symmetric search ends, they begin anew beside it.
 The way back from beyond a plateau is in ``bracket.py``, other ways into the feasible
-set are in ``descent.py``, and what may be convex is tried as if it were.
+set are in ``descent.py``, and what may be convex is tried as if it were, also where
+the gradients at the answer do not balance: at the kinks of a maximum or a norm.
 
 All of it happens in the coordinates of ``frame.py``. The answer satisfies the KKT
 conditions of the projection problem: nearest in its neighbourhood, which is all that
@@ -29,9 +30,11 @@ can be promised.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
 import numpy as np
 
+from oneproj.errors import InvalidProblemError
 from oneproj.parameters import difference, dot
 from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import Bundle
@@ -39,7 +42,7 @@ from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.convex.noise import secure
 from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.nonconvex.descent import find_inside
-from oneproj.projection.nonconvex.stepper import LocalModels
+from oneproj.projection.nonconvex.stepper import BALANCED, LocalModels
 from oneproj.projection.view import View
 
 INSIDE = 0.1
@@ -86,10 +89,16 @@ def project_local(
             _search(models, view, tolerance, progress, view.evaluations + few)
     if view.best.worst > 0 and find_inside(view, looks=max_evaluations):
         _improve(models, view, tolerance, max_evaluations)
+    models.finish()
     lost = view.best.worst > 0 or view.evaluations >= max_evaluations
-    if lost and may_be_convex(view):
+    balanced = models.place.is_balanced(models.mu, BALANCED)
+    wrong = carried is None and not balanced
+    if (lost or wrong) and may_be_convex(view):
         cuts = Bundle(capacity) if bundle is None else bundle
-        project_convex(view, cuts, Bend(), max_evaluations=max_evaluations)
+        few = max_evaluations if lost else min(view.evaluations, max_evaluations)
+        # What was not declared is nobody's mistake.
+        with suppress(InvalidProblemError):
+            project_convex(view, cuts, Bend(), max_evaluations=few)
     secure(view)
     models.finish()
     return models

@@ -46,6 +46,11 @@ class Region:
         self._sets = {name: constraint.members for name, constraint in sets.items()}
         self._exact = {name: members.bare() for name, members in self._sets.items()}
 
+    @property
+    def convex(self) -> bool:
+        """Whether all of the sets are."""
+        return all(members.convex for members in self._sets.values())
+
     def parts(self, y: Vector) -> dict[str, Tensor]:
         """P(y) of every tensor that has a set, by its name, in float64."""
         exact = self._exact

@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from oneproj.parameters import Vector, dimension, dot, norm, rounding_unit
 
 SHORT = 2**14
 """Numbers in a vector up to which copying it costs less than looping over vectors."""
+EPSILON = float(np.finfo(np.float64).eps)
 TINY, HUGE = 1e-150, 1e150
 """Lengths whose squares are numbers like others."""
 
@@ -29,6 +31,8 @@ class AbstractPacked(ABC):
 
     eps: float
     """The rounding unit of the numbers that it was made of."""
+    sum_eps: float
+    """The rounding unit of sums of such vectors."""
 
     @abstractmethod
     def dot(self, other: Self) -> float:
@@ -64,6 +68,7 @@ class Short(AbstractPacked):
     def __init__(self, numbers: Array, eps: float) -> None:
         """Keep the numbers, made of others with this rounding unit."""
         self.numbers, self.eps = numbers, eps
+        self.sum_eps = EPSILON
 
     def dot(self, other: Self) -> float:
         return float(self.numbers.dot(other.numbers))
@@ -94,7 +99,7 @@ class Long(AbstractPacked):
     def __init__(self, tensors: list[Tensor]) -> None:
         """Keep the tensors."""
         self.tensors = tensors
-        self.eps = rounding_unit(tensors)
+        self.eps = self.sum_eps = rounding_unit(tensors)
 
     def dot(self, other: Self) -> float:
         return dot(self.tensors, other.tensors)

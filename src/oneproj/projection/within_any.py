@@ -1,0 +1,63 @@
+"""Projection within closed-form sets that are not convex, such as matrices of a rank.
+
+The dual of ``region_dual.py`` needs only the nearest point of the sets, which is known
+in closed form whether or not they are convex. What is lost without convexity is that
+its maximum is the distance; where it is all the same, the answer is the nearest point.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from oneproj.errors import InvalidProblemError
+from oneproj.projection.balance import imbalance, relative
+from oneproj.projection.convex.within import Within
+from oneproj.projection.remarks import described
+from oneproj.projection.sets.region import Region
+from oneproj.projection.view import View
+from oneproj.results import Projection
+
+TRIED = 50
+"""Full gradients for it: most answers take ten."""
+NARROW, EVEN = 1e-3, 1e-2
+"""The duality gap and the KKT residual, as shares of the distance, up to which its
+answer is taken for the nearest one."""
+
+
+def project_within_any(
+    view: View, region: Region, *, capacity: int
+) -> tuple[Projection | None, bool]:
+    """Move to a feasible point of the region; whether it is surely the nearest one.
+
+    It is if the duality gap is narrow, and the functions are declared convex or their
+    gradients balance the displacement. None if no feasible point was found.
+
+    Example:
+        >>> import torch, oneproj
+        >>> from oneproj.projection.sets.region import region_of
+        >>> w = torch.diag(torch.tensor([3.0, 2.0])).double().requires_grad_()
+        >>> both = {
+        ...     "rank": oneproj.sets.Rank(1).on(w),
+        ...     "trace": oneproj.function(lambda: w.trace(), curvature="linear") <= 1.0,
+        ... }
+        >>> view = View([w], both, differentiate_all=True)
+        >>> found, sure = project_within_any(view, region_of([w], both), capacity=10)
+        >>> round(found.distance, 6), sure  # to (1, 0)
+        (2.828427, True)
+    """
+    within = Within(view, region, capacity=capacity, max_evaluations=TRIED)
+    # What was not declared is nobody's mistake.
+    with suppress(InvalidProblemError):
+        within.search()
+    if view.best.worst > 0:
+        return None, False
+    far, mu = view.moved(), within.dual.multipliers()
+    uneven = imbalance(view, mu, within.normals())
+    functions = view.constraints.keys() - region.places.keys()
+    declared = all(view.constraints[name].curvature for name in functions)
+    narrow = far - within.dual.lagrangian_bound() <= NARROW * far
+    sure = narrow and (declared or uneven <= EVEN * far)
+    left = within.imbalance() if narrow and declared else uneven
+    kkt_residual = relative(left, far)
+    found = described(view, view.best, far, multipliers=mu, kkt_residual=kkt_residual)
+    return found, sure
