@@ -112,3 +112,19 @@ def test_a_bowl_is_empty_though_its_cuts_cancel_slowly() -> None:
     done = oneproj.project(w, {"bowl": bowl <= -1.0}, on_failure="return")
     assert done.status is oneproj.Status.EMPTY
     assert done.evaluations <= 8
+
+
+@pytest.mark.parametrize("seed", [12, 20])
+def test_a_ball_that_a_halfspace_touches_is_left_without_a_proof(seed: int) -> None:
+    # Cuts nearly cancel, and what is left of them is taken back: so are its margins.
+    generator = torch.Generator().manual_seed(seed)
+    x, a, c = (
+        torch.randn(8, generator=generator, dtype=torch.float64) for _ in range(3)
+    )
+    w, a = (10.0 * x).requires_grad_(), a / a.norm()
+    ball = oneproj.function(lambda: (w - c).square().sum(), curvature="convex")
+    side = oneproj.function(lambda: a @ w, curvature="linear")
+    touching = {"ball": ball <= 1.0, "side": side >= float(a @ c) + 1.0}
+    done = oneproj.project(w, touching, on_failure="return")
+    assert done.status is not oneproj.Status.EMPTY
+    assert max(done.residuals.values()) <= 1e-9
