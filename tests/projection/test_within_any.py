@@ -25,15 +25,15 @@ def test_a_rank_and_a_linear_cap_take_a_few_gradients(
     both = {"rank": oneproj.sets.Rank(3).on(w), "total": total <= 0.0}
     done = oneproj.project(w, both)
     assert torch.linalg.svdvals(w.detach())[3] <= 1e-9
-    assert done.evaluations <= 6
-    assert done.kkt_residual <= 1e-3
+    assert done.evaluations == 2  # of seed 1 the cap does not bind: no cut, no gap
+    assert done.kkt_residual <= 1e-6
     assert done.lower_bound is None
     # No point is nearer: P(y) minimises the Lagrangian over all matrices of the rank.
     mu = done.multipliers["total"]
     U, s, V = torch.linalg.svd(start - mu * slope, full_matrices=False)
     p = (U[:, :3] * s[:3]) @ V[:3]
     least = 0.5 * (p - start).square().sum() + mu * ((slope * p).sum() + 5.0)
-    assert 0.5 * done.distance**2 == pytest.approx(float(least), rel=1e-6)
+    assert 0.5 * done.distance**2 == pytest.approx(float(least), rel=1e-8)
 
 
 def test_a_rank_and_a_risk_end_at_the_nearest_point_not_at_twice_its_distance() -> None:
