@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import oneproj
+from oneproj.projection.cuts import Cuts
 from oneproj.results import Status
 
 
@@ -36,18 +37,29 @@ def test_a_rank_and_a_linear_cap_take_a_few_gradients(
     assert 0.5 * done.distance**2 == pytest.approx(float(least), rel=1e-8)
 
 
-def test_a_rank_and_a_risk_end_at_the_nearest_point_not_at_twice_its_distance() -> None:
-    start, X = draw(9, 6, 5), draw(109, 60, 5)
-    Y = 0.5 * X @ draw(209, 5, 6)
-    w = start.clone().requires_grad_()
+def project_risk(projector: Cuts) -> oneproj.Projection:
+    """Half the risk of a matrix, among those of rank 2."""
+    X = draw(109, 60, 5)
+    w, Y = draw(9, 6, 5).requires_grad_(), 0.5 * X @ draw(209, 5, 6)
     risk = oneproj.mean(
         lambda b: (b[0] @ w.T - b[1]).square().sum(1), data=(X, Y), curvature="convex"
     )
-    cap = 0.5 * risk.value()
-    done = oneproj.project(w, {"rank": oneproj.sets.Rank(2).on(w), "risk": risk <= cap})
+    both = {"rank": oneproj.sets.Rank(2).on(w), "risk": risk <= 0.5 * risk.value()}
+    return oneproj.project(w, both, projector=projector)
+
+
+def test_a_rank_and_a_risk_end_at_the_nearest_point_not_at_twice_its_distance() -> None:
+    done = project_risk(Cuts())
     assert done.status is Status.FEASIBLE
     assert done.evaluations <= 20
     assert done.kkt_residual <= 1e-6
+
+
+def test_fewer_gradients_and_vectors_are_used_beside_a_rank_if_asked_for() -> None:
+    ample, few = project_risk(Cuts()), project_risk(Cuts(max_evaluations=4))
+    assert few.status is Status.FEASIBLE
+    assert few.evaluations < ample.evaluations
+    assert project_risk(Cuts(capacity=1)).distance <= 1.01 * ample.distance
 
 
 def test_beside_a_rank_nothing_is_proven_empty() -> None:

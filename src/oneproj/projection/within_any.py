@@ -25,7 +25,7 @@ answer is taken for the nearest one."""
 
 
 def project_within_any(
-    view: View, region: Region, *, capacity: int
+    view: View, region: Region, *, capacity: int, max_evaluations: int = TRIED
 ) -> tuple[Projection | None, bool]:
     """Move to a feasible point of the region; whether it is surely the nearest one.
 
@@ -45,7 +45,8 @@ def project_within_any(
         >>> round(found.distance, 6), sure  # to (1, 0)
         (2.828427, True)
     """
-    within = Within(view, region, capacity=capacity, max_evaluations=TRIED)
+    few = min(TRIED, max_evaluations)
+    within = Within(view, region, capacity=capacity, max_evaluations=few)
     # What was not declared is nobody's mistake.
     with suppress(InvalidProblemError):
         within.search()
