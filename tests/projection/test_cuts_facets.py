@@ -112,3 +112,32 @@ def test_a_bowl_is_empty_though_its_cuts_cancel_slowly() -> None:
     done = oneproj.project(w, {"bowl": bowl <= -1.0}, on_failure="return")
     assert done.status is oneproj.Status.EMPTY
     assert done.evaluations <= 8
+
+
+def test_a_ball_that_a_halfspace_touches_is_left_without_a_proof() -> None:
+    # Cuts nearly cancel, and what is left of them is taken back: so are its margins.
+    generator = torch.Generator().manual_seed(20)
+    x, a, c = (
+        torch.randn(8, generator=generator, dtype=torch.float64) for _ in range(3)
+    )
+    w, a = (10.0 * x).requires_grad_(), a / a.norm()
+    ball = oneproj.function(lambda: (w - c).square().sum(), curvature="convex")
+    side = oneproj.function(lambda: a @ w, curvature="linear")
+    touching = {"ball": ball <= 1.0, "side": side >= float(a @ c) + 1.0}
+    done = oneproj.project(w, touching, on_failure="return")
+    assert done.status is not oneproj.Status.EMPTY
+    assert max(done.residuals.values()) <= 1e-9
+
+
+@pytest.mark.parametrize("unit", [1e-155, 1e100])
+def test_a_far_wedge_is_followed_in_any_units(unit: float) -> None:
+    # What is left of normals that cancel is short: not so short that it is nothing.
+    w, far = torch.zeros(3, dtype=torch.float64, requires_grad=True), 1e9
+    wedge = {
+        f"side {s}": oneproj.function(
+            lambda s=s: -unit * (w[0] / far + s * w[1]), curvature="convex"
+        )
+        <= -unit
+        for s in (1.0, -1.0)
+    }
+    assert oneproj.project(w, wedge).distance == pytest.approx(far, rel=1e-3)

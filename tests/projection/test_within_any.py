@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import oneproj
+from oneproj.projection.cuts import Cuts
 from oneproj.results import Status
 
 
@@ -25,29 +26,41 @@ def test_a_rank_and_a_linear_cap_take_a_few_gradients(
     both = {"rank": oneproj.sets.Rank(3).on(w), "total": total <= 0.0}
     done = oneproj.project(w, both)
     assert torch.linalg.svdvals(w.detach())[3] <= 1e-9
-    assert done.evaluations <= 6
-    assert done.kkt_residual <= 1e-3
+    assert done.evaluations == 2  # of seed 1 the cap does not bind: no cut, no gap
+    assert done.kkt_residual <= 1e-6
     assert done.lower_bound is None
     # No point is nearer: P(y) minimises the Lagrangian over all matrices of the rank.
     mu = done.multipliers["total"]
     U, s, V = torch.linalg.svd(start - mu * slope, full_matrices=False)
     p = (U[:, :3] * s[:3]) @ V[:3]
     least = 0.5 * (p - start).square().sum() + mu * ((slope * p).sum() + 5.0)
-    assert 0.5 * done.distance**2 == pytest.approx(float(least), rel=1e-6)
+    assert 0.5 * done.distance**2 == pytest.approx(float(least), rel=1e-8)
 
 
-def test_a_rank_and_a_risk_end_at_the_nearest_point_not_at_twice_its_distance() -> None:
-    start, X = draw(9, 6, 5), draw(109, 60, 5)
-    Y = 0.5 * X @ draw(209, 5, 6)
-    w = start.clone().requires_grad_()
+def project_risk(projector: Cuts) -> oneproj.Projection:
+    """Half the risk of a matrix, among those of rank 2."""
+    X = draw(109, 60, 5)
+    w, Y = draw(9, 6, 5).requires_grad_(), 0.5 * X @ draw(209, 5, 6)
     risk = oneproj.mean(
         lambda b: (b[0] @ w.T - b[1]).square().sum(1), data=(X, Y), curvature="convex"
     )
-    cap = 0.5 * risk.value()
-    done = oneproj.project(w, {"rank": oneproj.sets.Rank(2).on(w), "risk": risk <= cap})
+    both = {"rank": oneproj.sets.Rank(2).on(w), "risk": risk <= 0.5 * risk.value()}
+    return oneproj.project(w, both, projector=projector)
+
+
+def test_a_rank_and_a_risk_end_at_the_nearest_point_not_at_twice_its_distance() -> None:
+    done = project_risk(Cuts())
     assert done.status is Status.FEASIBLE
     assert done.evaluations <= 20
     assert done.kkt_residual <= 1e-6
+
+
+def test_fewer_gradients_and_vectors_are_used_beside_a_rank_if_asked_for() -> None:
+    ample, few = project_risk(Cuts()), project_risk(Cuts(max_evaluations=4))
+    assert few.status is Status.FEASIBLE
+    assert few.evaluations < ample.evaluations
+    assert few.kkt_residual > 10 * ample.kkt_residual, "it stopped before the end"
+    assert project_risk(Cuts(capacity=1)).distance <= 1.01 * ample.distance
 
 
 def test_beside_a_rank_nothing_is_proven_empty() -> None:

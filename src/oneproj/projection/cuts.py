@@ -217,7 +217,11 @@ class Cuts(AbstractProjector):
 
         The nearer answer counts.
         """
-        near, sure = project_within_any(view, region, capacity=ROOM)
+        room = max(self._capacity or ROOM, len(view.constraints) + SPARE)
+        few = self._max_evaluations or ENOUGH
+        near, sure = project_within_any(
+            view, region, capacity=room, max_evaluations=few
+        )
         if near is not None and sure:
             return near
         point = view.best_point

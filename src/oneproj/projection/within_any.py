@@ -7,6 +7,7 @@ its maximum is the distance; where it is all the same, the answer is the nearest
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 
 from oneproj.errors import InvalidProblemError
@@ -25,7 +26,7 @@ answer is taken for the nearest one."""
 
 
 def project_within_any(
-    view: View, region: Region, *, capacity: int
+    view: View, region: Region, *, capacity: int, max_evaluations: int = TRIED
 ) -> tuple[Projection | None, bool]:
     """Move to a feasible point of the region; whether it is surely the nearest one.
 
@@ -45,7 +46,8 @@ def project_within_any(
         >>> round(found.distance, 6), sure  # to (1, 0)
         (2.828427, True)
     """
-    within = Within(view, region, capacity=capacity, max_evaluations=TRIED)
+    few = min(TRIED, max_evaluations)
+    within = Within(view, region, capacity=capacity, max_evaluations=few)
     # What was not declared is nobody's mistake.
     with suppress(InvalidProblemError):
         within.search()
@@ -55,9 +57,13 @@ def project_within_any(
     uneven = imbalance(view, mu, within.normals())
     functions = view.constraints.keys() - region.places.keys()
     declared = all(view.constraints[name].curvature for name in functions)
-    narrow = far - within.dual.lagrangian_bound() <= NARROW * far
+    bound = within.dual.lagrangian_bound()
+    narrow = far - bound <= NARROW * far
     sure = narrow and (declared or uneven <= EVEN * far)
-    left = within.imbalance() if narrow and declared else uneven
+    left = uneven
+    if narrow and declared:  # at a kink, one of its gradients does not balance
+        gap = math.sqrt(max(0.0, far**2 - bound**2))
+        left = min(uneven, max(within.imbalance(), gap))
     kkt_residual = relative(left, far)
     found = described(view, view.best, far, multipliers=mu, kkt_residual=kkt_residual)
     return found, sure

@@ -1,6 +1,7 @@
 """Convex constraints: cuts stay valid, and the answer is the nearest point.
 
-``cutting`` searches over the cuts of a ``bundle``, and ``within`` over those of
-functions in closed-form sets, by ``region_dual``. Both allow for the ``bend`` of the
-constraints, and refuse a declared curvature on the evidence of ``refutation``.
+``cutting`` searches over the cuts of a ``bundle``, which are ``kept_cuts`` and what
+they prove by ``weak_duality``, and ``within`` over those of functions in closed-form
+sets, by ``region_dual``. Both allow for the ``bend`` of the constraints, and refuse a
+declared curvature on the evidence of ``refutation``.
 """

@@ -96,6 +96,7 @@ class Bundle(KeptCuts):
     def retract(self) -> None:
         """Take back the last cut: that of a solution that leads far."""
         self._remove(self._cuts.count - 1)
+        self._tight = self._tight[:-1]
         self.leads_far = False
 
     def displacement(self, like: AbstractPacked) -> AbstractPacked:

@@ -151,13 +151,13 @@ class KeptCuts:
 
         It is short where the normals cancel: what is left is blurred, and rounded.
         """
-        cuts, normals, total = self._cuts, self._normals, self._cuts.worth.dot(z)
-        if normals is None or not (weight := float(total.sum())) > 0:
+        cuts, normals, weight = self._cuts, self._normals, float(z.sum())
+        if normals is None or not weight > 0:
             return
         share = z / weight
         mixed, offset = summed(normals, cuts, share), float(share @ cuts.offset)
-        rounded = UNITS * mixed.eps * float(share.sum())
-        blur = share @ cuts.blur + rounded * abs(offset) / (mixed.norm() or math.inf)
-        worth = dict(zip(cuts.names, (total / weight).tolist(), strict=True))
+        rounded = UNITS * mixed.eps * abs(offset)
+        blur = share @ cuts.blur + rounded / (mixed.norm() or math.inf)
+        worth = dict(zip(cuts.names, cuts.worth.dot(share).tolist(), strict=True))
         level = float(share @ cuts.level)
         self._append(mixed, level, offset, worth, weight, rounding=float(blur))

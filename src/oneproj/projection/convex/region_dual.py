@@ -176,8 +176,6 @@ class RegionDual:
         duality gap, which sets that are not convex may have.
         """
         offsets = self._offsets() + [cut.blur for cut in self._cuts]
-        if not len(offsets):
-            return 0.0
         value = self._height(self._z, offsets, self._origin).value
         return math.sqrt(max(0.0, 2.0 * value))
 
