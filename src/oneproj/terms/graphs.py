@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
@@ -48,6 +49,21 @@ def _behind(given: Iterable[Node]) -> set[Node]:
             found.add(node)
             ahead += [before for before, _ in node.next_functions if before is not None]
     return found
+
+
+def rounding(found: Iterable[Node]) -> float:
+    """The largest relative rounding error among the dtypes of a graph; 0 without any.
+
+    Inside ``torch.autocast`` it is not that of parameters and value.
+
+    Example:
+        >>> import torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> rounding(nodes(w.sum())), rounding(nodes(w.bfloat16().sum().double()))
+        (1.1920928955078125e-07, 0.0078125)
+    """
+    made = (part for node in found for part in node._input_metadata)  # noqa: SLF001 - no other name
+    return max((torch.finfo(dtype).eps for dtype in {m.dtype for m in made}), default=0)
 
 
 def check_complete(name: str, found: set[Node]) -> None:
