@@ -78,7 +78,7 @@ def _after_hooks(p: Tensor, slope: Tensor) -> Tensor:
     Two backward passes would not tell: a loss with noise has two gradients.
     """
     made = slope.clone()  # a hook may write into what it is given
-    for hook in tuple(p._backward_hooks.values()):  # noqa: SLF001 - as above
+    for hook in (p._backward_hooks or {}).values():  # noqa: SLF001 - as above
         replaced = hook(made)
         made = made if replaced is None else replaced
     return made
