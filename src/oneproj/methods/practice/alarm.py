@@ -7,10 +7,11 @@ to many times its size, and falls back only as far as the decay of the steps all
 the first gradient such features show. An entry of a matrix of weights has a gradient in
 proportion to what it multiplies, so the columns have the sizes of the features, or of
 their correlations with what is to be learned: among twenty standardised features, one
-alone may matter. It is said where the largest is ``SPREAD`` times the median, a step of
-lr in it alone would change the objective by ``FELT`` of its size, to first order, and
-the objective then rises to ``RISE`` times its least value so far, by ``SWING`` of the
-first: such steps swing to and fro, and those along a correlation do not.
+alone may matter. It is said where the largest is ``SPREAD`` times the median, or of two
+``PAIR`` times the other, a step of lr in it alone would change the objective by
+``FELT`` of its size, to first order, and the objective then rises to ``RISE`` times its
+least value so far, by ``SWING`` of the first: such steps swing to and fro, and those
+along a correlation do not.
 
 Steps that become shorter for such columns, in proportion to their sizes, were tried:
 three problems of four ended lower, and one, whose features also had means far from
