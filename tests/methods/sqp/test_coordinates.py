@@ -50,3 +50,17 @@ def test_features_do(sizes: tuple[float, ...]) -> None:
     units = parameter_units(oneproj.Problem(score.parameters(), loss, {}), Counts())
     np.testing.assert_allclose(units[0] / units[:3], sizes, rtol=1.0)
     assert not np.allclose(units, 1.0, rtol=1e-3)
+
+
+def test_a_function_that_fails_one_unit_away_is_not_asked_again() -> None:
+    scale = torch.full((), 2.0, dtype=torch.float64, requires_grad=True)
+
+    def loss(x: Tensor) -> Tensor:
+        if not 1.9 < float(scale.detach()) < 2.1:
+            message = "scale must be near 2"
+            raise ValueError(message)
+        return (x[:, 0] / scale).square()
+
+    problem = oneproj.Problem(scale, oneproj.mean(loss, data=X), {})
+    assert parameter_units(problem, Counts()) > 0
+    assert scale.item() == 2.0

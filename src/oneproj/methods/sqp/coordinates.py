@@ -75,8 +75,8 @@ def _sizes(problem: Problem, counts: Counts) -> tuple[Array, _Look | None]:
         try:
             with evaluating(problem.model):
                 seen = _look(term, problem.parameters, EXAMPLES // len(sampled) + 1)
-        except RuntimeError:  # a compiled graph, for one, goes backward only once
-            continue
+        except (RuntimeError, ValueError):
+            continue  # a compiled graph goes backward only once, for example
         with np.errstate(all="ignore"):
             each = np.square(seen.slopes / seen.size).mean(0)
         if np.isfinite(each).all():  # what is wrong otherwise shows in full passes
