@@ -264,8 +264,9 @@ def test_a_problem_prints_what_it_is_about() -> None:
 
 
 def of_a_model(bound: float) -> tuple[torch.nn.Linear, Problem]:
-    model = torch.nn.Linear(2, 1)
-    x = torch.eye(2)
+    model, x = torch.nn.Linear(2, 1), torch.eye(2)
+    for p in model.parameters():
+        torch.nn.init.constant_(p, 0.25)  # some starts are told of, by chance
     losses = lambda batch: model(batch).squeeze(-1).square()  # noqa: E731 - as users do
     terms = mean(losses, x), {"cap": mean(losses, x) <= bound}
     return model, Problem(model.parameters(), *terms, radius=9.0)

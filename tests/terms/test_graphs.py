@@ -59,6 +59,13 @@ def test_views_that_were_taken_before_move_with_their_parameter() -> None:
     assert 0.99 <= float(theta.detach().square().sum()) <= 1.0
 
 
+def test_rows_that_torch_forbids_once_they_have_moved_are_refused_before() -> None:
+    weight = torch.ones(2, 3, requires_grad=True)
+    first, _ = weight.unbind()
+    with pytest.raises(InvalidProblemError, match="split, chunk and unbind"):
+        oneproj.Problem(weight, oneproj.function(first.sum), {})
+
+
 def test_what_was_computed_before_of_others_is_a_constant() -> None:
     encoder, head = nn.Linear(4, 3), nn.Linear(3, 1)
     features = encoder(X)  # of a model that does not move here

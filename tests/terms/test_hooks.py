@@ -48,3 +48,21 @@ def test_a_mask_holds_and_a_hook_that_watches_goes_on_watching() -> None:
     seen.clear()
     w.sum().backward()
     assert [slope.tolist() for slope in seen] == [[1.0, 1.0, 0.0]]
+
+
+def test_a_hook_that_watches_a_loss_with_noise_is_not_said_to_change_it() -> None:
+    w, seen = torch.full((3,), 2.0, requires_grad=True), list[Tensor]()
+    w.register_hook(lambda slope: seen.append(slope.clone()))
+    generator = torch.Generator().manual_seed(0)
+    noisy = oneproj.function(lambda: w @ torch.randn(3, generator=generator))
+    oneproj.Problem(w, noisy, constraint(w))
+    assert seen
+
+
+def test_a_hook_that_writes_into_the_gradient_is_seen() -> None:
+    w = torch.full((3,), 2.0, requires_grad=True)
+    handle = w.register_hook(lambda slope: slope.mul_(0.1))
+    with pytest.raises(InvalidProblemError, match="changes its gradient"):
+        oneproj.project(w, constraint(w))
+    handle.remove()
+    assert oneproj.project(w, constraint(w)).status.ok

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
@@ -19,11 +20,11 @@ REENTRANT = "CheckpointFunctionBackward"
 """The node of ``torch.utils.checkpoint`` that knows nothing of what it recomputes."""
 
 VIEW = re.compile(
-    r"(Alias|AsStrided|Diagonal|Expand|Permute|ReshapeAlias|Select|Slice|Split|"
-    r"SplitWithSizes|Squeeze|T|Transpose|Unbind|Unfold|Unsqueeze|View|ViewAsComplex|"
-    r"ViewAsReal)Backward\d+"
+    r"(Alias|AsStrided|Diagonal|Expand|Permute|ReshapeAlias|Select|Slice|Squeeze|T|"
+    r"Transpose|Unfold|Unsqueeze|View|ViewAsComplex|ViewAsReal)Backward\d+"
 )
-"""Nodes of results that have no memory of their own: they move with the parameters."""
+"""Nodes of results that have no memory of their own: they move with the parameters.
+Those of split, chunk and unbind do so too, but torch forbids their use thereafter."""
 
 
 def nodes(value: Tensor) -> set[Node]:
@@ -48,6 +49,21 @@ def _behind(given: Iterable[Node]) -> set[Node]:
             found.add(node)
             ahead += [before for before, _ in node.next_functions if before is not None]
     return found
+
+
+def rounding(found: Iterable[Node]) -> float:
+    """The largest relative rounding error among the dtypes of a graph; 0 without any.
+
+    Inside ``torch.autocast`` it is not that of parameters and value.
+
+    Example:
+        >>> import torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> rounding(nodes(w.sum())), rounding(nodes(w.bfloat16().sum().double()))
+        (1.1920928955078125e-07, 0.0078125)
+    """
+    made = (part for node in found for part in node._input_metadata)  # noqa: SLF001 - no other name
+    return max((torch.finfo(dtype).eps for dtype in {m.dtype for m in made}), default=0)
 
 
 def check_complete(name: str, found: set[Node]) -> None:
@@ -102,7 +118,8 @@ def check_fresh(
     message = (
         f"The function of {name!r} uses a tensor that was computed from the parameters "
         "before it was called, and keeps the value that it had then, however they "
-        "move. Compute it inside of the function: lambda: (b @ a).norm(), not product "
+        "move; what split, chunk and unbind made cannot even be used once they have. "
+        "Compute it inside of the function: lambda: (b @ a).norm(), not product "
         "= b @ a before it. The weight of a layer that torch.nn.utils.prune, or its "
         "older weight_norm or spectral_norm, has changed is such a tensor too: write "
         "layer.weight_orig * layer.weight_mask, or use torch.nn.utils.parametrizations."

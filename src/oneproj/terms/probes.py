@@ -13,7 +13,7 @@ from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.parameters import Vector
 from oneproj.terms.base import AbstractTerm
 from oneproj.terms.constraints import Constraint
-from oneproj.terms.graphs import check_complete, check_fresh, nodes
+from oneproj.terms.graphs import check_complete, check_fresh, nodes, rounding
 from oneproj.terms.hooks import check_hooks
 from oneproj.terms.modes import evaluating, watching_modes
 
@@ -161,22 +161,25 @@ def _look_again(term: AbstractTerm, values: Tensor, parameters: Vector) -> bool:
     with drawn, evaluating(term.model), fresh_parametrisations():
         again = _values(term, other)
         check_fresh(term.name, graph, nodes(again), parameters)
-        first, then = values[:kept].mean(), again[:kept].mean()
-        if not isinstance(term, Constraint) or _agree(term, first, then):
+        first, then, eps = values[:kept], again[:kept], rounding(graph)
+        if not isinstance(term, Constraint) or _agree(term, first, then, eps):
             return False
-        same = _values(term, probe)[:kept].mean()
-    if _agree(term, first, same):
-        _warn_of_company(term, first, then)
+        same = _values(term, probe)[:kept]
+    if _agree(term, first, same, eps):
+        _warn_of_company(term, first.mean(), then.mean())
         return False
-    _warn_of_noise(term, first, same)
+    _warn_of_noise(term, first.mean(), same.mean())
     return True
 
 
-def _agree(term: Constraint, a: Tensor, b: Tensor) -> bool:
-    """Whether two residuals are one but for rounding, or not finite."""
-    apart, size = (float(t.detach().abs()) for t in (a - b, a))
-    noise = math.sqrt(torch.finfo(a.dtype).eps)
-    return not apart > noise * (size + abs(term.bound))
+def _agree(term: Constraint, a: Tensor, b: Tensor, eps: float) -> bool:
+    """Whether the residuals of examples have one mean but for rounding, or none.
+
+    Values that nearly cancel are rounded as large as they are, not as their mean is.
+    """
+    a, b = a.detach(), b.detach()
+    apart, size = float((a.mean() - b.mean()).abs()), float(a.abs().mean())
+    return not apart > math.sqrt(eps) * (size + abs(term.bound))
 
 
 def _warn_of_noise(term: Constraint, first: Tensor, again: Tensor) -> None:

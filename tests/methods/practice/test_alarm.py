@@ -51,6 +51,12 @@ def test_two_features_are_enough_to_be_uneven() -> None:
         oneproj.solve(problem, steps=100, progress=False)
 
 
+def test_two_gradients_that_differ_by_chance_are_not() -> None:
+    assert not are_uneven(20.0, [torch.tensor([[1.0, 50.0]])], lr=1.0)
+    assert are_uneven(20.0, [torch.tensor([[1.0, 150.0]])], lr=1.0)
+    assert are_uneven(20.0, [torch.tensor([[1.0, 2.0, 50.0]])], lr=1.0)
+
+
 @pytest.mark.parametrize("features", [1, 2, 3])
 def test_few_standardised_features_raise_no_alarm(features: int) -> None:
     problem = classification(torch.ones(features), linear(features))

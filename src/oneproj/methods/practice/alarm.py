@@ -7,10 +7,11 @@ to many times its size, and falls back only as far as the decay of the steps all
 the first gradient such features show. An entry of a matrix of weights has a gradient in
 proportion to what it multiplies, so the columns have the sizes of the features, or of
 their correlations with what is to be learned: among twenty standardised features, one
-alone may matter. It is said where the largest is ``SPREAD`` times the median, a step of
-lr in it alone would change the objective by ``FELT`` of its size, to first order, and
-the objective then rises to ``RISE`` times its least value so far, by ``SWING`` of the
-first: such steps swing to and fro, and those along a correlation do not.
+alone may matter. It is said where the largest is ``SPREAD`` times the median, or of two
+``PAIR`` times the other, a step of lr in it alone would change the objective by
+``FELT`` of its size, to first order, and the objective then rises to ``RISE`` times its
+least value so far, by ``SWING`` of the first: such steps swing to and fro, and those
+along a correlation do not.
 
 Steps that become shorter for such columns, in proportion to their sizes, were tried:
 three problems of four ended lower, and one, whose features also had means far from
@@ -44,6 +45,9 @@ from oneproj.parameters import Vector, difference, dimension, snapshot
 
 SPREAD = 12.0
 """Times the median. Standardised features were seen to make 4, sparse ones 10."""
+PAIR = 144.0
+"""Times the smaller of two. Where the units are the same, one pair of gradients in ten
+is ``SPREAD`` apart by chance, and one in a hundred so far."""
 FELT = 0.1
 """Of the objective."""
 RISE, SWING = 2.0, 0.2
@@ -182,8 +186,9 @@ def _is_uneven(slope: Tensor, lr: float, size: float) -> bool:
     columns = columns[columns > 0]
     if columns.numel() == 0:
         return False
+    spread = SPREAD if columns.numel() > 2 else PAIR  # noqa: PLR2004 - two of them
     largest = columns.max().item()
-    return largest >= SPREAD * columns.median().item() and lr * largest >= FELT * size
+    return largest >= spread * columns.median().item() and lr * largest >= FELT * size
 
 
 def _warn_of_units() -> None:

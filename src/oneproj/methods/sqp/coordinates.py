@@ -12,6 +12,10 @@ curvature was ``mean_i h_i h_i' / mean_i |f_i|``. So it is for least squares and
 nearly, for the logarithm of a probability. Whatever the units of features, targets and
 terms, SLSQP then begins the same; correlations it learns by itself. Where the objective
 has no examples, or says nothing about t, the units have the geometric mean 1.
+
+In a network the gradients of a layer have the size of the weights behind it, which is
+no unit: with a last layer near zero the first would go astray. Such sizes change as
+soon as the parameters move, by ``CHANGE`` within a unit. Then all units are 1.
 """
 
 from __future__ import annotations
@@ -24,8 +28,8 @@ import torch
 from torch import Tensor
 
 from oneproj.arrays import Array
-from oneproj.flat import flat
-from oneproj.parameters import Vector, dimension
+from oneproj.flat import flat, unflat
+from oneproj.parameters import Vector, assign, dimension, snapshot
 from oneproj.problem import Problem
 from oneproj.results import Counts
 from oneproj.terms.base import AbstractTerm
@@ -33,6 +37,8 @@ from oneproj.terms.modes import evaluating
 
 EXAMPLES = 256
 """Looked at, of all terms together: the sizes of features need no more."""
+CHANGE = 10.0
+"""Of one size relative to another, within a unit: those of features do not change."""
 
 
 def parameter_units(problem: Problem, counts: Counts) -> Array:
@@ -47,6 +53,18 @@ def parameter_units(problem: Problem, counts: Counts) -> Array:
         >>> round(units[0] / units[1])
         100
     """
+    squares, objective = _sizes(problem, counts)
+    if not squares.any():
+        return np.ones_like(squares)
+    usual = math.exp(np.log(squares[squares > 0]).mean() / 2)
+    units: Array = 1.0 / np.where(squares > 0, np.sqrt(squares), usual)
+    length = 0.0 if objective is None else _first_step(objective, units)
+    units *= length if 0 < length < math.inf else usual
+    return units if _last(problem, counts, units, squares) else np.ones_like(units)
+
+
+def _sizes(problem: Problem, counts: Counts) -> tuple[Array, _Look | None]:
+    """The squares of all s_k, and what was seen of the objective."""
     terms = [problem.objective, *problem.constraints.values()]
     sampled = [term for term in terms if term.size is not None]
     squares, objective = np.zeros(dimension(problem.parameters)), None
@@ -57,19 +75,28 @@ def parameter_units(problem: Problem, counts: Counts) -> Array:
         try:
             with evaluating(problem.model):
                 seen = _look(term, problem.parameters, EXAMPLES // len(sampled) + 1)
-        except RuntimeError:  # a compiled graph, for one, goes backward only once
-            continue
+        except (RuntimeError, ValueError):
+            continue  # a compiled graph goes backward only once, for example
         with np.errstate(all="ignore"):
             each = np.square(seen.slopes / seen.size).mean(0)
         if np.isfinite(each).all():  # what is wrong otherwise shows in full passes
             squares += each
             objective = seen if mine else objective
-    if not squares.any():
-        return np.ones_like(squares)
-    usual = math.exp(np.log(squares[squares > 0]).mean() / 2)
-    units: Array = 1.0 / np.where(squares > 0, np.sqrt(squares), usual)
-    length = 0.0 if objective is None else _first_step(objective, units)
-    return units * (length if 0 < length < math.inf else usual)
+    return squares, objective
+
+
+def _last(problem: Problem, counts: Counts, units: Array, squares: Array) -> bool:
+    """Whether the sizes are in proportion still, one unit away in each parameter."""
+    start = snapshot(problem.parameters)
+    there = unflat(flat(start) + units, start)
+    try:
+        assign(problem.parameters, there)
+        then, _ = _sizes(problem, counts)
+    finally:
+        assign(problem.parameters, start)
+    change = then[squares > 0] / squares[squares > 0]
+    # Where nothing has a gradient, as beyond a hinge, nothing tells.
+    return bool(change.max() <= CHANGE**2 * change.min())
 
 
 class _Look(NamedTuple):
