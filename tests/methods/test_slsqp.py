@@ -37,16 +37,20 @@ def instance(
 def reference() -> tuple[np.ndarray, float]:
     """The same, written down for SciPy by hand."""
 
-    def f(x: np.ndarray) -> float:
-        return (x - 2) @ CURVED @ (x - 2) / 2 + np.exp(x).sum() / 9
+    def f(x: np.ndarray) -> tuple[float, np.ndarray]:
+        pull = CURVED @ (x - 2)
+        return (x - 2) @ pull / 2 + np.exp(x).sum() / 9, pull + np.exp(x) / 9
 
+    flat = np.array([-1.0, 0.0, 1.0])
     room = (
-        {"type": "ineq", "fun": lambda x: 1.0 - x @ x},
-        {"type": "ineq", "fun": lambda x: 0.1 - x[0] + x[2]},
+        {"type": "ineq", "fun": lambda x: 1.0 - x @ x, "jac": lambda x: -2.0 * x},
+        {"type": "ineq", "fun": lambda x: 0.1 + flat @ x, "jac": lambda _: flat},
     )
     start = np.array([0.5, -0.5, 0.25])
-    options = {"ftol": 1e-14}
-    found = minimize(f, start, method="SLSQP", constraints=room, options=options)
+    options = {"ftol": 1e-12}
+    found = minimize(
+        f, start, jac=True, method="SLSQP", constraints=room, options=options
+    )
     assert found.success
     return found.x, found.fun
 

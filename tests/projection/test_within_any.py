@@ -52,11 +52,13 @@ def test_a_rank_and_a_risk_end_at_the_nearest_point_not_at_twice_its_distance() 
     done = project_risk(Cuts())
     assert done.status is Status.FEASIBLE
     assert done.evaluations <= 20
-    assert done.kkt_residual <= 1e-6
+    # Distances are settled to 2e-12, directions to the root of that: which digit of
+    # them is right depends on the processor.
+    assert done.kkt_residual <= 1e-5
 
 
 def test_fewer_gradients_and_vectors_are_used_beside_a_rank_if_asked_for() -> None:
-    ample, few = project_risk(Cuts()), project_risk(Cuts(max_evaluations=4))
+    ample, few = project_risk(Cuts()), project_risk(Cuts(max_evaluations=2))
     assert few.status is Status.FEASIBLE
     assert few.evaluations < ample.evaluations
     assert few.kkt_residual > 10 * ample.kkt_residual, "it stopped before the end"
