@@ -24,6 +24,9 @@ from oneproj.projection.base import AbstractProjector
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.dual_bisection import DualBisection
 
+TO_THE_END = "cuts, to KKT 1e-6"
+"""On networks the default stops where a gradient is not worth what it would gain; this
+one goes on to the tolerance, as the exact projections on linear scores do anyway."""
 MOST_DENSE = 3000
 """Parameters up to which a method with dense square matrices is tried."""
 
@@ -80,6 +83,8 @@ def rivals(instance: Instance) -> dict[str, Run | str]:
         found[projector.name] = (
             _projection(projector, instance) if reason is None else "not convex"
         )
+    if instance.scores is None:
+        found[TO_THE_END] = _projection(Cuts(progress=0), instance)
     for method in ("SLSQP", "trust-constr"):
         gigabytes = 8e-9 * instance.size**2
         found[method] = (
