@@ -1,8 +1,9 @@
-"""What all tests share: no real host, and a schedule that ends soon."""
+"""What all tests share: no real host, Ctrl-C, and a schedule that ends soon."""
 
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
@@ -11,6 +12,9 @@ from oneproj.theory import ConvexConstants, Schedule, convex_schedule
 
 # The tests of downloads bring a server of their own.
 os.environ[OFFLINE] = "1"
+
+# A shell ignores it for what a script runs in the background, and so would Python.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -38,9 +38,10 @@ from oneproj.arrays import Array, Mask
 from oneproj.methods.sqp.memory import Ask, Lost, Memory, Point
 
 MOST_STAGES = 6
-NOTEWORTHY = 0.5
-"""The tolerance to this power is a gain that is worth another stage, or a violation
-that is: what is less, the projection at the end repairs."""
+NOTEWORTHY, REPAIRABLE = 0.5, 0.4
+"""The tolerance to the first power is a gain that is worth another stage, or a violation
+that is. One up to the second, where no stage could do better, is no early stop: line
+searches end so near to the kinks of a set, and the projection at the end repairs it."""
 FEWER = 0.9
 """Of the violation: less is a gain."""
 ROUNDINGS = 4.0
@@ -136,7 +137,8 @@ class Stages:
                 break
             if k > 0 and not (around or self._gains(here, stage.reached, units)):
                 settled = here is not start or status == CONVERGED
-                settled &= self._meets(here, units)
+                limit = math.pow(self.tolerance, REPAIRABLE)
+                settled &= _violation(here, units) <= limit
                 here = self._best(stage.reached, here, units)
                 return _End(here, status, message, settled)
             here, status, message, _ = stage
