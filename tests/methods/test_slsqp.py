@@ -18,6 +18,7 @@ from oneproj.methods.slsqp import MOST_PARAMETERS, SLSQP, check_size
 from oneproj.results import Status, Update
 from oneproj.runs import stops
 
+FLAT = np.array([-1.0, 0.0, 1.0])
 CURVED = np.array([[3.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1.0]])
 
 
@@ -40,13 +41,18 @@ def reference() -> tuple[np.ndarray, float]:
     def f(x: np.ndarray) -> float:
         return (x - 2) @ CURVED @ (x - 2) / 2 + np.exp(x).sum() / 9
 
+    def slope(x: np.ndarray) -> np.ndarray:
+        return CURVED @ (x - 2) + np.exp(x) / 9
+
     room = (
-        {"type": "ineq", "fun": lambda x: 1.0 - x @ x},
-        {"type": "ineq", "fun": lambda x: 0.1 - x[0] + x[2]},
+        {"type": "ineq", "fun": lambda x: 1.0 - x @ x, "jac": lambda x: -2.0 * x},
+        {"type": "ineq", "fun": lambda x: 0.1 + FLAT @ x, "jac": lambda _: FLAT},
     )
     start = np.array([0.5, -0.5, 0.25])
     options = {"ftol": 1e-14}
-    found = minimize(f, start, method="SLSQP", constraints=room, options=options)
+    found = minimize(
+        f, start, jac=slope, method="SLSQP", constraints=room, options=options
+    )
     assert found.success
     return found.x, found.fun
 
