@@ -70,6 +70,16 @@ def rounding_unit(vector: Vector) -> float:
     return max((torch.finfo(tensor.dtype).eps for tensor in vector), default=0.0)
 
 
+def on_devices(vector: Vector, like: Vector) -> list[Tensor]:
+    """A vector that was read from a file, where the parameters are.
+
+    Example:
+        >>> on_devices([torch.ones(1)], [torch.zeros(1)])
+        [tensor([1.])]
+    """
+    return [t.to(p.device) for t, p in zip(vector, like, strict=True)]
+
+
 @torch.no_grad()
 def assign(point: Vector, source: Vector) -> None:
     """Write ``source`` into the tensors of ``point``, in place.

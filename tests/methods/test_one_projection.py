@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator
 
@@ -10,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from oneproj import InvalidProblemError, NonFiniteError, OneProjection, OneprojWarning
-from oneproj.parameters import project_ball_
+from oneproj import OneProjection
 
 Gradient = Callable[[Tensor, int], Tensor]
 
@@ -222,28 +220,6 @@ def test_interrupted_before_the_drawn_iterate_shows_the_last_complete_one() -> N
     assert torch.equal(w.detach(), record[3])
 
 
-@pytest.mark.filterwarnings("ignore:The selected iterate is the start")
-def test_train_and_eval_switch_back_and_forth() -> None:
-    gradient = noisy_quadratic(3, 6, torch.float64)
-    (w,), (twin,) = (start(3, torch.float64, [(3,)]) for _ in range(2))
-    plain = OneProjection([twin], 0.1, prox_weight=0.5, inner_steps=3)
-    switching = OneProjection([w], 0.1, prox_weight=0.5, inner_steps=3)
-    pairs = zip(
-        run(switching, [w], gradient, 11), run(plain, [twin], gradient, 11), strict=True
-    )
-    for _ in pairs:
-        held = w.detach().clone()
-        switching.eval()
-        switching.eval()
-        switching.train()
-        switching.train()
-        assert torch.equal(w.detach(), held)
-    assert torch.equal(w, twin)
-    switching.eval()
-    with pytest.raises(InvalidProblemError, match=r"Call train\(\) first"):
-        switching.step()
-
-
 def test_groups_share_one_ball_and_keep_their_own_rates() -> None:
     a = torch.tensor([3.0], requires_grad=True)
     b = torch.tensor([4.0], requires_grad=True)
@@ -298,40 +274,6 @@ def test_a_base_optimiser_keeps_its_own_state() -> None:
         reference.step()
 
 
-def test_closure_is_evaluated_at_the_inner_iterate() -> None:
-    w = torch.tensor([2.0], requires_grad=True)
-    optimizer = OneProjection([w], 0.25, prox_weight=0.0, inner_steps=10)
-
-    def closure() -> float:
-        optimizer.zero_grad()
-        loss = w.square().sum()
-        loss.backward()
-        return float(loss.detach())
-
-    assert optimizer.step(closure) == 4.0
-    assert w.item() == 1.0
-
-
-def test_state_dict_copies_and_never_aliases() -> None:
-    gradient = noisy_quadratic(3, 8, torch.float64)
-    (w,) = start(3, torch.float64, [(3,)])
-    optimizer = OneProjection([w], 0.1, prox_weight=0.5, inner_steps=4)
-    list(run(optimizer, [w], gradient, 6))
-    saved = optimizer.state_dict()
-    before = [value.clone() for value in saved["state"][0].values()]
-    list(run(optimizer, [w], gradient, 6))
-    assert all(
-        torch.equal(a, b)
-        for a, b in zip(before, saved["state"][0].values(), strict=True)
-    )
-    optimizer.load_state_dict(saved)
-    list(run(optimizer, [w], gradient, 6))
-    assert all(
-        torch.equal(a, b)
-        for a, b in zip(before, saved["state"][0].values(), strict=True)
-    )
-
-
 def test_memory_is_two_copies_and_three_with_selection() -> None:
     for select, copies in (("last", 2), ("random", 3)):
         w = torch.zeros(10, requires_grad=True)
@@ -356,13 +298,6 @@ def test_memory_is_two_copies_and_three_with_selection() -> None:
         assert held == copies * w.numel()
 
 
-def test_start_outside_the_ball_is_projected_and_said() -> None:
-    w = torch.tensor([3.0, 4.0], requires_grad=True)
-    with pytest.warns(OneprojWarning, match=r"lies 4 outside the safeguard ball"):
-        OneProjection([w], 0.1, prox_weight=0.1, inner_steps=5, radius=1.0)
-    torch.testing.assert_close(w.detach(), torch.tensor([0.6, 0.8]))
-
-
 def test_a_ball_with_another_centre() -> None:
     w = torch.tensor([10.0], requires_grad=True)
     optimizer = OneProjection(
@@ -378,60 +313,6 @@ def test_a_ball_with_another_centre() -> None:
     assert w.item() == pytest.approx(11.0, rel=1e-6)
 
 
-def test_nan_is_named_with_its_step() -> None:
-    w = torch.tensor([0.5], requires_grad=True)
-    optimizer = OneProjection([w], 0.1, prox_weight=0.1, inner_steps=2, radius=1.0)
-    w.grad = torch.tensor([0.1])
-    for _ in range(3):
-        optimizer.step()
-    w.grad = torch.tensor([math.nan])
-    with pytest.raises(NonFiniteError, match=r"the iterate is NaN .* at update 4"):
-        optimizer.step()
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({}, "either lr"),
-        ({"lr": 0.1, "strong_convexity": 1.0}, "either lr"),
-        ({"lr": -0.1}, "lr must be one finite number >= 0, got -0.1"),
-        ({"strong_convexity": 0.0}, "strong_convexity must be one finite number > 0"),
-        ({"lr": 0.1, "prox_weight": -1.0}, "prox_weight must be one finite number"),
-        (
-            {"lr": 0.1, "inner_steps": 0},
-            "inner_steps must be a whole number >= 1, got 0",
-        ),
-        ({"lr": 0.1, "inner_steps": 2.5}, "inner_steps must be a whole .* got 2.5"),
-        ({"lr": 0.1, "center": [torch.ones(3)]}, "one tensor per trainable"),
-        ({"lr": 0.1, "first_index": 5}, "first_index must be 0 or 1"),
-        ({"lr": 0.1, "radius": 0.0}, "radius must be one number > 0, got 0"),
-        ({"lr": 0.1, "radius": math.nan}, "radius must be one number > 0, got nan"),
-        ({"lr": 0.1, "late_weight": -1.0}, "late_weight must be one .* got -1.0"),
-        ({"lr": 0.1, "select": "best"}, 'select must be "last" or "random"'),
-        ({"lr": 0.1, "select": "random"}, "needs outer_steps >= 1 and"),
-    ],
-)
-def test_bad_settings(settings: dict[str, object], message: str) -> None:
-    w = torch.zeros(1, requires_grad=True)
-    with pytest.raises(InvalidProblemError, match=message):
-        OneProjection([w], **({"prox_weight": 0.1, "inner_steps": 5} | settings))
-
-
-def test_groups_cannot_be_added_after_the_start() -> None:
-    w, late = torch.zeros(1, requires_grad=True), torch.zeros(1, requires_grad=True)
-    optimizer = OneProjection([w], 0.1, prox_weight=0.1, inner_steps=5)
-    with pytest.raises(InvalidProblemError, match="cannot be added after the start"):
-        optimizer.add_param_group({"params": [late]})
-
-
-def test_an_infinite_gradient_is_named() -> None:
-    w = torch.tensor([0.5, 0.0], requires_grad=True)
-    optimizer = OneProjection([w], 0.1, prox_weight=0.1, inner_steps=2, radius=1.0)
-    w.grad = torch.tensor([math.inf, 0.0])
-    with pytest.raises(NonFiniteError, match="at update 1"):
-        optimizer.step()
-
-
 def test_a_stale_gradient_does_not_move_a_frozen_parameter() -> None:
     w, v = torch.zeros(1, requires_grad=True), torch.zeros(1, requires_grad=True)
     v.grad = torch.ones(1)
@@ -441,120 +322,3 @@ def test_a_stale_gradient_does_not_move_a_frozen_parameter() -> None:
     optimizer.step()
     assert v.item() == 0.0
     assert w.item() != 0.0
-
-
-def test_a_state_of_other_settings_is_refused_before_anything_is_loaded() -> None:
-    def make(**changed: object) -> OneProjection:
-        w = torch.ones(2, requires_grad=True)
-        return OneProjection(
-            [w],
-            0.1,
-            **({"prox_weight": 0.1, "inner_steps": 20, "radius": 9.0} | changed),
-        )
-
-    optimizer = make()
-    before = optimizer.state_dict()
-    for other in (
-        make(inner_steps=10).state_dict(),
-        make(prox_weight=0.3).state_dict(),
-        make(
-            select="random", outer_steps=3, generator=torch.Generator().manual_seed(0)
-        ).state_dict(),
-        torch.optim.SGD([torch.ones(2, requires_grad=True)], lr=0.1).state_dict(),
-    ):
-        with pytest.raises(InvalidProblemError, match=r"own settings|lacks .run"):
-            optimizer.load_state_dict(other)
-    assert str(optimizer.state_dict()) == str(before)
-
-
-def test_a_deep_copy_goes_on_like_the_original() -> None:
-    gradient = noisy_quadratic(3, 9, torch.float64)
-    (w,) = start(3, torch.float64, [(3,)])
-    optimizer = OneProjection([w], 0.1, prox_weight=0.5, inner_steps=4, radius=5.0)
-    list(run(optimizer, [w], gradient, 6))
-    twin = copy.deepcopy(optimizer)
-    (v,) = twin.param_groups[0]["params"]
-    assert v is not w
-    list(run(optimizer, [w], gradient, 7))
-    list(run(twin, [v], gradient, 7))
-    assert torch.equal(w, v)
-
-
-def test_a_mean_that_the_precision_cannot_hold_is_said() -> None:
-    w = torch.zeros(1, dtype=torch.bfloat16, requires_grad=True)
-    with pytest.warns(OneprojWarning, match="later points would not count"):
-        OneProjection([w], 0.1, prox_weight=0.1, inner_steps=2000)
-
-
-@pytest.mark.parametrize(
-    ("K", "steps", "match"),
-    [
-        (1, 9, "nothing of 9 update.*inner_steps=1"),
-        (25, 9, "nothing of 9 update.*none is"),
-    ],
-)
-def test_updates_that_do_not_count_are_said(K: int, steps: int, match: str) -> None:
-    (w,) = start(3, torch.float64, [(3,)])
-    optimizer = OneProjection([w], 0.1, prox_weight=1.0, inner_steps=K)
-    for _ in run(optimizer, [w], noisy_quadratic(3, 3, torch.float64), steps):
-        pass
-    with pytest.warns(OneprojWarning, match=match) as caught:
-        optimizer.eval()
-    assert caught[0].filename == __file__
-
-
-@pytest.mark.parametrize(("T", "steps"), [(None, 0), (None, 6), (1, 2)])
-def test_a_start_that_is_meant_is_not_warned_of(T: int | None, steps: int) -> None:
-    (w,) = start(3, torch.float64, [(3,)])
-    settings = {} if T is None else {"select": "random", "outer_steps": T}
-    optimizer = OneProjection(
-        [w],
-        0.1,
-        prox_weight=1.0,
-        inner_steps=5,
-        first_index=0,
-        generator=torch.Generator().manual_seed(0),
-        **settings,
-    )
-    for _ in run(optimizer, [w], noisy_quadratic(3, 3, torch.float64), steps):
-        pass
-    optimizer.eval()  # a warning would be an error
-
-
-def test_a_base_that_needs_a_closure_is_refused() -> None:
-    (w,) = start(3, torch.float64, [(3,)])
-    with pytest.raises(
-        InvalidProblemError, match="without a closure, but it made a LB"
-    ):
-        OneProjection([w], 0.1, prox_weight=1, inner_steps=2, base=torch.optim.LBFGS)
-
-
-# --- what a second run, another precision and other memory need ---------------
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_point_that_an_earlier_run_left_on_the_edge_is_no_news(
-    dtype: torch.dtype,
-) -> None:
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(20):
-        w = 9.0 * torch.randn(7, generator=generator, dtype=dtype)
-        project_ball_([w], 3.0, None)
-        w.requires_grad_()
-        OneProjection([w], 0.1, prox_weight=0.1, inner_steps=2, radius=3.0)
-
-
-def test_a_center_of_another_precision_is_converted() -> None:
-    w = torch.zeros(2, requires_grad=True)
-    center = [torch.ones(2, dtype=torch.float64)]
-    made = OneProjection(
-        [w], 9.0, prox_weight=0.1, inner_steps=2, radius=1.5, center=center
-    )
-    w.grad = torch.ones(2)
-    made.step()
-    assert (w - 1.0).norm().item() == pytest.approx(1.5)
-
-
-def test_frozen_parameters_alone_are_refused() -> None:
-    with pytest.raises(InvalidProblemError, match="nothing to optimise"):
-        OneProjection([torch.zeros(2)], 0.1, prox_weight=0.1, inner_steps=2, radius=1.0)

@@ -22,7 +22,6 @@ from oneproj.terms.base import Curvature
 
 EXAMPLES, FEATURES, SEPARATION = 2000, 10, 1.6
 RADIUS = 100.0
-Batch = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,11 @@ from oneproj.certificates.normals import Neighbour
 from oneproj.certificates.points import doubled, outward
 from oneproj.parameters import Vector, combine, dot, norm, offset, rounding_unit
 from oneproj.problem import Problem
+from oneproj.projection.margins import MARGIN_POWER
 from oneproj.projection.sets import SetConstraint
 
 BALL = "\0ball"
 """The owner of the safeguard ball's normal; a name does not begin like this."""
-FREE_POWER = 0.75
-"""Slack below eps^0.75 of the point's length is free: a projector's margin makes it."""
 ROUNDS = 50
 """How often the sets are asked for one more normal; a few times is the rule."""
 SETTLED = 1e-10
@@ -112,7 +111,8 @@ class _Pull:
         self, gradient: list[Tensor], length: float, reach: float, eps: float
     ) -> None:
         self.slope, self._reach = norm(gradient), reach
-        self.free: float = eps**FREE_POWER * length
+        # Slack that a projector's margin makes.
+        self.free: float = eps**MARGIN_POWER * length
         self._time = reach / self.slope if self.slope > 0 else math.inf
         self._program = Combiner([gradient])
         self._columns: list[Column] = []

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import torch
 
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import Vector, assign, snapshot
+from oneproj.parameters import Vector, assign, on_devices, snapshot
 
 Rule = Literal["last", "average", "random"]
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -81,9 +81,8 @@ class Answer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
-        # One tensor per parameter, or none before the first offer.
-        pairs = zip(state["kept"], self._parameters, strict=False)
-        self._kept = [t.to(p.device) for t, p in pairs]
+        kept = state["kept"]  # nothing before the first offer
+        self._kept = on_devices(kept, self._parameters) if kept else []
         self._total = state["total"]
 
     def _draw(self) -> float:

@@ -46,7 +46,8 @@ Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9, 11-13:
     averaging; Shamir and Zhang, 2013): the centre trails the inner iterates less.
 12. At the edge of B a ``base`` other than SGD sees the gradient without its pull
     outwards, in ``.grad`` as well: ``optimizer.edge`` says why.
-13. After an iterate that is not finite, which is an error, line 8 comes again.
+13. After an iterate that is not finite, which is an error, line 8 comes again
+    (``optimizer.nested``, as all else that is not in the paper).
 """
 
 from __future__ import annotations
@@ -59,28 +60,22 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
-from oneproj.errors import NonFiniteError
 from oneproj.methods.optimizer.checks import (
     Watch,
-    check_alike,
     check_precision,
     check_rates,
     check_settings,
-    check_step,
 )
 from oneproj.methods.optimizer.edge import step_in_ball_
 from oneproj.methods.optimizer.nested import AbstractNested, Run
-from oneproj.methods.optimizer.saved import kind
 from oneproj.methods.optimizer.start import (
     Groups,
     Select,
     draw_index,
-    forget_nonfinite_,
     keep_moving,
     make_base,
     move_start_into_ball,
 )
-from oneproj.parameters import assign, is_finite
 from oneproj.trainable import as_center
 
 
@@ -160,42 +155,8 @@ class OneProjection(AbstractNested):
         self._bind()
         self._keep_if_selected()
 
-    def _bind(self) -> None:
-        # Lists of the state's tensors, so that a step looks nothing up.
-        self._average = [self.state[p]["average"] for p in self._z]
-        self._x = [self.state[p]["x"] for p in self._z]
-        self._x_of = [
-            [self.state[p]["x"] for p in group["params"]] for group in self.param_groups
-        ]
-
-    @torch.no_grad()
-    def step(  # type: ignore[override]  # one signature says what torch's overloads do
-        self, closure: Callable[[], float] | None = None
-    ) -> float | None:
-        """Make one inner update; the ``inner_steps``-th closes the outer iteration.
-
-        Raises:
-            NonFiniteError: An iterate is NaN or infinite: with a finite radius it is
-                noticed at once, without one when the outer iteration closes. The
-                parameters hold ``x_t`` again, and the next step is the first from
-                there: leave out the batch, and go on.
-        """
-        check_step(shown=self._run.shown)
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        if self._run.s in (1, self._K):
-            self._watch.look(self.param_groups, self._m)
-        try:
-            self._inner_update()
-        except RuntimeError as error:
-            check_alike(self._z, self._average, error)
-            raise
-        return loss
-
     def _inner_update(self) -> None:
-        """Lines 10-12 for one s; the last closes the outer iteration."""
+        """Lines 10-12 for one s; the K-th closes the outer iteration."""
         run, s, q = self._run, self._run.s, self._q
         # Line 14 as a running mean: for q = 0 the share of z_s is 1/s.
         torch._foreach_lerp_(self._average, self._z, (1.0 + q) / (s + q))
@@ -220,32 +181,7 @@ class OneProjection(AbstractNested):
         self._keep_if_selected()
 
     def _keep_if_selected(self) -> None:
+        # Deviation 5: J is known, so x_J is copied when it is there.
         if self._run.t == self._run.J:
             for p in self._z:
                 self.state[p]["selected"] = self.state[p]["x"].clone()
-
-    def _require_finite(self, outside: float) -> None:
-        """Deviation 13: who catches the error can go on from x_t."""
-        run, K, unbounded = self._run, self._K, math.isinf(self._radius)
-        seen = self._average if unbounded and run.s == K else []
-        if math.isfinite(outside) and is_finite(seen):
-            return
-        first, step = run.t * K + 1, run.t * K + run.s
-        assign(self._z, self._x)  # line 8
-        assign(self._average, self._x)
-        forget_nonfinite_(self.base)
-        run.s = 1
-        which = f"an iterate since update {first}" if unbounded else "the iterate"
-        raise NonFiniteError(which, step=step)
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "prox_weight": self._beta,
-            "strong_convexity": self._m,
-            "inner_steps": self._K,
-            "late_weight": self._q,
-            "radius": self._radius,
-            "center": self._center,
-            "base": kind(self.base),
-            "select": "last" if self._run.J is None else "random",
-        }

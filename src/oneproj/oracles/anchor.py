@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from oneproj.oracles.plan import LOOKS, AnchorPlan, sees_the_same
-from oneproj.parameters import Vector, snapshot
+from oneproj.parameters import Vector, on_devices, snapshot
 from oneproj.problem import Problem
 from oneproj.results import Counts
 from oneproj.terms.base import AbstractTerm, accumulate
@@ -179,16 +179,6 @@ def _add_sample(
     taken.values[name], taken.jacobian[name] = value, seen.gradient
     if remember:
         taken.each[name], taken.sample[name] = seen.each, seen.indices
-
-
-def on_devices(vector: Vector, like: Vector) -> list[Tensor]:
-    """A vector that was read from a file, where the parameters are.
-
-    Example:
-        >>> on_devices([torch.ones(1)], [torch.zeros(1)])
-        [tensor([1.])]
-    """
-    return [t.to(p.device) for t, p in zip(vector, like, strict=True)]
 
 
 @torch.enable_grad()

@@ -135,10 +135,8 @@ class Anchored(AbstractOracle):
 
     @property
     def _known(self) -> Anchor:
-        if self._anchor is None:  # add_penalty makes one before anything asks for it
-            message = "the anchor is not there yet"
-            raise AttributeError(message)
-        return self._anchor
+        """The anchor in force, which ``add_penalty`` sees to."""
+        return self._anchor or self.anchor()
 
     @contextmanager
     def _at_anchor(self) -> Iterator[None]:

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, variance
 
 from oneproj.errors import warn
+from oneproj.methods.practice.alarm import TRIAL
 from oneproj.runs.run import Run
 
 RISE = 5.0
@@ -32,8 +33,6 @@ FALL, ERRORS = 0.05, 4.0
 """Of the objective, and in standard errors. At rest, runs were seen to fall by 0.02."""
 PASSES = 3
 """Over the data: the steps that a warning names."""
-LEAST = 100
-"""Records. Who plans fewer wants to see whether something runs, not where it ends."""
 
 
 def warn_in_hindsight(
@@ -128,7 +127,7 @@ def is_falling(seen: Sequence[float]) -> bool:
         (False, True)
     """
     quarter = len(seen) // 4
-    if len(seen) < LEAST:
+    if len(seen) < TRIAL:
         return False
     last, before = seen[-quarter:], seen[-2 * quarter : -quarter]
     fall = fmean(before) - fmean(last)

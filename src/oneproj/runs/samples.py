@@ -18,14 +18,12 @@ import torch
 from oneproj.errors import CheckpointError
 from oneproj.parameters import rounding_unit
 from oneproj.problem import Problem
+from oneproj.projection.margins import MARGIN_POWER
 from oneproj.terms.base import AbstractTerm
 from oneproj.terms.modes import evaluating
 
 SAMPLE = 256
 """Examples of each term: the work of a few minibatches, at every checkpoint."""
-ROUNDING_POWER = 0.75
-"""Values agree up to eps^0.75 of their scale, as a projector's margin has it: far above
-what another number of threads changes, and far below what matters."""
 NOISE = 0
 """Seeds what a term draws from torch's global generator, which is put back."""
 
@@ -61,7 +59,8 @@ def check_sample(problem: Problem, saved: Mapping[str, float]) -> None:
     eps = rounding_unit(problem.parameters)
     for term in (problem.objective, *problem.constraints.values()):
         then, now = saved[term.name], _value(term)
-        room = eps**ROUNDING_POWER * (term.scale() + abs(then))
+        # As much as a projector's margin: another number of threads changes less.
+        room = eps**MARGIN_POWER * (term.scale() + abs(then))
         if _agree(then, now, room) or not _agree(_value(term), now, room):
             continue
         message = (

@@ -38,6 +38,12 @@ def center(*entries: float) -> list[torch.Tensor]:
     ("saved", "match"),
     [
         (partial(make, inner_steps=10), "with inner_steps=10, .* has inner_steps=20"),
+        (partial(make, prox_weight=0.3), "with prox_weight=0.3, .* prox_weight=0.1"),
+        (
+            partial(make, select="random", outer_steps=3, generator=torch.Generator()),
+            "with select='random', .* has select='last'",
+        ),
+        (lambda: SGD([torch.ones(2, requires_grad=True)]), "lacks 'run', 'settings'"),
         (partial(make, base=Adam), "with base='Adam', .* has base='SGD'"),
         (partial(make, base=AdamW), "with base='AdamW'"),
         (partial(make, center=center(0.1, 0.0)), "with center=another .* center=None"),
@@ -45,7 +51,7 @@ def center(*entries: float) -> list[torch.Tensor]:
     ],
 )
 def test_a_state_of_another_optimiser(
-    saved: Callable[[], OneProjection], match: str
+    saved: Callable[[], torch.optim.Optimizer], match: str
 ) -> None:
     own = make()
     before = str(own.state_dict())

@@ -1,9 +1,15 @@
-"""An optimiser around another: what it shows, and how both are saved and copied."""
+"""An optimiser around another: all of Algorithm 1 that is not in the paper.
+
+What a step refuses and how one that failed is taken back, what is shown, and how both
+optimisers are saved and copied.
+"""
 
 from __future__ import annotations
 
 import copy
+import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -11,9 +17,11 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from oneproj.errors import InvalidProblemError
-from oneproj.methods.optimizer.checks import Watch
-from oneproj.methods.optimizer.saved import check_saved
+from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.methods.optimizer.checks import Watch, check_alike, check_step
+from oneproj.methods.optimizer.saved import check_saved, kind
+from oneproj.methods.optimizer.start import forget_nonfinite_
+from oneproj.parameters import assign, is_finite
 
 
 @dataclass
@@ -32,17 +40,61 @@ class AbstractNested(Optimizer):
 
     _base: Optimizer  # not there yet while torch's constructor runs
     _run: Run
-    _K: int
-    _z: list[Tensor]
     _watch: Watch
+    _z: list[Tensor]  # the parameters
+    _m: float | None
+    _beta: float
+    _K: int
+    _q: float
+    _radius: float
+    _center: list[Tensor] | None
 
     @abstractmethod
-    def _settings(self) -> dict[str, Any]:
-        """What a saved state must agree with."""
+    def _inner_update(self) -> None:
+        """Lines 10-12 of Algorithm 1; after the K-th, lines 14, 3 and 8."""
 
-    @abstractmethod
-    def _bind(self) -> None:
-        """Take the tensors of a state that was made or loaded."""
+    @torch.no_grad()
+    def step(  # type: ignore[override]  # one signature says what torch's overloads do
+        self, closure: Callable[[], float] | None = None
+    ) -> float | None:
+        """Make one inner update; the ``inner_steps``-th closes the outer iteration.
+
+        Raises:
+            NonFiniteError: An iterate is NaN or infinite: with a finite radius it is
+                noticed at once, without one when the outer iteration closes. The
+                parameters hold ``x_t`` again, and the next step is the first from
+                there: leave out the batch, and go on.
+        """
+        check_step(shown=self._run.shown)
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        if self._run.s in (1, self._K):
+            self._watch.look(self.param_groups, self._m)
+        try:
+            self._inner_update()
+        except RuntimeError as error:
+            check_alike(self._z, self._average, error)
+            raise
+        return loss
+
+    def _require_finite(self, outside: float) -> None:
+        """Take an outer iteration back that a step has spoilt, and raise.
+
+        ``outside`` is how far the step left the ball, which is finite if the point is.
+        """
+        run, K, unbounded = self._run, self._K, math.isinf(self._radius)
+        seen = self._average if unbounded and run.s == K else []
+        if math.isfinite(outside) and is_finite(seen):
+            return
+        first, step = run.t * K + 1, run.t * K + run.s
+        assign(self._z, self._x)  # line 8
+        assign(self._average, self._x)
+        forget_nonfinite_(self.base)
+        run.s = 1
+        which = f"an iterate since update {first}" if unbounded else "the iterate"
+        raise NonFiniteError(which, step=step)
 
     @property
     def base(self) -> Optimizer:
@@ -103,6 +155,27 @@ class AbstractNested(Optimizer):
             held = p.clone()
             p.copy_(kept)
             kept.copy_(held)
+
+    def _bind(self) -> None:
+        """Take the tensors of a state that was made or loaded, once for all steps."""
+        self._average = [self.state[p]["average"] for p in self._z]
+        self._x = [self.state[p]["x"] for p in self._z]
+        self._x_of = [
+            [self.state[p]["x"] for p in group["params"]] for group in self.param_groups
+        ]
+
+    def _settings(self) -> dict[str, Any]:
+        """What a saved state must agree with."""
+        return {
+            "prox_weight": self._beta,
+            "strong_convexity": self._m,
+            "inner_steps": self._K,
+            "late_weight": self._q,
+            "radius": self._radius,
+            "center": self._center,
+            "base": kind(self.base),
+            "select": "last" if self._run.J is None else "random",
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to resume bit for bit; a copy, never an alias."""

@@ -40,8 +40,7 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import warn
-from oneproj.oracles.anchor import on_devices
-from oneproj.parameters import Vector, difference, dimension, snapshot
+from oneproj.parameters import Vector, difference, dimension, on_devices, snapshot
 
 SPREAD = 12.0
 """Times the median. Standardised features were seen to make 4, sparse ones 10."""

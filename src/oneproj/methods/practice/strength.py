@@ -27,8 +27,7 @@ from torch import Tensor
 from oneproj.methods.practice.balance import gram, least_residual
 from oneproj.methods.practice.patience import FELT, MOVES, Patience
 from oneproj.oracles import Anchor
-from oneproj.oracles.anchor import on_devices
-from oneproj.parameters import Vector, distance
+from oneproj.parameters import Vector, distance, on_devices
 from oneproj.penalties import Hinges
 
 SAFETY = 2.0

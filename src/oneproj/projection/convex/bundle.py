@@ -20,7 +20,7 @@ import numpy as np
 from oneproj.arrays import Array
 from oneproj.projection.convex.active_set import settled_minimiser
 from oneproj.projection.convex.kept_cuts import UNITS, KeptCuts
-from oneproj.projection.convex.prediction import Prediction
+from oneproj.projection.convex.refutation import Prediction
 from oneproj.projection.convex.weak_duality import proven_distance, summed
 from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.simplex_qp import EPSILON, QpSolution, solve_nonnegative_qp

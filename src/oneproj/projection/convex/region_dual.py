@@ -28,7 +28,7 @@ from oneproj.arrays import Array
 from oneproj.parameters import Vector, combine, dot, norm
 from oneproj.projection.convex.ascent import Height, ascend
 from oneproj.projection.convex.bundle import ROUNDED
-from oneproj.projection.convex.prediction import Prediction
+from oneproj.projection.convex.refutation import Prediction
 from oneproj.projection.convex.region_cuts import Cut, bordered
 from oneproj.projection.sets.region import Region
 from oneproj.projection.vectors.packed import is_short

@@ -14,14 +14,12 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from oneproj.parameters import Vector, norm
+from oneproj.parameters import TINY, Vector, norm
 
 BLOCK = 2**17
 """Numbers in a block: it and the sum so far fit the caches of a core."""
 SLICE = 2**14
 """Numbers in a block of many vectors in float64, all of which are to fit."""
-TINY = 1e-12
-"""Below it the squares of a block may have vanished."""
 
 
 @torch.no_grad()

@@ -12,16 +12,15 @@ import math
 from abc import ABC, abstractmethod
 from typing import Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from oneproj.arrays import Array
 from oneproj.parameters import Vector, dimension, dot, norm, rounding_unit
+from oneproj.simplex_qp import EPSILON
 
 SHORT = 2**14
 """Numbers in a vector up to which copying it costs less than looping over vectors."""
-EPSILON = float(np.finfo(np.float64).eps)
 TINY, HUGE = 1e-150, 1e150
 """Lengths whose squares are numbers like others."""
 
