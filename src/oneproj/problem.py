@@ -48,9 +48,11 @@ class Problem:
     precision. The noise comes from torch's global generator: seed it yourself.
 
     **Batch norm** moves its running statistics with every minibatch in training mode,
-    those that the anchored oracle sees at the anchor included. The projection and the
-    certificate use the statistics that the last update left, and leave them as they
-    are: what was found feasible is feasible with ``model.eval()``.
+    those that the anchored oracle sees at the anchor included. ``solve`` lets it do so
+    in the first half of the updates; the others, the projection and the certificate use
+    the statistics that are there by then, and leave them as they are: what was found
+    feasible is feasible with ``model.eval()``. A layer that you call ``eval()`` of
+    keeps its statistics throughout, which is best for a model that is trained already.
 
     A checkpoint holds the model's buffers and the state of the global CPU generator.
 

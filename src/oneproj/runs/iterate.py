@@ -25,6 +25,13 @@ from oneproj.results import Status
 from oneproj.runs.callbacks import Callback
 from oneproj.runs.checkpoints import begin_checkpoint, write_checkpoint
 from oneproj.runs.run import Run
+from oneproj.terms.modes import settled
+
+SETTLED = 0.5
+"""The share of the updates in which batch norm gathers statistics, as deep networks
+need. A minibatch, of one class perhaps, is then normalised by its own, and an anchor by
+those gathered: objective and constraints are of two functions, and never agree. The
+other updates see one."""
 
 
 class End(enum.Enum):
@@ -120,9 +127,15 @@ class Loop:
 
 
 def _update(run: Run, k: int) -> Sight:
-    """Make the k-th update; an error says which it was."""
+    """Make the k-th update; an error says which it was.
+
+    Which updates keep the statistics of batch norm depends on k alone, for a run that
+    is resumed, and is said anew each time, for a callback that calls model.train().
+    """
+    keeps = k > SETTLED * run.history.steps
     try:
-        return run.method.update()
+        with settled(run.setting.problem.model if keeps else None):
+            return run.method.update()
     except NonFiniteError as error:
         raise NonFiniteError(error.quantity, step=k) from error
     except RuntimeError:

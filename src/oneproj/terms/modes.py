@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
-from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.nn.utils.spectral_norm import SpectralNorm
@@ -46,6 +45,31 @@ def evaluating(model: nn.Module | None) -> Iterator[None]:
         model.train(modes[0][1])
         for module, training in modes:
             module.training = training
+
+
+@contextmanager
+def settled(model: nn.Module | None) -> Iterator[None]:
+    """Let norms keep their running statistics while the block runs, and use them.
+
+    The rest of the model keeps its mode, and the norms get theirs back.
+
+    Example:
+        >>> model = nn.Sequential(nn.BatchNorm1d(2), nn.Dropout(0.5))
+        >>> with settled(model):
+        ...     model[0].training, model[1].training
+        (False, True)
+        >>> model[0].training
+        True
+    """
+    modules = () if model is None else model.modules()
+    norms = [m for m in modules if m.training and _has_statistics(m)]
+    try:
+        for norm in norms:
+            norm.training = False
+        yield
+    finally:
+        for norm in norms:
+            norm.training = True
 
 
 @contextmanager
@@ -90,6 +114,11 @@ def _has_two_modes(part: object) -> bool:
         return part.p > 0
     if isinstance(part, nn.RNNBase | nn.MultiheadAttention):
         return part.dropout > 0
-    if isinstance(part, _InstanceNorm):
-        return part.track_running_stats
+    if _has_statistics(part):
+        return True
     return isinstance(part, _BatchNorm | nn.RReLU | _SpectralNorm | SpectralNorm)
+
+
+def _has_statistics(part: object) -> bool:
+    """Whether a norm gathers statistics in training and uses them in evaluation."""
+    return isinstance(part, _NormBase) and part.track_running_stats
