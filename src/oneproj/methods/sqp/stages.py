@@ -39,9 +39,10 @@ from oneproj.methods.sqp.memory import Ask, Lost, Memory, Point
 
 MOST_STAGES = 6
 NOTEWORTHY, REPAIRABLE = 0.5, 0.4
-"""The tolerance to the first power is a gain that is worth another stage, or a violation
-that is. One up to the second, where no stage could do better, is no early stop: line
-searches end so near to the kinks of a set, and the projection at the end repairs it."""
+"""The tolerance to the first power is a gain that is worth another stage, or a
+violation that is. One up to the second, where no stage could do better, is no early
+stop: line searches end so near to the kinks of a set, and the last projection repairs
+it."""
 FEWER = 0.9
 """Of the violation: less is a gain."""
 ROUNDINGS = 4.0
