@@ -118,7 +118,7 @@ def test_thresholds_may_be_the_users_own(tmp_path: Path) -> None:
     own = replace(
         shipped[name, "oneproj", "one-projection"],
         thresholds=(0.11, 0.12),
-        settings={"steps": 120, "projector": "cuts"},
+        settings={"steps": 120, "projector": "cuts", "radius": 1.5},
     )
     file = tmp_path / "own.json"
     write_calibration(file, own)
@@ -126,6 +126,7 @@ def test_thresholds_may_be_the_users_own(tmp_path: Path) -> None:
     assert (spec.thresholds, spec.calibrated) == ((0.11, 0.12), file)
     assert spec.updates == 120  # thresholds are for the updates they were found with
     assert spec.settings()["updates"] == 120
+    assert spec.radius == spec.settings()["radius"] == 1.5  # and the ball
     (job,) = make_plan([spec], seeds=1, extrapolate_from=50)
     assert job.command.endswith("--thresholds own.json")
     # What the file has not, and what is the paper's, is as if there were no file.

@@ -64,9 +64,21 @@ def calibrate(
             "least ambiguity. Default: 500.",
         ),
     ] = None,
+    radii: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--radius",
+            help="Of the safeguard ball. Give it several times, also along with "
+            "--updates, to keep the one with the least ambiguity. Default: the "
+            "experiment's own.",
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of every trial.")] = 10,
     rounds: Annotated[
-        int, typer.Option(min=1, help="Trials, at most, for each number of updates.")
+        int,
+        typer.Option(
+            min=1, help="Trials, at most, for each number of updates and radius."
+        ),
     ] = 14,
     out: Annotated[
         Path, typer.Option(help="The result, as JSON; a file may hold several.")
@@ -79,9 +91,10 @@ def calibrate(
     a few minutes; Projected SGD takes up to a minute a run.
     """
     terminal = console()
-    numbers = tuple(updates or ())
+    numbers, balls = tuple(updates or ()), tuple(radii or ())
     stopped = "Stopped. Nothing was written."
-    trials = rounds * len(numbers or [0]) + (match is not None)
+    searches = len(numbers or [0]) * len(balls or [0])
+    trials = rounds * searches + (match is not None)
     with exits(stopped=stopped):
         from oneproj.experiments.calibration_file import check_place, write_calibration
         from oneproj.experiments.calibration_run import run_calibration
@@ -96,6 +109,7 @@ def calibrate(
                 match=match,
                 start=start,
                 updates=numbers,
+                radii=balls,
                 seeds=seeds,
                 rounds=rounds,
                 report=report,
@@ -109,10 +123,11 @@ def calibrate(
 
 def _table(found: Calibration) -> Table:
     first, second = (f"{target:.1%}" for target in found.targets)
+    ball = "" if found.radius is None else f", radius {found.radius:g}"
     title = (
         f"{found.experiment}, {found.method}, preset {found.preset}, {found.updates} "
-        f"updates: mean validation errors over {len(found.seeds)} seeds; targets: "
-        f"{first} and {second}, {found.aim}"
+        f"updates{ball}: mean validation errors over {len(found.seeds)} seeds; "
+        f"targets: {first} and {second}, {found.aim}"
     )
     table = Table(title=title)
     names = ("threshold 0", "threshold 1", "class 0 error", "class 1 error")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from oneproj import files
+from oneproj.arguments import as_number
 from oneproj.errors import CalibrationError
 from oneproj.experiments.calibration_search import Pair, Trial
 from oneproj.experiments.plain_json import from_plain, to_plain
@@ -51,7 +52,7 @@ class Calibration:
     seeds: tuple[int, ...]
     """Of splits, starts and sampling."""
     settings: Mapping[str, Any]
-    """What ``oneproj.solve`` was given."""
+    """What ``oneproj.solve`` was given, and the radius where it was chosen as well."""
     trials: tuple[Trial, ...]
     versions: Mapping[str, str]
 
@@ -74,6 +75,25 @@ class Calibration:
             f"The calibration of {', '.join(self.key)} should say for how many updates "
             f"it is: a whole number from 1 on under settings, steps; got {found!r}. "
             "Make it again with `oneproj calibrate`."
+        )
+        raise CalibrationError(message)
+
+    @property
+    def radius(self) -> float | None:
+        """Of the safeguard ball, as for the updates; None for the experiment's own.
+
+        Raises:
+            CalibrationError: It is there, and cannot be one.
+        """
+        if "radius" not in self.settings:
+            return None
+        found = self.settings["radius"]
+        if (number := as_number(found)) is not None and number > 0:
+            return number
+        message = (
+            f"The calibration of {', '.join(self.key)} should have a number > 0 for a "
+            f"radius, or none, under settings, radius; got {found!r}. Make it again "
+            "with `oneproj calibrate`."
         )
         raise CalibrationError(message)
 
