@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import filelock
 import pytest
@@ -337,22 +338,45 @@ def test_of_several_radii_and_updates_the_least_ambiguous_is_taken(
     assert "100 updates, radius 2.5" in " ".join(result.output.split())
 
 
-@pytest.mark.parametrize("radius", [0.0, -1.0, float("inf")])
-def test_no_rival_is_trained_for_a_radius_that_is_none(
-    monkeypatch: pytest.MonkeyPatch, radius: float
+def test_a_batch_size_is_chosen_and_kept_like_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def calibrate(
+        _: object, __: object, *, targets: Pair, batch_size: int, **___: object
+    ) -> Search:
+        trial = Trial((0.3, 0.3), targets, 1 / batch_size)
+        return Search(Task(targets, (0.0, 0.0), (200.0, 200.0)), trial, (trial,))
+
+    monkeypatch.setattr(calibration_run, "calibrate", calibrate)
+    file = tmp_path / "file.json"
+    arguments = ["abstention-gaussian", "--seeds", "1", "--target", "0.1", "0.1"]
+    arguments += ["--batch-size", "50", "--batch-size", "200", "--radius", "3"]
+    result = CliRunner().invoke(app, ["calibrate", *arguments, "--out", str(file)])
+    assert result.exit_code == 0, result.output
+    (found,) = read_calibrations(file)
+    assert (found.updates, found.radius) == (500, 3.0)
+    assert found.options == {"batch_size": 200}
+    assert "500 updates of 200 examples in radius 3 have an ambig" in found.note
+    assert "radius 3, batch_size 200" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"radii": [0.0]}, {"radii": [-1.0]}, {"radii": [math.inf]}, {"batch_sizes": [0]}],
+)
+def test_no_rival_is_trained_for_settings_that_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(calibration_run, "attempt", pytest.fail)
-    with pytest.raises(InvalidProblemError, match="A radius must be"):
-        run_calibration(
-            "abstention-gaussian", match="projected-sgd", radii=[radius], seeds=1
-        )
+    with pytest.raises(InvalidProblemError, match=r"A (radius|batch size) must be"):
+        run_calibration("abstention-gaussian", match="projected-sgd", **wrong, seeds=1)
 
 
-def test_the_paper_s_number_of_updates_and_radius_stay() -> None:
-    with pytest.raises(InvalidProblemError, match=r"updates=\[50\]"):
-        run_calibration("abstention-gaussian", preset="paper", updates=[50], seeds=1)
-    with pytest.raises(InvalidProblemError, match=r"radii=\[3\.0\]"):
-        run_calibration("abstention-gaussian", preset="paper", radii=[3.0], seeds=1)
+@pytest.mark.parametrize("name", ["updates", "radii", "batch_sizes"])
+def test_the_paper_s_settings_stay(name: str) -> None:
+    given: dict[str, Any] = {name: [50]}
+    with pytest.raises(InvalidProblemError, match=rf"{name}=\[50\]"):
+        run_calibration("abstention-gaussian", preset="paper", **given, seeds=1)
 
 
 def test_the_paper_s_settings_can_be_calibrated_too() -> None:

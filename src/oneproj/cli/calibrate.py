@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,16 +69,23 @@ def calibrate(
         list[float] | None,
         typer.Option(
             "--radius",
-            help="Of the safeguard ball. Give it several times, also along with "
-            "--updates, to keep the one with the least ambiguity. Default: the "
-            "experiment's own.",
+            help="Of the safeguard ball; several are compared, with each number of "
+            "updates. Default: the experiment's own.",
+        ),
+    ] = None,
+    batch_sizes: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--batch-size",
+            min=1,
+            help="Examples per minibatch; several are compared as well. Default: 64.",
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of every trial.")] = 10,
     rounds: Annotated[
         int,
         typer.Option(
-            min=1, help="Trials, at most, for each number of updates and radius."
+            min=1, help="Trials, at most, for each combination of the three before."
         ),
     ] = 14,
     out: Annotated[
@@ -92,8 +100,9 @@ def calibrate(
     """
     terminal = console()
     numbers, balls = tuple(updates or ()), tuple(radii or ())
+    sizes = tuple(batch_sizes or ())
     stopped = "Stopped. Nothing was written."
-    searches = len(numbers or [0]) * len(balls or [0])
+    searches = math.prod(len(each) or 1 for each in (numbers, balls, sizes))
     trials = rounds * searches + (match is not None)
     with exits(stopped=stopped):
         from oneproj.experiments.calibration_file import check_place, write_calibration
@@ -110,6 +119,7 @@ def calibrate(
                 start=start,
                 updates=numbers,
                 radii=balls,
+                batch_sizes=sizes,
                 seeds=seeds,
                 rounds=rounds,
                 report=report,
@@ -123,10 +133,11 @@ def calibrate(
 
 def _table(found: Calibration) -> Table:
     first, second = (f"{target:.1%}" for target in found.targets)
-    ball = "" if found.radius is None else f", radius {found.radius:g}"
+    chosen = "" if found.radius is None else f", radius {found.radius:g}"
+    chosen += "".join(f", {name} {value}" for name, value in found.options.items())
     title = (
         f"{found.experiment}, {found.method}, preset {found.preset}, {found.updates} "
-        f"updates{ball}: mean validation errors over {len(found.seeds)} seeds; "
+        f"updates{chosen}: mean validation errors over {len(found.seeds)} seeds; "
         f"targets: {first} and {second}, {found.aim}"
     )
     table = Table(title=title)

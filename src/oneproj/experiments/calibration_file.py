@@ -22,6 +22,8 @@ from oneproj.extras import require
 
 SHIPPED = Path(__file__).with_name("calibrated.json")
 """What this library's own preset uses."""
+NO_OPTIONS = ("steps", "projector", "radius")
+"""Settings that a spec has a place of its own for."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,17 @@ class Calibration:
             "Make it again with `oneproj calibrate`."
         )
         raise CalibrationError(message)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What else ``oneproj.solve`` was given, but for the projector: for a spec.
+
+        Example:
+            >>> shipped = {each.key: each for each in read_calibrations(SHIPPED)}
+            >>> shipped["abstention-nasa", "oneproj", "one-projection"].options
+            {}
+        """
+        return {k: v for k, v in self.settings.items() if k not in NO_OPTIONS}
 
     @property
     def radius(self) -> float | None:

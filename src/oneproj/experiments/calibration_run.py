@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from oneproj.arguments import check_number
+from oneproj.arguments import check_count, check_number
 from oneproj.errors import CalibrationError, InvalidProblemError
 from oneproj.experiments.calibration import (
     FIRST_SEED,
@@ -36,6 +36,7 @@ MATCHED = (
 )
 """Where targets come from, in words."""
 BALL = "It is that of the safeguard ball: leave it out for the experiment's own."
+EXAMPLES = "It is how many examples a minibatch has: leave it out for the default."
 
 
 def run_calibration(
@@ -48,6 +49,7 @@ def run_calibration(
     start: Pair | None = None,
     updates: Sequence[int] = (),
     radii: Sequence[float] = (),
+    batch_sizes: Sequence[int] = (),
     seeds: int = 10,
     rounds: int = ROUNDS,
     report: Callable[[Trial | None], None] | None = None,
@@ -70,8 +72,10 @@ def run_calibration(
         radii: Of the safeguard ball, for the preset ``"oneproj"``: the experiment's own
             if left out. Each is searched with each number of updates. Such a model may
             want a smaller ball in place of fewer updates.
+        batch_sizes: Examples per minibatch, for the preset ``"oneproj"``: those of
+            ``oneproj.solve`` if left out. Each is searched with each of the others.
         seeds: How many, from ``FIRST_SEED`` on.
-        rounds: As for ``calibrate``, for each number of updates and radius.
+        rounds: As for ``calibrate``, for each combination of these.
         report: As for ``calibrate``.
 
     Raises:
@@ -90,7 +94,12 @@ def run_calibration(
     settings = _settings(experiment)
     numbers = tuple(range(FIRST_SEED, FIRST_SEED + seeds))
     samples = {seed: Development.of(settings.load(seed)) for seed in numbers}
-    choices = _choices(experiment, preset, method, updates, radii)
+    choices = _choices(
+        *(experiment, preset, method),
+        updates=updates,
+        radii=radii,
+        batch_sizes=batch_sizes,
+    )
     with abandoning(), one_thread():
         aim = NOMINAL if targets is None else ASKED
         if match is not None:
@@ -158,28 +167,36 @@ def _choices(
     experiment: str,
     preset: Preset,
     method: Method,
+    *,
     updates: Sequence[int] = (),
     radii: Sequence[float] = (),
+    batch_sizes: Sequence[int] = (),
 ) -> list[dict[str, Any]]:
-    """What a training of the preset is given, for each number of updates and radius."""
+    """What a training of the preset is given, for each combination asked for."""
     if preset == "oneproj":  # its specs need the thresholds that are yet to be found
         # Found out here, and not after a rival was trained for ten minutes.
         balls = [check_number("A radius", radius, BALL) for radius in radii]
-        chosen = [{"radius": radius} for radius in dict.fromkeys(balls)] or [{}]
+        sizes = [check_count("A batch size", size, EXAMPLES) for size in batch_sizes]
         return [
-            {"steps": steps, "projector": OWN_PROJECTOR, **ball}
+            {"steps": steps, "projector": OWN_PROJECTOR, **ball, **batch}
             for steps in dict.fromkeys(updates or [STEPS])
-            for ball in chosen
+            for ball in _each("radius", balls)
+            for batch in _each("batch_size", sizes)
         ]
-    if updates or radii:
+    if updates or radii or batch_sizes:
         message = (
-            f"The preset {preset!r} has the paper's number of updates and its radius, "
-            f"got updates={list(updates)} and radii={list(radii)}. Leave them out, or "
-            "take the preset 'oneproj'."
+            f"The preset {preset!r} has the paper's updates, radius and batch size; "
+            f"got updates={list(updates)}, radii={list(radii)} and batch_sizes="
+            f"{list(batch_sizes)}. Leave them out, or take the preset 'oneproj'."
         )
         raise InvalidProblemError(message)
     spec = make_spec(experiment, preset, method)
     return [{"steps": spec.updates, "projector": spec.projector, **spec.options}]
+
+
+def _each(name: str, values: Sequence[float]) -> list[dict[str, float]]:
+    """A setting with each of its values, or not at all."""
+    return [{name: value} for value in dict.fromkeys(values)] or [{}]
 
 
 def _least_ambiguous(
@@ -206,7 +223,8 @@ def _least_ambiguous(
 
 def _in_words(options: Mapping[str, Any]) -> str:
     ball = f" in radius {options['radius']:g}" if "radius" in options else ""
-    return f"{options['steps']} updates{ball}"
+    batch = f" of {options['batch_size']} examples" if "batch_size" in options else ""
+    return f"{options['steps']} updates{batch}{ball}"
 
 
 def _note(search: Search) -> str:

@@ -8,8 +8,8 @@ nowhere else. For transfer with a linear score it only says "a convex numerical
 projection"; that is taken to be its projector for linear scores.
 
 ``"oneproj"`` is what ``oneproj.solve`` does when it is told nothing but the number of
-updates. Its thresholds, and the number of updates and the radius of the safeguard ball
-that they are for, are calibrated on validation data
+updates. Its thresholds, and the number of updates, the radius of the safeguard ball and
+the batch size that they are for, are calibrated on validation data
 (``oneproj.experiments.calibration``), by whoever gives a file of them or by us. Where
 that was not done, thresholds and radius are the paper's and the updates 500, as many as
 the paper makes with either method on every abstention problem.
@@ -127,7 +127,8 @@ def make_spec(
         projector: ``"cuts"``, ``"augmented-lagrangian"`` or, for linear scores,
             ``"dual-bisection"``; the preset's if left out.
         thresholds: A file of calibrations, for the preset ``"oneproj"``: of thresholds
-            updates and radius. What it does not have is as if there were none.
+            updates, radius and batch size. What it does not have is as if there were
+            none.
 
     Raises:
         InvalidProblemError: One of them is unknown, or the projector does not fit.
@@ -151,7 +152,7 @@ def make_spec(
         updates, options = STEPS, {}
         found, calibrated = _calibration(experiment, method, thresholds)
         if found is not None:
-            limits, updates = found.thresholds, found.updates
+            limits, updates, options = found.thresholds, found.updates, found.options
             radius = radius if found.radius is None else found.radius
         inner_steps = choose_inner_steps(None, updates)
     return Spec(
