@@ -12,7 +12,7 @@ from oneproj.data import gaussian_abstention
 from oneproj.data.samples import Sample, Splits
 from oneproj.errors import CalibrationError, InfeasibleError, InvalidProblemError
 from oneproj.experiments import calibration
-from oneproj.experiments.calibration import Development, calibrate
+from oneproj.experiments.calibration import Development, attempt, calibrate
 from oneproj.experiments.calibration_search import Trial
 from oneproj.solve import solve
 from oneproj.tasks import PAPER, build
@@ -64,6 +64,26 @@ def test_calibrated_errors_are_those_of_the_runs_that_the_thresholds_give() -> N
     means = tuple(sum(pair) / 2 for pair in zip(*errors, strict=True))
     assert found.found.errors == pytest.approx(means)
     assert found.task.keeps(found.found)
+
+
+def test_a_radius_of_its_own_is_that_of_every_training() -> None:
+    small = 1.0
+    found = calibrate(
+        GAUSSIAN, samples(1), targets=(0.4, 0.4), radius=small, steps=STEPS, rounds=8
+    ).found
+    experiment = build(
+        "abstention-gaussian", 1, thresholds=found.thresholds, radius=small
+    )
+    assert experiment.problem.radius == small
+    solve(experiment.problem, steps=STEPS, seed=1, progress=False)
+    measured = experiment.measure(experiment.data.validation)
+    assert found.errors == (measured["class_0_error"], measured["class_1_error"])
+    assert found.ambiguity == measured["ambiguity"]
+    weights = torch.cat([p.flatten() for p in experiment.problem.parameters])
+    assert weights.norm() <= small * 1.0001
+    # It is not what the experiment's own ball gives.
+    own = attempt(GAUSSIAN, samples(1), found.thresholds, steps=STEPS)
+    assert own.errors != found.errors
 
 
 def test_larger_targets_give_looser_thresholds_and_less_ambiguity() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import filelock
 import pytest
@@ -124,6 +125,14 @@ def test_a_calibration_says_for_how_many_updates_it_is(
     assert ONE.updates == 500
     with pytest.raises(CalibrationError, match=r"abstention-nasa.* how many updates"):
         _ = replace(ONE, settings=settings).updates
+
+
+def test_a_calibration_may_have_a_radius() -> None:
+    assert ONE.radius is None
+    assert replace(ONE, settings={"steps": 500, "radius": 6.5}).radius == 6.5
+    for wrong in (0, -1.0, "6", None, float("nan")):
+        with pytest.raises(CalibrationError, match=r"abstention-nasa.* for a radius"):
+            _ = replace(ONE, settings={"steps": 500, "radius": wrong}).radius
 
 
 def test_what_is_shipped_kept_its_targets_on_seeds_of_its_own() -> None:
@@ -298,9 +307,76 @@ def test_no_number_of_updates_may_keep_the_targets(
         run_calibration("abstention-gaussian", updates=(7, 8), seeds=1)
 
 
-def test_the_paper_s_number_of_updates_stays() -> None:
-    with pytest.raises(InvalidProblemError, match=r"updates=\[50\]"):
-        run_calibration("abstention-gaussian", preset="paper", updates=[50], seeds=1)
+def large_or_small(
+    _: object, __: object, *, targets: Pair, steps: int, radius: float, **___: object
+) -> Search:
+    """The smaller the ball the better, unless it has few updates."""
+    if (steps, radius) == (50, 2.5):
+        message = "No thresholds for 50 in 2.5."
+        raise CalibrationError(message)
+    trial = Trial((0.3, radius / 10), targets, radius / 100 + 5 / steps)
+    return Search(Task(targets, (0.0, 0.0), (200.0, 200.0)), trial, (trial,))
+
+
+def test_of_several_radii_and_updates_the_least_ambiguous_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration_run, "calibrate", large_or_small)
+    file = tmp_path / "file.json"
+    arguments = ["abstention-gaussian", "--seeds", "1", "--target", "0.1", "0.1"]
+    arguments += ["--updates", "50", "--updates", "100"]
+    arguments += ["--radius", "4", "--radius", "2.5", "--radius", "4.0"]
+    result = CliRunner().invoke(app, ["calibrate", *arguments, "--out", str(file)])
+    assert result.exit_code == 0, result.output
+    (found,) = read_calibrations(file)
+    assert (found.updates, found.radius, found.thresholds) == (100, 2.5, (0.3, 0.25))
+    assert found.note == (
+        "On validation data 50 updates in radius 4 have an ambiguity of 14.00 %, 50 "
+        "updates in radius 2.5 do not keep the targets, 100 updates in radius 4 have "
+        "an ambiguity of 9.00 %, 100 updates in radius 2.5 have an ambiguity of 7.50 %."
+    )
+    assert "100 updates, radius 2.5" in " ".join(result.output.split())
+
+
+def test_a_batch_size_is_chosen_and_kept_like_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def calibrate(
+        _: object, __: object, *, targets: Pair, batch_size: int, **___: object
+    ) -> Search:
+        trial = Trial((0.3, 0.3), targets, 1 / batch_size)
+        return Search(Task(targets, (0.0, 0.0), (200.0, 200.0)), trial, (trial,))
+
+    monkeypatch.setattr(calibration_run, "calibrate", calibrate)
+    file = tmp_path / "file.json"
+    arguments = ["abstention-gaussian", "--seeds", "1", "--target", "0.1", "0.1"]
+    arguments += ["--batch-size", "50", "--batch-size", "200", "--radius", "3"]
+    result = CliRunner().invoke(app, ["calibrate", *arguments, "--out", str(file)])
+    assert result.exit_code == 0, result.output
+    (found,) = read_calibrations(file)
+    assert (found.updates, found.radius) == (500, 3.0)
+    assert found.options == {"batch_size": 200}
+    assert "500 updates of 200 examples in radius 3 have an ambig" in found.note
+    assert "radius 3, batch_size 200" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"radii": [0.0]}, {"radii": [-1.0]}, {"radii": [math.inf]}, {"batch_sizes": [0]}],
+)
+def test_no_rival_is_trained_for_settings_that_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(calibration_run, "attempt", pytest.fail)
+    with pytest.raises(InvalidProblemError, match=r"A (radius|batch size) must be"):
+        run_calibration("abstention-gaussian", match="projected-sgd", **wrong, seeds=1)
+
+
+@pytest.mark.parametrize("name", ["updates", "radii", "batch_sizes"])
+def test_the_paper_s_settings_stay(name: str) -> None:
+    given: dict[str, Any] = {name: [50]}
+    with pytest.raises(InvalidProblemError, match=rf"{name}=\[50\]"):
+        run_calibration("abstention-gaussian", preset="paper", **given, seeds=1)
 
 
 def test_the_paper_s_settings_can_be_calibrated_too() -> None:

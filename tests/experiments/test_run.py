@@ -83,6 +83,18 @@ def test_watching_changes_nothing(method: str) -> None:
     assert found.history["update"] == (0.0, 10.0, 20.0, 30.0, 40.0, 50.0)
 
 
+def test_the_ball_is_that_of_the_spec() -> None:
+    spec = replace(short("oneproj", "one-projection"), radius=1.0)
+    record = run(spec, seed=1)
+    experiment = build(spec.experiment, 1, thresholds=spec.thresholds, radius=1.0)
+    oneproj.solve(
+        experiment.problem, steps=50, seed=1, projector="cuts", progress=False
+    )
+    assert record.metrics["train"] == experiment.measure(experiment.data.train)
+    assert record.settings["radius"] == 1.0
+    assert record.metrics != run(replace(spec, radius=2.0), seed=1).metrics
+
+
 def test_the_defaults_in_force_are_in_the_settings() -> None:
     settings = run(short("oneproj", "one-projection"), seed=0).settings
     default = PenalizedOptions()

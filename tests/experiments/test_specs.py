@@ -96,7 +96,9 @@ def test_the_preset_oneproj_gives_no_setting(experiment: str, method: Method) ->
         (experiment, "oneproj", method)
     )
     updates = 500 if found is None else found.settings["steps"]
-    assert spec.options == {}
+    # None but those that were chosen along with the thresholds.
+    assert spec.options == ({} if found is None else found.options)
+    assert set(spec.options) <= {"batch_size"}
     assert (spec.updates, spec.projector) == (updates, "cuts")
     assert spec.inner_steps == choose_inner_steps(None, updates)
     assert (spec.thresholds is None) == experiment.startswith("transfer")
@@ -118,7 +120,12 @@ def test_thresholds_may_be_the_users_own(tmp_path: Path) -> None:
     own = replace(
         shipped[name, "oneproj", "one-projection"],
         thresholds=(0.11, 0.12),
-        settings={"steps": 120, "projector": "cuts"},
+        settings={
+            "steps": 120,
+            "projector": "cuts",
+            "radius": 1.5,
+            "batch_size": 48,
+        },
     )
     file = tmp_path / "own.json"
     write_calibration(file, own)
@@ -126,6 +133,8 @@ def test_thresholds_may_be_the_users_own(tmp_path: Path) -> None:
     assert (spec.thresholds, spec.calibrated) == ((0.11, 0.12), file)
     assert spec.updates == 120  # thresholds are for the updates they were found with
     assert spec.settings()["updates"] == 120
+    assert spec.radius == spec.settings()["radius"] == 1.5  # and the ball
+    assert spec.options == {"batch_size": 48}  # and what else was chosen
     (job,) = make_plan([spec], seeds=1, extrapolate_from=50)
     assert job.command.endswith("--thresholds own.json")
     # What the file has not, and what is the paper's, is as if there were no file.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,9 +65,28 @@ def calibrate(
             "least ambiguity. Default: 500.",
         ),
     ] = None,
+    radii: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--radius",
+            help="Of the safeguard ball; several are compared, with each number of "
+            "updates. Default: the experiment's own.",
+        ),
+    ] = None,
+    batch_sizes: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--batch-size",
+            min=1,
+            help="Examples per minibatch; several are compared as well. Default: 64.",
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of every trial.")] = 10,
     rounds: Annotated[
-        int, typer.Option(min=1, help="Trials, at most, for each number of updates.")
+        int,
+        typer.Option(
+            min=1, help="Trials, at most, for each combination of the three before."
+        ),
     ] = 14,
     out: Annotated[
         Path, typer.Option(help="The result, as JSON; a file may hold several.")
@@ -79,9 +99,11 @@ def calibrate(
     a few minutes; Projected SGD takes up to a minute a run.
     """
     terminal = console()
-    numbers = tuple(updates or ())
+    numbers, balls = tuple(updates or ()), tuple(radii or ())
+    sizes = tuple(batch_sizes or ())
     stopped = "Stopped. Nothing was written."
-    trials = rounds * len(numbers or [0]) + (match is not None)
+    searches = math.prod(len(each) or 1 for each in (numbers, balls, sizes))
+    trials = rounds * searches + (match is not None)
     with exits(stopped=stopped):
         from oneproj.experiments.calibration_file import check_place, write_calibration
         from oneproj.experiments.calibration_run import run_calibration
@@ -96,6 +118,8 @@ def calibrate(
                 match=match,
                 start=start,
                 updates=numbers,
+                radii=balls,
+                batch_sizes=sizes,
                 seeds=seeds,
                 rounds=rounds,
                 report=report,
@@ -109,10 +133,12 @@ def calibrate(
 
 def _table(found: Calibration) -> Table:
     first, second = (f"{target:.1%}" for target in found.targets)
+    chosen = "" if found.radius is None else f", radius {found.radius:g}"
+    chosen += "".join(f", {name} {value}" for name, value in found.options.items())
     title = (
         f"{found.experiment}, {found.method}, preset {found.preset}, {found.updates} "
-        f"updates: mean validation errors over {len(found.seeds)} seeds; targets: "
-        f"{first} and {second}, {found.aim}"
+        f"updates{chosen}: mean validation errors over {len(found.seeds)} seeds; "
+        f"targets: {first} and {second}, {found.aim}"
     )
     table = Table(title=title)
     names = ("threshold 0", "threshold 1", "class 0 error", "class 1 error")

@@ -24,7 +24,7 @@ with the library, which hold for every seed alike:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -81,6 +81,7 @@ def calibrate(
     paired: bool = False,
     start: Pair | None = None,
     rounds: int = ROUNDS,
+    radius: float | None = None,
     report: Callable[[Trial | None], None] | None = None,
     **options: Any,  # noqa: ANN401 - of ``solve``, which checks them
 ) -> Search:
@@ -98,6 +99,8 @@ def calibrate(
             both then share the luck of the sample, and a nearer match is asked for.
         start: The first thresholds; the targets doubled if left out.
         rounds: Trials, at most.
+        radius: Of the safeguard ball; the experiment's own if left out. A smaller one
+            keeps a large model from fitting its training data too well.
         report: Called with None after every run, and with every trial.
         **options: Of ``oneproj.solve``, which has its defaults where there are none.
 
@@ -117,6 +120,7 @@ def calibrate(
     """
     task = _task(settings, samples, targets, paired=paired)
     tell = report or _ignore
+    settings = settings if radius is None else replace(settings, radius=radius)
     first, second = task.targets
     found, trials = search(
         partial(attempt, settings, samples, method=method, report=tell, **options),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from oneproj import files
+from oneproj.arguments import as_number
 from oneproj.errors import CalibrationError
 from oneproj.experiments.calibration_search import Pair, Trial
 from oneproj.experiments.plain_json import from_plain, to_plain
@@ -21,6 +22,8 @@ from oneproj.extras import require
 
 SHIPPED = Path(__file__).with_name("calibrated.json")
 """What this library's own preset uses."""
+NO_OPTIONS = ("steps", "projector", "radius")
+"""Settings that a spec has a place of its own for."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Calibration:
     seeds: tuple[int, ...]
     """Of splits, starts and sampling."""
     settings: Mapping[str, Any]
-    """What ``oneproj.solve`` was given."""
+    """What ``oneproj.solve`` was given, and the radius where it was chosen as well."""
     trials: tuple[Trial, ...]
     versions: Mapping[str, str]
 
@@ -74,6 +77,36 @@ class Calibration:
             f"The calibration of {', '.join(self.key)} should say for how many updates "
             f"it is: a whole number from 1 on under settings, steps; got {found!r}. "
             "Make it again with `oneproj calibrate`."
+        )
+        raise CalibrationError(message)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What else ``oneproj.solve`` was given, but for the projector: for a spec.
+
+        Example:
+            >>> shipped = {each.key: each for each in read_calibrations(SHIPPED)}
+            >>> shipped["abstention-nasa", "oneproj", "one-projection"].options
+            {}
+        """
+        return {k: v for k, v in self.settings.items() if k not in NO_OPTIONS}
+
+    @property
+    def radius(self) -> float | None:
+        """Of the safeguard ball, as for the updates; None for the experiment's own.
+
+        Raises:
+            CalibrationError: It is there, and cannot be one.
+        """
+        if "radius" not in self.settings:
+            return None
+        found = self.settings["radius"]
+        if (number := as_number(found)) is not None and number > 0:
+            return number
+        message = (
+            f"The calibration of {', '.join(self.key)} should have a number > 0 for a "
+            f"radius, or none, under settings, radius; got {found!r}. Make it again "
+            "with `oneproj calibrate`."
         )
         raise CalibrationError(message)
 

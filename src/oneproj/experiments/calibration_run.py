@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from oneproj.arguments import check_count, check_number
 from oneproj.errors import CalibrationError, InvalidProblemError
 from oneproj.experiments.calibration import (
     FIRST_SEED,
@@ -34,6 +35,8 @@ MATCHED = (
     "its ambiguity is {:.2%}"
 )
 """Where targets come from, in words."""
+BALL = "It is that of the safeguard ball: leave it out for the experiment's own."
+EXAMPLES = "It is how many examples a minibatch has: leave it out for the default."
 
 
 def run_calibration(
@@ -45,6 +48,8 @@ def run_calibration(
     match: Method | None = None,
     start: Pair | None = None,
     updates: Sequence[int] = (),
+    radii: Sequence[float] = (),
+    batch_sizes: Sequence[int] = (),
     seeds: int = 10,
     rounds: int = ROUNDS,
     report: Callable[[Trial | None], None] | None = None,
@@ -64,8 +69,13 @@ def run_calibration(
             number has a search of its own, and of what these find, all of which keeps
             the targets, the least ambiguous is taken. A model that fits its training
             data too well wants fewer updates.
+        radii: Of the safeguard ball, for the preset ``"oneproj"``: the experiment's own
+            if left out. Each is searched with each number of updates. Such a model may
+            want a smaller ball in place of fewer updates.
+        batch_sizes: Examples per minibatch, for the preset ``"oneproj"``: those of
+            ``oneproj.solve`` if left out. Each is searched with each of the others.
         seeds: How many, from ``FIRST_SEED`` on.
-        rounds: As for ``calibrate``, for each number of updates.
+        rounds: As for ``calibrate``, for each combination of these.
         report: As for ``calibrate``.
 
     Raises:
@@ -84,7 +94,12 @@ def run_calibration(
     settings = _settings(experiment)
     numbers = tuple(range(FIRST_SEED, FIRST_SEED + seeds))
     samples = {seed: Development.of(settings.load(seed)) for seed in numbers}
-    choices = _choices(experiment, preset, method, updates)
+    choices = _choices(
+        *(experiment, preset, method),
+        updates=updates,
+        radii=radii,
+        batch_sizes=batch_sizes,
+    )
     with abandoning(), one_thread():
         aim = NOMINAL if targets is None else ASKED
         if match is not None:
@@ -149,20 +164,39 @@ def _paper_trial(
 
 
 def _choices(
-    experiment: str, preset: Preset, method: Method, updates: Sequence[int] = ()
+    experiment: str,
+    preset: Preset,
+    method: Method,
+    *,
+    updates: Sequence[int] = (),
+    radii: Sequence[float] = (),
+    batch_sizes: Sequence[int] = (),
 ) -> list[dict[str, Any]]:
-    """What the preset gives to ``oneproj.solve``, for each number of updates."""
+    """What a training of the preset is given, for each combination asked for."""
     if preset == "oneproj":  # its specs need the thresholds that are yet to be found
-        numbers = dict.fromkeys(updates or [STEPS])
-        return [{"steps": steps, "projector": OWN_PROJECTOR} for steps in numbers]
-    if updates:
+        # Found out here, and not after a rival was trained for ten minutes.
+        balls = [check_number("A radius", radius, BALL) for radius in radii]
+        sizes = [check_count("A batch size", size, EXAMPLES) for size in batch_sizes]
+        return [
+            {"steps": steps, "projector": OWN_PROJECTOR, **ball, **batch}
+            for steps in dict.fromkeys(updates or [STEPS])
+            for ball in _each("radius", balls)
+            for batch in _each("batch_size", sizes)
+        ]
+    if updates or radii or batch_sizes:
         message = (
-            f"The preset {preset!r} has the paper's number of updates, got "
-            f"updates={list(updates)}. Leave it out, or take the preset 'oneproj'."
+            f"The preset {preset!r} has the paper's updates, radius and batch size; "
+            f"got updates={list(updates)}, radii={list(radii)} and batch_sizes="
+            f"{list(batch_sizes)}. Leave them out, or take the preset 'oneproj'."
         )
         raise InvalidProblemError(message)
     spec = make_spec(experiment, preset, method)
     return [{"steps": spec.updates, "projector": spec.projector, **spec.options}]
+
+
+def _each(name: str, values: Sequence[float]) -> list[dict[str, float]]:
+    """A setting with each of its values, or not at all."""
+    return [{name: value} for value in dict.fromkeys(values)] or [{}]
 
 
 def _least_ambiguous(
@@ -176,15 +210,21 @@ def _least_ambiguous(
             found = make(**options)
         except CalibrationError as error:
             failure = error
-            told.append(f"{options['steps']} updates do not keep the targets")
+            told.append(f"{_in_words(options)} do not keep the targets")
         else:
             done.append((options, found))
             share = f"{found.found.ambiguity:.2%}".replace("%", " %")
-            told.append(f"{options['steps']} updates have an ambiguity of {share}")
+            told.append(f"{_in_words(options)} have an ambiguity of {share}")
     if not done:
         raise failure
     taken = min(done, key=lambda each: each[1].found.ambiguity)
     return *taken, f"On validation data {', '.join(told)}." if len(told) > 1 else ""
+
+
+def _in_words(options: Mapping[str, Any]) -> str:
+    ball = f" in radius {options['radius']:g}" if "radius" in options else ""
+    batch = f" of {options['batch_size']} examples" if "batch_size" in options else ""
+    return f"{options['steps']} updates{batch}{ball}"
 
 
 def _note(search: Search) -> str:

@@ -51,7 +51,9 @@ def run(
     with abandoning(), one_thread(), warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
         _warm_up()
-        experiment = build(spec.experiment, seed, thresholds=spec.thresholds)
+        experiment = build(
+            spec.experiment, seed, thresholds=spec.thresholds, radius=spec.radius
+        )
         cut = until if until is not None and until < spec.updates else None
         trace = Trace(experiment, every=spec.inner_steps, until=cut, tell=tell)
         trace.look(0, 0.0)

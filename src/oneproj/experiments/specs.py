@@ -8,10 +8,11 @@ nowhere else. For transfer with a linear score it only says "a convex numerical
 projection"; that is taken to be its projector for linear scores.
 
 ``"oneproj"`` is what ``oneproj.solve`` does when it is told nothing but the number of
-updates. Its thresholds, and the number of updates that they are for, are calibrated on
-validation data (``oneproj.experiments.calibration``), by whoever gives a file of them
-or by us. Where that was not done, the thresholds are the paper's and the updates 500,
-as many as the paper makes with either method on every abstention problem.
+updates. Its thresholds, and the number of updates, the radius of the safeguard ball and
+the batch size that they are for, are calibrated on validation data
+(``oneproj.experiments.calibration``), by whoever gives a file of them or by us. Where
+that was not done, thresholds and radius are the paper's and the updates 500, as many as
+the paper makes with either method on every abstention problem.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class Spec:
     """Between two points of the history; K of One Projection."""
     thresholds: Pair | None
     """On the surrogate class errors, without the slack; None for transfer."""
+    radius: float
+    """Of the safeguard ball."""
     options: Mapping[str, Any]
     """What ``oneproj.solve`` is given beyond method, steps, seed and projector."""
     calibrated: Path | None = None
@@ -100,7 +103,7 @@ class Spec:
             "inner_steps": self.inner_steps,
             "thresholds": None if self.thresholds is None else list(self.thresholds),
             "target_error": paper.target_error,
-            "radius": paper.radius,
+            "radius": self.radius,
             "hidden": list(paper.hidden),
             "activation": paper.activation,
             "projector_options": _defaults(PROJECTORS[self.projector]),
@@ -124,7 +127,8 @@ def make_spec(
         projector: ``"cuts"``, ``"augmented-lagrangian"`` or, for linear scores,
             ``"dual-bisection"``; the preset's if left out.
         thresholds: A file of calibrations, for the preset ``"oneproj"``: of thresholds
-            and updates. What it does not have is as if there were none.
+            updates, radius and batch size. What it does not have is as if there were
+            none.
 
     Raises:
         InvalidProblemError: One of them is unknown, or the projector does not fit.
@@ -140,6 +144,7 @@ def make_spec(
     paper = PAPER[experiment]
     chosen = _projector(experiment, preset, projector)
     limits, calibrated = paper.methods[method].thresholds, None
+    radius = paper.radius
     if preset == "paper":
         updates, inner_steps = paper.methods[method].updates, paper.inner_steps
         options = paper_options(paper, method)
@@ -147,7 +152,8 @@ def make_spec(
         updates, options = STEPS, {}
         found, calibrated = _calibration(experiment, method, thresholds)
         if found is not None:
-            limits, updates = found.thresholds, found.updates
+            limits, updates, options = found.thresholds, found.updates, found.options
+            radius = radius if found.radius is None else found.radius
         inner_steps = choose_inner_steps(None, updates)
     return Spec(
         experiment=experiment,
@@ -157,6 +163,7 @@ def make_spec(
         updates=updates,
         inner_steps=inner_steps,
         thresholds=limits,
+        radius=radius,
         options=options,
         calibrated=calibrated,
     )

@@ -68,6 +68,7 @@ def build(
     seed: int = 0,
     *,
     thresholds: Method | tuple[float, float] | None = None,
+    radius: float | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Experiment:
     """Load the data of an experiment, initialise its model and state its problem.
@@ -81,6 +82,7 @@ def build(
         seed: Of the data and of the start.
         thresholds: On the two surrogate class errors, without the slack, or the
             method whose calibrated ones to take: ``"one-projection"`` if left out.
+        radius: Of the safeguard ball; the experiment's own if left out.
         dtype: Of data and model.
 
     Raises:
@@ -93,6 +95,7 @@ def build(
         (['source risk'], 20.0)
     """
     settings = _settings(name, thresholds)
+    radius = settings.radius if radius is None else radius
     data = settings.load(seed, dtype=dtype)
     shape = (data.train.x.shape[1], settings.hidden, settings.activation)
     generator = start_generator(seed)
@@ -101,11 +104,10 @@ def build(
     if isinstance(data, TransferSplits):
         model = Score(*shape, generator=generator, dtype=dtype)
         seconds = _fit_source(model, data.source, settings, generator)
-        problem = transfer_problem(model, data, radius=settings.radius)
+        problem = transfer_problem(model, data, radius=radius)
     else:
         model = Scores(*shape, generator=generator, dtype=dtype)
         caps = slackened(_thresholds(settings, thresholds), data.train)
-        radius = settings.radius
         problem = abstention_problem(model, data.train, caps=caps, radius=radius)
     start = tuple(snapshot(problem.parameters))
     return Experiment(name, settings, data, model, problem, start, seconds)
