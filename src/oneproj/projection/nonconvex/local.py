@@ -42,7 +42,7 @@ from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.convex.noise import secure
 from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.nonconvex.descent import find_inside
-from oneproj.projection.nonconvex.stepper import BALANCED, LocalModels
+from oneproj.projection.nonconvex.stepper import LocalModels
 from oneproj.projection.view import View
 
 INSIDE = 0.1
@@ -52,6 +52,9 @@ SLOW, HOPELESS = 3, 4
 LOOKS, LOWER = 50, 0.9
 """The looks for a search from beside the point where one ended outside, which may be a
 saddle; and how much lower the worst residual has to be to count as progress."""
+UNEVEN = 0.1
+"""The KKT residual above which what may be convex is tried as if it were. Networks with
+kinks end with up to 0.12, but hardly one of them may be convex."""
 ROUNDS, FARTHER = 3, 1.01
 """If the way back inside led this much farther away, the search resumes from there."""
 
@@ -91,7 +94,7 @@ def project_local(
         _improve(models, view, tolerance, max_evaluations)
     models.finish()
     lost = view.best.worst > 0 or view.evaluations >= max_evaluations
-    balanced = models.place.is_balanced(models.mu, BALANCED)
+    balanced = models.place.is_balanced(models.mu, UNEVEN)
     wrong = carried is None and not balanced
     if (lost or wrong) and may_be_convex(view):
         cuts = Bundle(capacity) if bundle is None else bundle
