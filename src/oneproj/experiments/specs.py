@@ -126,7 +126,7 @@ def make_spec(
         method: ``"one-projection"`` or ``"projected-sgd"``.
         projector: ``"cuts"``, ``"augmented-lagrangian"`` or, for linear scores,
             ``"dual-bisection"``; the preset's if left out.
-        thresholds: A file of calibrations, for the preset ``"oneproj"``: of thresholds
+        thresholds: A file of calibrations, for the preset ``"oneproj"``: of thresholds,
             updates, radius and batch size. What it does not have is as if there were
             none.
 
