@@ -250,11 +250,11 @@ class Cuts(AbstractProjector):
         if self._warm and view.best.worst <= 0:
             self._past = Past.of(view, models=models.carry())
         multipliers, kkt_residual = models.multipliers(), models.kkt_residual()
-        left, remark = relative(*apart(view, bundle)), ""
-        if bundle.multipliers() and left < kkt_residual:
-            multipliers, kkt_residual = bundle.multipliers(), left
+        cuts, remark = bundle.multipliers(), ""
+        if cuts and (left := relative(*apart(view, bundle))) < kkt_residual:
+            multipliers, kkt_residual = cuts, left
             if view.best.worst <= 0:
-                uneven = imbalance(view, multipliers, {})
+                uneven = imbalance(view, cuts, {})
                 remark = balanced_by_cuts(uneven, view.moved())
         return described(
             view,
