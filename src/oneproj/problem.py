@@ -99,8 +99,8 @@ class Problem:
         self.constraints = {name: c.judged_by(model) for name, c in named.items()}
         self.radius = _as_radius(radius)
         self.center = as_center(center, self.parameters)
-        for term in (self.objective, *self.constraints.values()):
-            check_connected(term, self.parameters)
+        terms = (self.objective, *self.constraints.values())
+        check_connected(terms, self.parameters)
 
     def __repr__(self) -> str:
         """What it is about, in words."""
