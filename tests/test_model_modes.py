@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ import oneproj
 from oneproj.methods import METHODS
 from oneproj.oracles import ORACLES
 from oneproj.results import Update
+from oneproj.runs import iterate
 
 Parts = tuple[oneproj.Problem, Callable[[], float]]
 
@@ -133,6 +136,27 @@ def test_batch_norm_gathers_statistics_in_the_first_half_only() -> None:
     oneproj.solve(problem, steps=20, callbacks=look)
     moved = [not torch.equal(a, b) for a, b in pairwise(means)]
     assert moved == [True] * 9 + [False] * 10
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_half_of_a_time_budget_ends_the_statistics_unless_the_run_may_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, saved: bool
+) -> None:
+    model = network(nn.BatchNorm1d(6), nn.Tanh())
+    problem, _ = build(model)
+    means: list[Tensor] = []  # one a second
+    clock = SimpleNamespace(monotonic=lambda: float(len(means)))
+    monkeypatch.setattr(iterate, "time", clock)
+    solution = oneproj.solve(
+        problem,
+        steps=500,
+        seconds=20.0,
+        callbacks=lambda _: means.append(model[1].running_mean.clone()),
+        checkpoint=tmp_path / "run.pt" if saved else None,
+    )
+    assert solution.status is oneproj.Status.OUT_OF_TIME
+    moved = [not torch.equal(a, b) for a, b in pairwise(means)]
+    assert moved == [True] * 10 + [saved] * 9
 
 
 def test_batch_norm_does_not_keep_objective_and_constraint_apart() -> None:

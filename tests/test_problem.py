@@ -202,8 +202,8 @@ def test_a_value_that_is_not_finite_at_the_start_names_the_term(bad: float) -> N
 
 
 def test_reaching_one_parameter_is_enough() -> None:
-    check_connected(function(lambda: W.sum() + ELSEWHERE.sum()), [ELSEWHERE, W])
-    check_connected(function(W.sum), [ELSEWHERE, W])
+    check_connected([function(lambda: W.sum() + ELSEWHERE.sum())], [ELSEWHERE, W])
+    check_connected([function(W.sum)], [ELSEWHERE, W])
 
 
 def test_pairs_keep_their_order() -> None:

@@ -49,10 +49,13 @@ class Problem:
 
     **Batch norm** moves its running statistics with every minibatch in training mode,
     those that the anchored oracle sees at the anchor included. ``solve`` lets it do so
-    in the first half of the updates; the others, the projection and the certificate use
-    the statistics that are there by then, and leave them as they are: what was found
-    feasible is feasible with ``model.eval()``. A layer that you call ``eval()`` of
-    keeps its statistics throughout, which is best for a model that is trained already.
+    in the first half of the planned updates, or of ``seconds`` if that ends sooner and
+    there is no checkpoint; later updates, the projection and the certificate use the
+    statistics that are there by then, and leave them as they are: what was found
+    feasible is feasible with ``model.eval()``. A run that is stopped before its half
+    may have a much higher objective than with as many updates planned. A layer that you
+    call ``eval()`` of keeps its statistics throughout, which is best for a model that
+    is trained already.
 
     A checkpoint holds the model's buffers and the state of the global CPU generator.
 
@@ -96,8 +99,8 @@ class Problem:
         self.constraints = {name: c.judged_by(model) for name, c in named.items()}
         self.radius = _as_radius(radius)
         self.center = as_center(center, self.parameters)
-        for term in (self.objective, *self.constraints.values()):
-            check_connected(term, self.parameters)
+        terms = (self.objective, *self.constraints.values())
+        check_connected(terms, self.parameters)
 
     def __repr__(self) -> str:
         """What it is about, in words."""

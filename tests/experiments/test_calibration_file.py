@@ -364,10 +364,11 @@ def test_a_batch_size_is_chosen_and_kept_like_the_rest(
     "wrong",
     [{"radii": [0.0]}, {"radii": [-1.0]}, {"radii": [math.inf]}, {"batch_sizes": [0]}],
 )
-def test_no_rival_is_trained_for_settings_that_cannot_be(
+def test_nothing_is_read_or_trained_for_settings_that_cannot_be(
     monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(calibration_run, "attempt", pytest.fail)
+    monkeypatch.setattr(calibration_run.Development, "of", pytest.fail)
     with pytest.raises(InvalidProblemError, match=r"A (radius|batch size) must be"):
         run_calibration("abstention-gaussian", match="projected-sgd", **wrong, seeds=1)
 

@@ -1,10 +1,10 @@
-"""Rounding that depends on the batch is no alarm; the same in wider dtypes is one."""
+"""What is warned of at the start: rounding is not, the same in wider dtypes is."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import oneproj
 from oneproj.errors import OneprojWarning
@@ -35,3 +35,15 @@ def test_values_in_few_bits_are_rounded_more() -> None:
         with_company(1e-2, torch.float32)
     with pytest.warns(OneprojWarning, match="depends on the rest of its batch"):
         with_company(1.0, torch.bfloat16)
+
+
+def test_a_model_in_training_mode_is_told_of_once_for_all_terms() -> None:
+    model, x = nn.Sequential(nn.Linear(3, 1), nn.Dropout(0.5)), torch.ones(4, 3)
+    term = oneproj.mean(lambda batch: model(batch)[:, 0], x)
+    caps = {"one way": term <= 9.0, "the other way": term >= -9.0}
+    with pytest.warns(OneprojWarning, match="Dropout in training mode") as caught:
+        oneproj.Problem(model.parameters(), term, caps)
+    assert len(caught) == 1
+    with pytest.warns(OneprojWarning, match="Dropout in training mode") as caught:
+        oneproj.project(model.parameters(), caps, on_failure="return")
+    assert len(caught) == 1

@@ -85,7 +85,9 @@ def calibrate(
     rounds: Annotated[
         int,
         typer.Option(
-            min=1, help="Trials, at most, for each combination of the three before."
+            min=1,
+            help="Trials, at most, for each combination of updates, radius and batch "
+            "size.",
         ),
     ] = 14,
     out: Annotated[

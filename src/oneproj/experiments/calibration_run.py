@@ -92,20 +92,15 @@ def run_calibration(
         message = f"Give targets={targets} or match={match!r}, not both."
         raise InvalidProblemError(message)
     settings = _settings(experiment)
+    choices = _choices(
+        experiment, preset, method, updates=updates, radii=radii, sizes=batch_sizes
+    )
     numbers = tuple(range(FIRST_SEED, FIRST_SEED + seeds))
     samples = {seed: Development.of(settings.load(seed)) for seed in numbers}
-    choices = _choices(
-        *(experiment, preset, method),
-        updates=updates,
-        radii=radii,
-        batch_sizes=batch_sizes,
-    )
     with abandoning(), one_thread():
         aim = NOMINAL if targets is None else ASKED
         if match is not None:
-            rival = _paper_trial(experiment, match, samples, report)
-            targets = rival.errors
-            aim = MATCHED.format(match, rival.ambiguity).replace("%", " %")
+            targets, aim = _matched(experiment, match, samples, report)
         make = partial(
             calibrate,
             settings,
@@ -146,6 +141,18 @@ def _settings(experiment: str) -> Settings:
     return PAPER[experiment]
 
 
+def _matched(
+    experiment: str,
+    method: Method,
+    samples: Mapping[int, Development],
+    report: Callable[[None], None] | None,
+) -> tuple[Pair, str]:
+    """The errors that a rival makes, as targets, and where they come from in words."""
+    rival = _paper_trial(experiment, method, samples, report)
+    aim = MATCHED.format(method, rival.ambiguity).replace("%", " %")
+    return rival.errors, aim
+
+
 def _paper_trial(
     experiment: str,
     method: Method,
@@ -170,24 +177,24 @@ def _choices(
     *,
     updates: Sequence[int] = (),
     radii: Sequence[float] = (),
-    batch_sizes: Sequence[int] = (),
+    sizes: Sequence[int] = (),
 ) -> list[dict[str, Any]]:
     """What a training of the preset is given, for each combination asked for."""
     if preset == "oneproj":  # its specs need the thresholds that are yet to be found
-        # Found out here, and not after a rival was trained for ten minutes.
+        # Found out here, before data is read or a rival trained for ten minutes.
         balls = [check_number("A radius", radius, BALL) for radius in radii]
-        sizes = [check_count("A batch size", size, EXAMPLES) for size in batch_sizes]
+        batches = [check_count("A batch size", size, EXAMPLES) for size in sizes]
         return [
             {"steps": steps, "projector": OWN_PROJECTOR, **ball, **batch}
             for steps in dict.fromkeys(updates or [STEPS])
             for ball in _each("radius", balls)
-            for batch in _each("batch_size", sizes)
+            for batch in _each("batch_size", batches)
         ]
-    if updates or radii or batch_sizes:
+    if updates or radii or sizes:
         message = (
             f"The preset {preset!r} has the paper's updates, radius and batch size; "
             f"got updates={list(updates)}, radii={list(radii)} and batch_sizes="
-            f"{list(batch_sizes)}. Leave them out, or take the preset 'oneproj'."
+            f"{list(sizes)}. Leave them out, or take the preset 'oneproj'."
         )
         raise InvalidProblemError(message)
     spec = make_spec(experiment, preset, method)

@@ -90,7 +90,7 @@ def project(
     chosen = choose_projector(projector, named)
     start = snapshot(moving)
     try:
-        random = [n for n, c in named.items() if check_connected(c, moving)]
+        random = check_connected(named.values(), moving)
         with (
             fresh_casts(),
             progress_line("projecting", enabled=progress) as say,

@@ -28,10 +28,10 @@ from oneproj.runs.run import Run
 from oneproj.terms.modes import settled
 
 SETTLED = 0.5
-"""The share of the updates in which batch norm gathers statistics, as deep networks
-need. A minibatch, of one class perhaps, is then normalised by its own, and an anchor by
-those gathered: objective and constraints are of two functions, and never agree. The
-other updates see one."""
+"""The share of a run in which batch norm gathers statistics, as deep networks need. A
+minibatch, of one class perhaps, is then normalised by its own, and an anchor by those
+gathered: objective and constraints are of two functions, and never agree. The other
+updates see one."""
 
 
 class End(enum.Enum):
@@ -90,7 +90,8 @@ class Loop:
         The point is not judged here. What a callback raises passes as it is.
         """
         history, method, k = run.history, run.method, done
-        steps, until = history.steps, time.monotonic() + (self.seconds or math.inf)
+        steps, begun = history.steps, time.monotonic()
+        until = begun + (self.seconds or math.inf)
         save = _saving(run, self.checkpoint, k)
         try:
             with (
@@ -101,7 +102,7 @@ class Loop:
                 end = End.PLANNED if k == steps else None
                 while end is None:
                     k += 1
-                    sight = _update(run, k)
+                    sight = _update(run, k, keeps=self._keeps(k / steps, begun))
                     if method.stuck:
                         return End.STUCK
                     seen = sight.objective, sight.residuals, method.outer
@@ -125,14 +126,22 @@ class Loop:
             history.close()
         return end
 
+    def _keeps(self, share: float, begun: float) -> bool:
+        """Whether batch norm keeps its statistics in the update that ends a share.
 
-def _update(run: Run, k: int) -> Sight:
+        A budget of time may end long before the planned updates do. It does not count
+        where a run is saved: who resumes it gets the same bits as without the stop.
+        """
+        budget = math.inf if self.checkpoint else self.seconds or math.inf
+        return max(share, (time.monotonic() - begun) / budget) > SETTLED
+
+
+def _update(run: Run, k: int, *, keeps: bool) -> Sight:
     """Make the k-th update; an error says which it was.
 
-    Which updates keep the statistics of batch norm depends on k alone, for a run that
-    is resumed, and is said anew each time, for a callback that calls model.train().
+    That batch norm keeps its statistics is said anew each time, for a callback that
+    calls model.train().
     """
-    keeps = k > SETTLED * run.history.steps
     try:
         with settled(run.setting.problem.model if keeps else None):
             return run.method.update()

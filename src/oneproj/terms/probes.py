@@ -22,33 +22,43 @@ PROBE_SIZE = 3
 
 
 @torch.enable_grad()
-def check_connected(term: AbstractTerm, parameters: Vector) -> bool:
-    """Try the term on a few examples: right shape, finite, reached by parameters.
+def check_connected(terms: Iterable[AbstractTerm], parameters: Vector) -> list[str]:
+    """Try terms on a few examples: right shape, finite, reached by parameters.
 
     Returns:
-        Whether it is a constraint that may be random, which is warned of.
+        The names of constraints that may be random, which is warned of: once for all
+        that run a model in training mode.
 
     Raises:
-        InvalidProblemError: The shape is wrong, no gradient reaches a parameter, the
+        InvalidProblemError: The shape is wrong, no gradient reaches a parameter, a
             term writes to one, or part of it was computed before.
-        NonFiniteError: The value is NaN or inf.
+        NonFiniteError: A value is NaN or inf.
 
     Example:
         >>> from oneproj import function
         >>> w = torch.ones(1, requires_grad=True)
-        >>> check_connected(function(lambda: w.norm()), [w])
-        False
+        >>> check_connected([function(lambda: w.norm())], [w])
+        []
     """
+    training: set[str] = set()
+    random = [t.name for t in terms if _may_be_random(t, parameters, training)]
+    if training:
+        _warn_of_modes(training)
+    return random
+
+
+def _may_be_random(term: AbstractTerm, parameters: Vector, training: set[str]) -> bool:
+    """Try one term; adds to the kinds of module that run in training mode."""
     probe = _examples(term)
     # A model that is given evaluates; watched, it would be compiled once more.
     watching = watching_modes(enabled=not _holds(term.model, parameters))
     before = _versions(parameters)
-    with evaluating(term.model), watching as training, fresh_parametrisations():
+    with evaluating(term.model), watching as seen, fresh_parametrisations():
         values = _values(term, probe)
     if _versions(parameters) != before:
         _refuse_to_be_moved(term)
-    if training:
-        _warn_of_modes(training)
+    training |= seen
+    if seen:
         random = isinstance(term, Constraint)
     else:
         random = _look_again(term, values, parameters)
