@@ -83,7 +83,7 @@ def solve(
             anchored, and the solution's settings say which.
         batch_size: Examples per minibatch, of the objective and each constraint.
         anchor_size: Examples that an anchor looks at; None for all or, where that is
-            costly, for up to half of what the updates between two anchors see, with a
+            costly, for up to 0.4 of what the updates between two anchors see, with a
             look at all of it now and then if there is not too much.
         progress: Show a bar; None shows it when a terminal is watching.
         callbacks: One or more, each called with an ``Update`` after every update; one

@@ -104,27 +104,27 @@ def wide(rows: int) -> oneproj.Problem:
     return problem
 
 
-def test_a_costly_anchor_costs_half_of_what_is_seen_between_two() -> None:
-    half = int(SHARE * BETWEEN_ANCHORS * 64)
-    assert ready(wide(half)).anchors.size is None
+def test_a_costly_anchor_costs_a_share_of_what_is_seen_between_two() -> None:
+    assert int(SHARE * BETWEEN_ANCHORS * 64) == 256
+    assert ready(wide(256)).anchors.size is None
     huge = ready(wide(10**6))
-    assert huge.anchors[:2] == (half, None)
+    assert huge.anchors[:2] == (256, None)
 
 
-@pytest.mark.parametrize(("rows", "every"), [(321, 4), (4000, 5), (15360, 16)])
+@pytest.mark.parametrize(("rows", "every"), [(257, 4), (4000, 6), (12288, 16)])
 def test_looks_at_all_data_cost_as_much_again_at_most(rows: int, every: int) -> None:
     setting = ready(wide(rows))
-    assert setting.anchors[:2] == (320, every)
-    assert rows / VALUES / every <= 320
+    assert setting.anchors[:2] == (256, every)
+    assert rows / VALUES / every <= 256
 
 
 def test_what_is_not_remembered_is_not_looked_at() -> None:
     setting = ready(wide(4000), oracle="minibatch")
-    assert setting.anchors[:2] == (320, None)
+    assert setting.anchors[:2] == (256, None)
     problem = wide(4000)
     problem.model = torch.nn.Dropout(0.5)
     setting = ready(problem)
-    assert setting.anchors[:2] == (320, None)
+    assert setting.anchors[:2] == (256, None)
 
 
 def test_strengths_alone_take_a_costly_anchor_at_every_second_centre() -> None:
