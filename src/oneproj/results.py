@@ -23,7 +23,7 @@ class Status(enum.Enum):
     FEASIBLE = "every residual is <= 0 on the full data"
     INTERRUPTED = "stopped before the planned updates; the point so far is feasible"
     OUT_OF_TIME = "stopped by the time budget; the point so far is feasible"
-    INFEASIBLE = "a residual is still > 0 after the terminal projection"
+    INFEASIBLE = "a residual is still > 0 after the projection"
     EMPTY = "no point satisfies all constraints: their linearisations prove it"
 
     @property
