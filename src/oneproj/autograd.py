@@ -13,7 +13,9 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import _engine_run_backward
 from torch.nn.utils import parametrize
+from torch.overrides import has_torch_function
 
 from oneproj.errors import InvalidProblemError
 
@@ -133,13 +135,27 @@ def add_gradient(
     To that of these parameters only: other leaves of the graph are not ours. What is in
     ``.grad`` afterwards is dense.
 
+    It is ``torch.autograd.backward`` without its questions about what it is given,
+    which take a fifth of the time of a small model's backward pass.
+
     Example:
         >>> w = torch.ones(2, requires_grad=True)
         >>> add_gradient([w.sum(), w[0]], [3.0, 1.0], [w]); w.grad.tolist()
         [4.0, 3.0]
     """
     seeds = [torch.full_like(v, w) for v, w in zip(values, weights, strict=True)]
-    torch.autograd.backward(values, seeds, inputs=parameters)
+    if has_torch_function((*values, *parameters)):  # a subclass may have its own way
+        torch.autograd.backward(values, seeds, inputs=parameters)
+    else:
+        _engine_run_backward(
+            tuple(values),
+            tuple(seeds),
+            False,  # noqa: FBT003 - the engine has no names for it: keep no graph
+            False,  # noqa: FBT003 - make none of the gradient
+            tuple(parameters),
+            allow_unreachable=True,
+            accumulate_grad=True,
+        )
     densify(parameters)
 
 

@@ -32,6 +32,7 @@ SMALLEST = 1e-8
 """Adam's epsilon, torch's own. In float16 it would be 0, and a gradient of zeros NaN:
 there it is the least normal number, 6e-5."""
 
+
 WARM_UP = 0.05
 """Of the planned steps. The first steps of Adam are as long as any and know least of
 where to go: at full length they can put every ReLU of a small network to sleep."""
@@ -64,6 +65,41 @@ class _Adam(Adam):
     step = unrecorded(Adam.step)
 
 
+class _AlikeAdam(Adam):
+    """Adam for parameters of one group and dtype, on the processor, without AMSGrad.
+
+    torch sorts parameters by that before it calls its one pass over memory. With a
+    small model that takes as long as the pass itself, so here it is called at once.
+    """
+
+    def _step(self) -> None:
+        (group,) = self.param_groups
+        z = group["params"]
+        states, slopes = [self.state.get(p, {}) for p in z], [p.grad for p in z]
+        if not all(states) or any(slope is None for slope in slopes):
+            _Adam.step(self)  # which makes the states, and skips who has no gradient
+            return
+        counts = [state["step"] for state in states]
+        torch._foreach_add_(counts, 1)
+        torch._fused_adam_(
+            z,
+            slopes,
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            counts,
+            lr=group["lr"],
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            amsgrad=False,
+            maximize=group["maximize"],
+        )
+
+    step = unrecorded(_step)
+
+
 def _adam(groups: Groups) -> Optimizer:
     parameters = [p for group in groups for p in group["params"]]
     tiny = [torch.finfo(p.dtype).tiny for p in parameters]
@@ -72,8 +108,13 @@ def _adam(groups: Groups) -> Optimizer:
         p.device.type in FUSED and torch.empty_like(p).stride() == p.stride()
         for p in parameters
     )
-    eps = max([SMALLEST, *tiny])
-    return _Adam(groups, betas=(0.9, FORGETTING), eps=eps, fused=fused)
+    devices, dtypes = {p.device.type for p in parameters}, {p.dtype for p in parameters}
+    alike = fused and devices == {"cpu"} and len(dtypes) == len(groups) == 1
+    alike = alike and not groups[0].get("amsgrad")
+    make = _AlikeAdam if alike else _Adam
+    return make(
+        groups, betas=(0.9, FORGETTING), eps=max([SMALLEST, *tiny]), fused=fused
+    )
 
 
 BASES: dict[str, Callable[[Groups], Optimizer]] = {
