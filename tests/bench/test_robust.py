@@ -59,9 +59,29 @@ def test_the_table_marks_a_missed_bar(record: dict[str, Any]) -> None:
     changed["rows"][0] |= {"met": False, "above": 0.123}
     lines: list[str] = []
     robust_lines(changed, lines.append)
-    assert len(lines) == 2 + len(record["rows"])
     assert lines[2].endswith("| 12.3 % | MISSED |")
-    assert len({line.count("|") for line in lines}) == 1
+    table = lines[: 2 + len(record["rows"])]
+    assert len({line.count("|") for line in table}) == 1
+    assert lines[len(table) :] == [""]
+
+
+def test_the_table_quotes_what_was_said_of_a_missed_bar(record: dict[str, Any]) -> None:
+    changed = json.loads(json.dumps(record))
+    changed["rows"][0] |= {"met": False, "above": 0.123, "message": "too early"}
+    changed["rows"][1] |= {"met": True, "message": "all is well"}
+    lines: list[str] = []
+    robust_lines(changed, lines.append)
+    assert lines[2].endswith("| 12.3 % | told |")
+    assert lines[-1] == f"- {changed['rows'][0]['variation']}: too early"
+
+
+def test_what_the_defaults_warned_of_is_in_the_record() -> None:
+    rare = [v for v in VARIATIONS if v.name == "classes 99/1"]
+    _, network = robust_record(rare, steps=500, seeds=1, progress=False)["rows"]
+    assert (
+        "one-projection, seed 0: The run may have ended too early"
+        in (network["message"])
+    )
 
 
 @pytest.mark.parametrize("variation", VARIATIONS, ids=lambda v: v.name)

@@ -9,10 +9,11 @@ is one minibatch, which may be low by chance: where losses are rare and large, m
 So nearly all minibatches of the second half have to be far above it, and of the size
 that the objective has at the end.
 
-**An end that comes too early.** Steps that decay bring every run to rest. One that has
-not seen its data once, and whose objective was lower by a ``FALL`` in the last quarter
-of the updates than in the one before, far beyond the noise of minibatches, was stopped
-by the decay and not by the problem.
+**An end that comes too early.** Steps that decay bring every run to rest. One whose
+objective was lower by a ``FALL`` in the last quarter of the updates than in the one
+before, beyond the noise of minibatches, was stopped by the decay and not by the
+problem. It is not said of an objective that is nearly gone: on data that can be
+separated a risk falls for ever, and nobody waits for it.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ RISE = 5.0
 """Times the size at the start."""
 FEW = 0.1
 """Of the late minibatches, which may be low all the same."""
-FALL, ERRORS = 0.05, 4.0
-"""Of the objective, and in standard errors. At rest, runs were seen to fall by 0.02."""
-PASSES = 3
-"""Over the data: the steps that a warning names."""
+FALL, ERRORS = 0.1, 2.0
+"""Of the objective, and in standard errors. At rest, runs were seen to fall by 0.03."""
+GONE = 0.01
+"""Of the objective at the start: less is nearly nothing."""
+PASSES, LONGER = 3, 2
+"""Over data that was not seen once, or times the steps: what a warning names."""
 
 
 def warn_in_hindsight(
@@ -99,7 +102,7 @@ def _overshot(residuals: Sequence[float]) -> bool:
 def warn_if_falling(
     seen: Sequence[float], *, steps: int, batch_size: int, examples: int | None
 ) -> None:
-    """Warn of a run that ended before its first pass over the data, and in motion.
+    """Warn of a run whose objective was still falling when it ended.
 
     Args:
         seen: The objective at every recorded update, all planned ones.
@@ -107,29 +110,34 @@ def warn_if_falling(
         batch_size: Examples of each.
         examples: Of the objective; None for one that is no mean.
     """
-    n = examples or 0
-    if n > steps * batch_size and is_falling(seen):
+    share = late_fall(seen)
+    if share is None:
+        return
+    useful, unseen, n = LONGER * steps, "", examples or 0
+    if n > steps * batch_size:
         useful = 100 * math.ceil(PASSES * n / batch_size / 100)
-        message = (
-            f"The run may have ended too early: {steps} updates of {batch_size} "
-            f"examples have not seen all {n} of the objective once, and it was still "
-            f"falling. Try steps={useful}."
-        )
-        warn(message)
+        unseen = f", and updates of {batch_size} examples have not seen all {n} once"
+    message = (
+        f"The run may have ended too early: in the last quarter of its {steps} updates "
+        f"the objective still fell by {share:.0%}{unseen}. Try steps={useful}."
+    )
+    warn(message)
 
 
-def is_falling(seen: Sequence[float]) -> bool:
-    """Whether the last quarter is clearly below the one before.
+def late_fall(seen: Sequence[float]) -> float | None:
+    """By which share the last quarter is below the one before, if it clearly is.
 
     Example:
         >>> flat = [1.0 + 0.1 * (k % 2) for k in range(400)]
-        >>> is_falling(flat), is_falling([y - 0.002 * k for k, y in enumerate(flat)])
-        (False, True)
+        >>> late_fall(flat), late_fall([y - 0.002 * k for k, y in enumerate(flat)])
+        (None, 0.36...)
     """
     quarter = len(seen) // 4
     if len(seen) < TRIAL:
-        return False
+        return None
     last, before = seen[-quarter:], seen[-2 * quarter : -quarter]
     fall = fmean(before) - fmean(last)
     error = math.sqrt((variance(before) + variance(last)) / quarter)
-    return fall > max(FALL * abs(fmean(before)), ERRORS * error)
+    clear = fall > max(FALL * abs(fmean(before)), ERRORS * error)
+    gone = abs(fmean(last)) < GONE * abs(seen[0])
+    return fall / abs(fmean(before)) if clear and not gone else None
