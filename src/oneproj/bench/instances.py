@@ -27,11 +27,16 @@ STARTS: tuple[Start, ...] = get_args(Start)
 
 LINEAR_SIZE = 18
 """Two linear scores with nine weights each, as in the paper's Gaussian experiment."""
+LINEAR_EXAMPLES = 600
+"""Of each class: the paper's Gaussian experiment trains on 1,200."""
 INPUTS, MANY_INPUTS = 30, 1000
-EXAMPLES, FEW_EXAMPLES = 500, 250
-HUGE = 10**6
-"""From here on networks have many inputs and fewer examples, so that a gradient takes
-about a second and its hidden layer little memory."""
+EXAMPLES = 1900
+"""As the smallest network experiment of the paper has in its constraint."""
+WIDE, WIDE_EXAMPLES = 10**4, 500
+"""From so many parameters on there are fewer examples, or no rival ends in time."""
+HUGE, HUGE_EXAMPLES = 10**6, 250
+"""From here on networks have many inputs as well, so that a gradient takes about a
+second and its hidden layer little memory."""
 LINEAR_CAP, NETWORK_CAP = 0.4, 0.5
 """Of the logistic risk; log 2 is that of a score of 0."""
 UPDATES, HUGE_UPDATES = 100, 50
@@ -133,12 +138,12 @@ def _linear(generator: torch.Generator) -> Instance:
     """Two classes of examples, and a third that wants to be on their wrong side."""
     width = LINEAR_SIZE // 2
     weights = [_draw(generator, width).requires_grad_() for _ in range(2)]
-    scores = [_draw(generator, EXAMPLES, width) + 0.5 for _ in range(2)]
+    scores = [_draw(generator, LINEAR_EXAMPLES, width) + 0.5 for _ in range(2)]
     constraints = {
         f"class {j}": _logistic_risk(w, data) <= LINEAR_CAP
         for j, (w, data) in enumerate(zip(weights, scores, strict=True))
     }
-    others = _draw(generator, EXAMPLES, width) - 0.25
+    others = _draw(generator, LINEAR_EXAMPLES, width) - 0.25
 
     def losses(batch: Tensor) -> Tensor:
         return softplus(-(batch @ weights[0])) + softplus(-(batch @ weights[1]))
@@ -157,13 +162,12 @@ def _network(size: int, generator: torch.Generator) -> Instance:
 
     The objective wants the sign of the second one.
     """
-    huge = size >= HUGE
-    inputs = MANY_INPUTS if huge else INPUTS
+    inputs = MANY_INPUTS if size >= HUGE else INPUTS
     hidden = math.ceil(size / (inputs + 2))
     first = (_draw(generator, inputs, hidden) / inputs**0.5).requires_grad_()
     bias = torch.zeros(hidden, dtype=torch.float64, requires_grad=True)
     last = (_draw(generator, hidden) / hidden**0.5).requires_grad_()
-    x = _draw(generator, FEW_EXAMPLES if huge else EXAMPLES, inputs)
+    x = _draw(generator, _examples(size), inputs)
     signs = torch.where(x > 0, 1.0, -1.0).double()
 
     def losses(batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -175,3 +179,9 @@ def _network(size: int, generator: torch.Generator) -> Instance:
     objective = mean(losses, data=(x, signs[:, 1]))
     start = snapshot(parameters)
     return Instance(parameters, *_watched(constraints), objective, start, None)
+
+
+def _examples(size: int) -> int:
+    if size >= HUGE:
+        return HUGE_EXAMPLES
+    return WIDE_EXAMPLES if size >= WIDE else EXAMPLES
