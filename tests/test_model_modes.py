@@ -16,7 +16,7 @@ import oneproj
 from oneproj.methods import METHODS
 from oneproj.oracles import ORACLES
 from oneproj.results import Update
-from oneproj.runs import iterate
+from oneproj.runs import iterate, statistics
 
 Parts = tuple[oneproj.Problem, Callable[[], float]]
 
@@ -146,7 +146,8 @@ def test_half_of_a_time_budget_ends_the_statistics_unless_the_run_may_go_on(
     problem, _ = build(model)
     means: list[Tensor] = []  # one a second
     clock = SimpleNamespace(monotonic=lambda: float(len(means)))
-    monkeypatch.setattr(iterate, "time", clock)
+    for module in (iterate, statistics):
+        monkeypatch.setattr(module, "time", clock)
     solution = oneproj.solve(
         problem,
         steps=500,

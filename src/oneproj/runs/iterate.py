@@ -25,13 +25,7 @@ from oneproj.results import Status
 from oneproj.runs.callbacks import Callback
 from oneproj.runs.checkpoints import begin_checkpoint, write_checkpoint
 from oneproj.runs.run import Run
-from oneproj.terms.modes import settled
-
-SETTLED = 0.5
-"""The share of a run in which batch norm gathers statistics, as deep networks need. A
-minibatch, of one class perhaps, is then normalised by its own, and an anchor by those
-gathered: objective and constraints are of two functions, and never agree. The other
-updates see one."""
+from oneproj.runs.statistics import Statistics
 
 
 class End(enum.Enum):
@@ -90,8 +84,10 @@ class Loop:
         The point is not judged here. What a callback raises passes as it is.
         """
         history, method, k = run.history, run.method, done
-        steps, begun = history.steps, time.monotonic()
-        until = begun + (self.seconds or math.inf)
+        steps, model = history.steps, run.setting.problem.model
+        until = time.monotonic() + (self.seconds or math.inf)
+        # Not by the clock where it is saved: resumed, a run gives the same bits.
+        statistics = Statistics(model, steps, None if self.checkpoint else self.seconds)
         save = _saving(run, self.checkpoint, k)
         try:
             with (
@@ -102,7 +98,8 @@ class Loop:
                 end = End.PLANNED if k == steps else None
                 while end is None:
                     k += 1
-                    sight = _update(run, k, keeps=self._keeps(k / steps, begun))
+                    with statistics.during(k):
+                        sight = _update(run, k)
                     if method.stuck:
                         return End.STUCK
                     seen = sight.objective, sight.residuals, method.outer
@@ -126,25 +123,11 @@ class Loop:
             history.close()
         return end
 
-    def _keeps(self, share: float, begun: float) -> bool:
-        """Whether batch norm keeps its statistics in the update that ends a share.
 
-        A budget of time may end long before the planned updates do. It does not count
-        where a run is saved: who resumes it gets the same bits as without the stop.
-        """
-        budget = math.inf if self.checkpoint else self.seconds or math.inf
-        return max(share, (time.monotonic() - begun) / budget) > SETTLED
-
-
-def _update(run: Run, k: int, *, keeps: bool) -> Sight:
-    """Make the k-th update; an error says which it was.
-
-    That batch norm keeps its statistics is said anew each time, for a callback that
-    calls model.train().
-    """
+def _update(run: Run, k: int) -> Sight:
+    """Make the k-th update; an error says which it was."""
     try:
-        with settled(run.setting.problem.model if keeps else None):
-            return run.method.update()
+        return run.method.update()
     except NonFiniteError as error:
         raise NonFiniteError(error.quantity, step=k) from error
     except RuntimeError:
