@@ -41,10 +41,11 @@ def check_connected(terms: Iterable[AbstractTerm], parameters: Vector) -> list[s
         []
     """
     training: set[str] = set()
-    random = [t.name for t in terms if _may_be_random(t, parameters, training)]
-    if training:
-        _warn_of_modes(training)
-    return random
+    try:
+        return [t.name for t in terms if _may_be_random(t, parameters, training)]
+    finally:  # also of terms that are refused: the mode may be why
+        if training:
+            _warn_of_modes(training)
 
 
 def _may_be_random(term: AbstractTerm, parameters: Vector, training: set[str]) -> bool:
