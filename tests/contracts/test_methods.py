@@ -386,6 +386,7 @@ def beyond_the_ball() -> oneproj.Problem:
 
 
 @pytest.mark.filterwarnings("ignore:SLSQP stopped early")
+@pytest.mark.filterwarnings("ignore:The objective was not minimised")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_failed_projection_raises_or_is_returned(method: str) -> None:
     gives_up = GivesUp()
@@ -406,6 +407,7 @@ def test_a_failed_projection_raises_or_is_returned(method: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:SLSQP stopped early")
+@pytest.mark.filterwarnings("ignore:The objective was not minimised")
 @pytest.mark.parametrize("method", METHODS)
 def test_an_answer_outside_the_ball_is_said_and_not_certified(method: str) -> None:
     with pytest.warns(oneproj.OneprojWarning, match="outside the safeguard") as said:
