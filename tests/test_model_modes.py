@@ -138,6 +138,17 @@ def test_batch_norm_gathers_statistics_in_the_first_half_only() -> None:
     assert moved == [True] * 9 + [False] * 10
 
 
+@pytest.mark.parametrize("method", ["slsqp", "auto"])
+def test_slsqp_gathers_no_statistics(method: str) -> None:
+    model = network(nn.BatchNorm1d(6), nn.Tanh())
+    problem, residual = build(model)
+    start = {name: b.clone() for name, b in model.named_buffers()}
+    solution = oneproj.solve(problem, method=method, steps=20)
+    assert solution.settings["method"] == "slsqp"
+    assert all(torch.equal(b, start[name]) for name, b in model.named_buffers())
+    assert residual() <= 0
+
+
 @pytest.mark.parametrize("saved", [False, True])
 def test_half_of_a_time_budget_ends_the_statistics_unless_the_run_may_go_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, saved: bool

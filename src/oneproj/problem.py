@@ -55,7 +55,9 @@ class Problem:
     feasible is feasible with ``model.eval()``. A run that is stopped before its half
     may have a much higher objective than with as many updates planned. A layer that you
     call ``eval()`` of keeps its statistics throughout, which is best for a model that
-    is trained already.
+    is trained already. ``method="slsqp"``, which ``"auto"`` takes for small problems,
+    sees no minibatches and gathers none: every layer keeps the statistics that it has,
+    those of a new model being mean 0 and variance 1.
 
     A checkpoint holds the model's buffers and the state of the global CPU generator.
 

@@ -52,7 +52,7 @@ def test_a_model_in_training_mode_is_told_of_once_for_all_terms() -> None:
 def test_a_model_in_training_mode_is_told_of_also_if_a_later_term_is_refused() -> None:
     model, x = nn.Sequential(nn.Linear(3, 1), nn.Dropout(0.5)), torch.ones(4, 3)
     term = oneproj.mean(lambda batch: model(batch)[:, 0], x)
-    wrong = oneproj.mean(lambda batch: model[0](batch), x)  # shape (n, 1)
+    wrong = oneproj.mean(model[0], x)  # shape (n, 1)
     with (
         pytest.warns(OneprojWarning, match="Dropout in training mode"),
         pytest.raises(oneproj.InvalidProblemError, match="one value per example"),

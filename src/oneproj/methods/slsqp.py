@@ -20,6 +20,9 @@ more than ``MOST_PARAMETERS`` are refused. For few it is hard to beat.
 What is asked of SciPy is ``c_j <= -margin``, a tolerance of the constraint's unit. It
 stops at a violation below its tolerance, which is no larger, so that its answer meets
 ``c_j <= 0``; where rounding still leaves a hair, the projection at the end removes it.
+
+There are no minibatches, so a model is in evaluation mode throughout: dropout is off,
+and batch norm keeps the statistics that it has.
 """
 
 from __future__ import annotations
