@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from oneproj.arguments import check_number, is_count, is_number
+from oneproj.arguments import check_count, check_number
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, assign, dimension
 from oneproj.projection.balance import apart, imbalance, relative
@@ -96,18 +96,16 @@ class Cuts(AbstractProjector):
         residual, gain = "It is a relative residual.", "It is a share of a gain."
         self._tolerance = check_number("tolerance", tolerance, residual, zero=True)
         self._progress = check_number("progress", progress, gain, zero=True)
-        for name, value, least in (
-            ("max_evaluations", _or(max_evaluations, ENOUGH), 1),
-            ("memory", memory, 0),
-            ("capacity", _or(capacity, ROOM), 1),
-        ):
-            if not (is_count(value) or (is_number(value) and value == least == 0)):
-                message = (
-                    f"{name} must be a whole number, at least {least}, got {value!r}."
-                )
-                raise InvalidProblemError(message)
-        self._max_evaluations, self._memory = max_evaluations, memory
-        self._capacity = capacity
+        self._memory = check_count("memory", memory, "It counts moves.", least=0)
+        self._max_evaluations, self._capacity = max_evaluations, capacity
+        if max_evaluations is not None:
+            looks = "It counts full constraint gradients; None for the default."
+            self._max_evaluations = check_count(
+                "max_evaluations", max_evaluations, looks
+            )
+        if capacity is not None:
+            vectors = "It counts vectors that are kept; None for the default."
+            self._capacity = check_count("capacity", capacity, vectors)
         self._warm = False
         self._past: Past | None = None
 
@@ -292,7 +290,3 @@ def _bounded(
         lower_bound=None if empty else bound,
         empty=empty,
     )
-
-
-def _or(given: int | None, default: int) -> int:
-    return default if given is None else given
