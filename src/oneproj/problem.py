@@ -206,6 +206,13 @@ def _not_a_constraint(name: str, given: object) -> str:
             "1e-6 and term >= 1.0 - 1e-6 (1e-4 in float32), or state linear equations "
             "as a set: oneproj.sets.Affine(matrix, values).on(weight)."
         )
+    if isinstance(given, Tensor):
+        return (
+            f"The constraint {name!r} is a tensor: a value, or a comparison, of the "
+            "parameters as they are now. As they move it has to be computed anew, so "
+            "compare a term: oneproj.function(lambda: weight.norm()) <= 1.0, or "
+            "oneproj.mean(losses, data) <= 0.1."
+        )
     return (
         f"The constraint {name!r} is a {type(given).__name__}, which says no bound. "
         "Compare a term with a number, oneproj.mean(...) <= 0.1, or say what a set is "
