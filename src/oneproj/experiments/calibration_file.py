@@ -62,12 +62,12 @@ class Calibration:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it is known by."""
+        """Experiment, preset and method: a file holds one calibration for each."""
         return self.experiment, self.preset, self.method
 
     @property
     def updates(self) -> int:
-        """How many a training makes: the thresholds are for no other number.
+        """How many updates a training makes; the thresholds are for no other number.
 
         Raises:
             CalibrationError: It is not there, or not a number of updates.
@@ -107,7 +107,7 @@ class Calibration:
 
     @property
     def radius(self) -> float | None:
-        """Of the safeguard ball, as for the updates; None for the experiment's own.
+        """The radius of the safeguard ball; None for the experiment's own.
 
         Raises:
             CalibrationError: It is there, and cannot be one.

@@ -54,9 +54,9 @@ class Auto(AbstractMethod):
         self._method: AbstractMethod = chosen(setting, self._options)
 
     def update(self) -> Sight:
-        """One update of the chosen method; where SLSQP gave up, the next is another's.
+        """Make one update of the chosen method; replace SLSQP where it gave up.
 
-        Algorithm 1 has the updates that are left, if they are most of what was planned.
+        Algorithm 1 makes the updates that are left, if they are most of those planned.
         """
         sight, method = self._method.update(), self._method
         self._left -= 1
@@ -70,7 +70,7 @@ class Auto(AbstractMethod):
         return self._method.finish()
 
     def _begin_anew(self, ended: str) -> None:
-        """Algorithm 1, from the start."""
+        """Go on with Algorithm 1, from the start."""
         assign(self._setting.problem.parameters, self._start)
         self._why = (
             f"{self._why}; but SLSQP stopped early ({ended}), so Algorithm 1 began "

@@ -117,7 +117,7 @@ class SLSQP(AbstractMethod):
         return self._ending is not None and self._ending.settled
 
     def update(self) -> Sight:
-        """Answer SciPy until it has a new iterate: it wants gradients a second time."""
+        """Answer SciPy's questions until it asks for the gradients at a new iterate."""
         differentiated = False
         while not self.done:
             x, differentiate, held = self._question
@@ -190,7 +190,7 @@ class SLSQP(AbstractMethod):
         return Seen(f, np.append(c, self._ball()[0]))
 
     def _below(self, sizes: float) -> float:
-        """So many sizes below the start; nothing falls that far inside a ball."""
+        """The value that many sizes below the start's; -inf inside a finite ball."""
         if len(self._first) < LOOKS or math.isfinite(self._problem.radius):
             return -math.inf
         return self._first[0][0] - sizes * max(size for _, size in self._first)

@@ -169,7 +169,7 @@ class Cuts(AbstractProjector):
         return None
 
     def _suspects(self, past: Past | None) -> list[str] | None:
-        """What may be violated at the start; one near the last start often is not."""
+        """The constraints to differentiate at once; None if that is to be guessed."""
         if past is not None:
             return past.suspects()
         return [] if self._warm else None
@@ -199,7 +199,7 @@ class Cuts(AbstractProjector):
         return _bounded(view, within.dual, left, far, normals, empty=empty)
 
     def _project_as_linear(self, view: View, region: Region) -> Projection | None:
-        """Within sets, as if the functions were declared; None if they are not so."""
+        """Project within sets if the functions seem linear; None if they do not."""
         if not (region.convex and region.places and seems_linear_within_sets(view)):
             return None
         try:
@@ -211,9 +211,9 @@ class Cuts(AbstractProjector):
     def _project_within_any(
         self, view: View, region: Region, past: Past | None
     ) -> Projection:
-        """Within sets of which one is not convex; as other functions if that is not it.
+        """Project within sets of which one is not convex, and locally if in doubt.
 
-        The nearer answer counts.
+        The nearer of the two answers counts.
         """
         room = max(self._capacity or ROOM, len(view.constraints) + SPARE)
         few = self._max_evaluations or ENOUGH

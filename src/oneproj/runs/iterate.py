@@ -44,7 +44,7 @@ class End(enum.Enum):
 
     @property
     def status(self) -> Status:
-        """That of the solution, if its point is feasible."""
+        """The status of a solution that ended so, if its point is feasible."""
         if self is End.PLANNED:
             return Status.FEASIBLE
         return Status.OUT_OF_TIME if self is End.LATE else Status.INTERRUPTED

@@ -1,7 +1,7 @@
-"""An optimiser around another: all of Algorithm 1 that is not in the paper.
+"""The housekeeping of ``OneProjection``: all of it that is not in the paper.
 
-What a step refuses and how one that failed is taken back, what is shown, and how both
-optimisers are saved and copied.
+What a step refuses, how one that failed is taken back, which iterate is shown, and how
+the optimiser is saved and copied with the base optimiser inside it.
 """
 
 from __future__ import annotations
