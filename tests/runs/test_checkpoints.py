@@ -117,7 +117,7 @@ def test_random_selection_resumes_before_and_after_the_draw(
 def test_what_auto_chose_resumes_and_another_choice_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auto, "FEW_PARAMETERS", 0)
+    monkeypatch.setattr(auto, "SLSQP_PARAMETERS", 0)
     whole = outcome(problem(), method="auto")
     file = tmp_path / "run.pt"
     arguments = {"method": "auto", "checkpoint": file, "resume": True}

@@ -24,8 +24,8 @@ from oneproj.parameters import assign, dimension, snapshot
 from oneproj.problem import Problem
 from oneproj.results import Projection
 
-FEW_PARAMETERS = 200
-FEW_EXAMPLES = 20_000
+SLSQP_PARAMETERS = 200
+SLSQP_EXAMPLES = 20_000
 """Up to here SLSQP was both faster and more accurate than 500 updates of Algorithm 1,
 on logistic regression with a cap on the risk over a second data set (20 to 400
 parameters, 2,000 to 100,000 examples in both terms, float32 and float64)."""
@@ -125,8 +125,8 @@ def recommend(setting: Setting) -> tuple[type[AbstractMethod], str]:
     size = f"{n} parameters and {examples} examples"
     if setting.schedule is not None:
         return Penalized, "a schedule is executed by Algorithm 1 only"
-    if n > FEW_PARAMETERS or examples > FEW_EXAMPLES:
-        limits = f"{FEW_PARAMETERS} and {FEW_EXAMPLES}"
+    if n > SLSQP_PARAMETERS or examples > SLSQP_EXAMPLES:
+        limits = f"{SLSQP_PARAMETERS} and {SLSQP_EXAMPLES}"
         return Penalized, f"{size} are more than {limits}: SLSQP would cost more"
     if setting.saved:
         return Penalized, f"{size} are few, but a run of SLSQP cannot be saved"

@@ -207,7 +207,8 @@ def _chosen(setting: Setting, options: PenalizedOptions) -> _Parts:
     _check(options)
     K = choose_inner_steps(options.inner_steps, setting.steps)
     optimizer = _with_options(setting, options, K)
-    # As steps of Adam are; the many parameters of a network share a way.
+    # A step of Adam moves no parameter by more than lr. In a network with many that
+    # matters less: each has only a part of the way to go.
     parameters = setting.problem.parameters
     bounded = options.base == "adam" and dimension(parameters) <= FEW_PARAMETERS
     penalty: AbstractPenalty | None = None
