@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -50,7 +49,6 @@ class End(enum.Enum):
         return Status.OUT_OF_TIME if self is End.LATE else Status.INTERRUPTED
 
 
-@dataclass(frozen=True)
 class Loop:
     """How the updates of a run are made, watched, saved and ended.
 
@@ -60,23 +58,28 @@ class Loop:
         seconds: After which no update begins; None for no limit.
         checkpoint: Where to save the run; None for nowhere.
         checkpoint_every: Updates between two checkpoints.
+
+    Raises:
+        InvalidProblemError: The budget or the interval has no meaning.
     """
 
-    callback: Callback
-    progress: bool | None
-    seconds: float | None
-    checkpoint: Path | None
-    checkpoint_every: int
-
-    def __post_init__(self) -> None:
-        """Refuse a budget or an interval without meaning."""
-        if self.seconds is not None:
+    def __init__(
+        self,
+        *,
+        callback: Callback,
+        progress: bool | None,
+        seconds: float | None,
+        checkpoint: Path | None,
+        checkpoint_every: int,
+    ) -> None:
+        """Check and keep the settings."""
+        self._callback, self._progress, self.checkpoint = callback, progress, checkpoint
+        self._seconds = seconds
+        if seconds is not None:
             budget = "It is a budget of time for the updates; None for none."
-            seconds = check_number("seconds", self.seconds, budget, infinite=True)
-            object.__setattr__(self, "seconds", seconds)
+            self._seconds = check_number("seconds", seconds, budget, infinite=True)
         interval = "It is how many updates there are from one checkpoint to the next."
-        every = check_count("checkpoint_every", self.checkpoint_every, interval)
-        object.__setattr__(self, "checkpoint_every", every)
+        self._every = check_count("checkpoint_every", checkpoint_every, interval)
 
     def run(self, run: Run, done: int) -> End:
         """Make the updates after the first ``done``; says why they ended.
@@ -85,14 +88,16 @@ class Loop:
         """
         history, method, k = run.history, run.method, done
         steps, model = history.steps, run.setting.problem.model
-        until = time.monotonic() + (self.seconds or math.inf)
+        until = time.monotonic() + (self._seconds or math.inf)
         # Not by the clock where it is saved: resumed, a run gives the same bits.
-        statistics = Statistics(model, steps, None if self.checkpoint else self.seconds)
+        statistics = Statistics(
+            model, steps, None if self.checkpoint else self._seconds
+        )
         save = _saving(run, self.checkpoint, k)
         try:
             with (
                 torch.enable_grad(),
-                progress_bar("training", steps, enabled=self.progress) as advance_to,
+                progress_bar("training", steps, enabled=self._progress) as advance_to,
                 _interrupts(wait=self.checkpoint is not None) as pressed,
             ):
                 end = End.PLANNED if k == steps else None
@@ -106,7 +111,7 @@ class Loop:
                     update = history.add(k, *seen)
                     advance_to(k)
                     with torch.enable_grad():  # whatever mode a callback leaves behind
-                        stop = self.callback(update)
+                        stop = self._callback(update)
                     if k == steps or method.done:
                         end = End.PLANNED
                     elif pressed():
@@ -115,7 +120,7 @@ class Loop:
                         end = End.ASKED
                     elif time.monotonic() >= until:
                         end = End.LATE
-                    if end is not None or k % self.checkpoint_every == 0:
+                    if end is not None or k % self._every == 0:
                         save(k)
         except KeyboardInterrupt:  # inside an update: not a state to go on from
             return End.PRESSED
