@@ -77,6 +77,7 @@ def test_the_answer_is_judged_as_the_user_will_use_it(kind: str, oracle: str) ->
     assert residual() <= 0
 
 
+@pytest.mark.filterwarnings("ignore:The objective was not minimised")
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_sees_minibatches_in_training_and_all_data_in_evaluation(
     method: str,
@@ -233,6 +234,7 @@ def test_a_model_is_a_module() -> None:
         oneproj.Problem(w, oneproj.function(w.sum), {}, model=lambda: w)
 
 
+@pytest.mark.filterwarnings("ignore:The objective was not minimised")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_compiled_model_trains_as_the_plain_one(method: str) -> None:
     answers = []
