@@ -72,6 +72,7 @@ CASES = [(name, "auto") for name in METHODS]
 CASES += [("one-projection", oracle) for oracle in ORACLES]
 
 
+@pytest.mark.filterwarnings("ignore:The objective was not minimised")
 @pytest.mark.parametrize(("method", "oracle"), CASES)
 def test_solve(method: str, oracle: str) -> None:
     def run(built: oneproj.Problem) -> object:
@@ -83,6 +84,7 @@ def test_solve(method: str, oracle: str) -> None:
     same_on_meta(run)
 
 
+@pytest.mark.filterwarnings("ignore:The objective was not minimised")
 @pytest.mark.filterwarnings("ignore:The selected iterate is the start")
 @pytest.mark.parametrize("method", ["one-projection", "switching-subgradient"])
 def test_a_random_iterate_from_a_checkpoint(tmp_path: Path, method: str) -> None:

@@ -16,7 +16,7 @@ import oneproj
 from oneproj.methods import METHODS
 from oneproj.oracles import ORACLES
 from oneproj.results import Update
-from oneproj.runs import iterate
+from oneproj.runs import iterate, statistics
 
 Parts = tuple[oneproj.Problem, Callable[[], float]]
 
@@ -77,6 +77,7 @@ def test_the_answer_is_judged_as_the_user_will_use_it(kind: str, oracle: str) ->
     assert residual() <= 0
 
 
+@pytest.mark.filterwarnings("ignore:The objective was not minimised")
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_sees_minibatches_in_training_and_all_data_in_evaluation(
     method: str,
@@ -138,6 +139,17 @@ def test_batch_norm_gathers_statistics_in_the_first_half_only() -> None:
     assert moved == [True] * 9 + [False] * 10
 
 
+@pytest.mark.parametrize("method", ["slsqp", "auto"])
+def test_slsqp_gathers_no_statistics(method: str) -> None:
+    model = network(nn.BatchNorm1d(6), nn.Tanh())
+    problem, residual = build(model)
+    start = {name: b.clone() for name, b in model.named_buffers()}
+    solution = oneproj.solve(problem, method=method, steps=20)
+    assert solution.settings["method"] == "slsqp"
+    assert all(torch.equal(b, start[name]) for name, b in model.named_buffers())
+    assert residual() <= 0
+
+
 @pytest.mark.parametrize("saved", [False, True])
 def test_half_of_a_time_budget_ends_the_statistics_unless_the_run_may_go_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, saved: bool
@@ -146,7 +158,8 @@ def test_half_of_a_time_budget_ends_the_statistics_unless_the_run_may_go_on(
     problem, _ = build(model)
     means: list[Tensor] = []  # one a second
     clock = SimpleNamespace(monotonic=lambda: float(len(means)))
-    monkeypatch.setattr(iterate, "time", clock)
+    for module in (iterate, statistics):
+        monkeypatch.setattr(module, "time", clock)
     solution = oneproj.solve(
         problem,
         steps=500,
@@ -221,6 +234,7 @@ def test_a_model_is_a_module() -> None:
         oneproj.Problem(w, oneproj.function(w.sum), {}, model=lambda: w)
 
 
+@pytest.mark.filterwarnings("ignore:The objective was not minimised")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_compiled_model_trains_as_the_plain_one(method: str) -> None:
     answers = []

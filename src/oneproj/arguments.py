@@ -1,6 +1,7 @@
-"""What callers hand over: numbers, counts, files and tensors; words where it is not.
+"""Checks of what callers hand over: numbers, counts, paths and tensors.
 
-A function here takes what was given and the name that the caller knows it by.
+A function here takes the name that the caller knows an argument by, and what was given.
+It returns that as a plain number, a path or a tensor, or raises with words.
 """
 
 from __future__ import annotations
@@ -34,17 +35,6 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def is_count(value: object) -> bool:
-    """Whether a value is a whole number >= 1; 25.0 and True are not.
-
-    Example:
-        >>> is_count(25), is_count(2.5), is_count(0), is_count(True)
-        (True, False, False, False)
-    """
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    return whole and int(value) >= 1  # type: ignore[call-overload]  # it is Integral
-
-
 def plain(value: object) -> Any:  # noqa: ANN401 - whatever was given
     """A number of another library, in whatever precision, as Python's own.
 
@@ -75,16 +65,14 @@ def check_number(
     zero: bool = False,
     infinite: bool = False,
 ) -> float:
-    """A number > 0; refuses what is none, but for the other ends where allowed.
-
-    Returns it as Python's own, which any file can hold.
+    """Return a finite number > 0 as Python's own float; refuse anything else.
 
     Args:
         name: What the caller calls it.
         value: What was given; a tensor or an array of one entry is a number.
         why: What it is for, and what to try.
-        zero: Whether it may be 0.
-        infinite: Whether it may be infinite.
+        zero: Whether 0 is allowed as well.
+        infinite: Whether infinity is allowed as well.
 
     Example:
         >>> check_number("lr", -1, "It is the length of a step.", zero=True)
@@ -126,13 +114,14 @@ def as_number(given: object) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def check_count(name: str, value: object, why: str) -> int:
-    """A whole number >= 1; refuses what is none.
+def check_count(name: str, value: object, why: str, *, least: int = 1) -> int:
+    """Return a whole number as Python's own int; refuse anything else, 2.0 included.
 
     Args:
         name: What the caller calls it.
         value: What was given.
         why: What it counts, and what to try.
+        least: The smallest that is allowed.
 
     Example:
         >>> check_count("inner_steps", 2.5, "It is K.")
@@ -141,9 +130,10 @@ def check_count(name: str, value: object, why: str) -> int:
         2.5. It is K.
     """
     number = plain(value)
-    if is_count(number):
+    whole = isinstance(number, Integral) and not isinstance(number, bool)
+    if whole and number >= least:
         return int(number)
-    message = f"{name} must be a whole number >= 1, got {value!r}. {why}"
+    message = f"{name} must be a whole number >= {least}, got {value!r}. {why}"
     raise InvalidProblemError(message)
 
 

@@ -13,11 +13,15 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import _engine_run_backward
 from torch.nn.utils import parametrize
 from torch.overrides import has_torch_function
 
 from oneproj.errors import InvalidProblemError
+
+try:
+    from torch.autograd.graph import _engine_run_backward as _run_backward
+except ImportError:  # it is private: another torch may not have it
+    _run_backward = None  # type: ignore[assignment]
 
 
 def require_autograd(
@@ -144,10 +148,11 @@ def add_gradient(
         [4.0, 3.0]
     """
     seeds = [torch.full_like(v, w) for v, w in zip(values, weights, strict=True)]
-    if has_torch_function((*values, *parameters)):  # a subclass may have its own way
+    own = has_torch_function((*values, *parameters))  # a subclass may have its own way
+    if own or _run_backward is None:
         torch.autograd.backward(values, seeds, inputs=parameters)
     else:
-        _engine_run_backward(
+        _run_backward(
             tuple(values),
             tuple(seeds),
             False,  # noqa: FBT003 - the engine has no names for it: keep no graph

@@ -74,7 +74,7 @@ class NonFiniteError(OneprojError, ArithmeticError):
 
 
 class ProjectionFailed(OneprojError, RuntimeError):  # noqa: N818 - the contract's name
-    """The terminal projection did not reach a feasible point.
+    """A projection did not reach a feasible point.
 
     Example:
         >>> issubclass(ProjectionFailed, RuntimeError)

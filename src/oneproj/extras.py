@@ -1,8 +1,10 @@
-"""Packages that only an extra installs, imported where they are needed."""
+"""Packages: those that only an extra installs, and the versions of any."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+import platform
 from typing import Any
 
 from oneproj.errors import OneprojError
@@ -26,3 +28,20 @@ def require(module: str, extra: str) -> Any:  # noqa: ANN401 - a module without 
             f"oneproj[{extra}]"
         )
         raise OneprojError(message) from error
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """The versions of Python and of packages, for what a record depends on.
+
+    Example:
+        >>> list(versions("numpy", "torch"))
+        ['python', 'numpy', 'torch']
+    """
+    return {"python": platform.python_version()} | {p: _version(p) for p in packages}
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"  # run from the sources

@@ -47,15 +47,16 @@ class Problem:
     looks at one minibatch then differ, so the anchored oracle loses some of its
     precision. The noise comes from torch's global generator: seed it yourself.
 
-    **Batch norm** moves its running statistics with every minibatch in training mode,
-    those that the anchored oracle sees at the anchor included. ``solve`` lets it do so
-    in the first half of the planned updates, or of ``seconds`` if that ends sooner and
-    there is no checkpoint; later updates, the projection and the certificate use the
-    statistics that are there by then, and leave them as they are: what was found
-    feasible is feasible with ``model.eval()``. A run that is stopped before its half
-    may have a much higher objective than with as many updates planned. A layer that you
-    call ``eval()`` of keeps its statistics throughout, which is best for a model that
-    is trained already.
+    **Batch norm** moves its running statistics with every minibatch that it sees in
+    training mode. ``solve`` lets it do so in the first half of the planned updates, or
+    of ``seconds`` if that ends sooner and there is no checkpoint. Later updates, the
+    projection and the certificate use the statistics that are there by then, and leave
+    them as they are: what was found feasible is feasible with ``model.eval()``. A run
+    that is stopped in its first half may have a much higher objective than one that was
+    planned to be as short. A layer in evaluation mode keeps its statistics throughout:
+    call its ``eval()`` if the model is trained already. ``method="slsqp"``, which
+    ``"auto"`` takes for small problems, sees no minibatches: every layer keeps the
+    statistics that it has, and those of a new model are mean 0 and variance 1.
 
     A checkpoint holds the model's buffers and the state of the global CPU generator.
 
@@ -203,6 +204,13 @@ def _not_a_constraint(name: str, given: object) -> str:
             "Write two constraints with room for rounding between them, term <= 1.0 + "
             "1e-6 and term >= 1.0 - 1e-6 (1e-4 in float32), or state linear equations "
             "as a set: oneproj.sets.Affine(matrix, values).on(weight)."
+        )
+    if isinstance(given, Tensor):
+        return (
+            f"The constraint {name!r} is a tensor: a value, or a comparison, of the "
+            "parameters as they are now. As they move it has to be computed anew, so "
+            "compare a term: oneproj.function(lambda: weight.norm()) <= 1.0, or "
+            "oneproj.mean(losses, data) <= 0.1."
         )
     return (
         f"The constraint {name!r} is a {type(given).__name__}, which says no bound. "

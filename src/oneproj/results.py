@@ -98,9 +98,9 @@ class Projection(Plain):
         evaluations: Full constraint gradients used: points at which all constraints
             were seen.
         kkt_residual: The norm of the left-hand side above, relative to the distance
-            moved: near 0 where no feasible point around x_hat is nearer to x. Where
-            the lower bound vouches for that, with the gradients that prove it, as at a
-            kink.
+            moved: near 0 where no feasible point around x_hat is nearer to x. If the
+            lower bound proves that, the gradients are those of the proof: at a kink
+            they are from several points.
         residuals_before: Those of x.
         lower_bound: No feasible point is nearer than this; None where nothing proves
             it.

@@ -82,14 +82,16 @@ def solve(
             data at the proximal centre; ``"auto"`` is exact for small data, else
             anchored, and the solution's settings say which.
         batch_size: Examples per minibatch, of the objective and each constraint.
-        anchor_size: Examples that an anchor looks at; None for all or, where that is
-            costly, for up to 0.4 of what the updates between two anchors see, with a
-            look at all of it now and then if there is not too much.
+        anchor_size: Examples of a constraint that an anchor looks at; None for all or,
+            where that is costly, for a sample of up to 0.4 times the examples that the
+            updates between two anchors see. All data is then seen every few anchors,
+            unless there is too much of it.
         progress: Show a bar; None shows it when a terminal is watching.
         callbacks: One or more, each called with an ``Update`` after every update; one
             that returns True stops the run. ``update.at_center`` is True once per
-            outer iteration, when it is complete. What one raises passes as it is; but
-            of a log of ``oneproj.logs`` that the disk refuses in the run is warned.
+            outer iteration, when it is complete. An exception in one ends the run and
+            reaches you as it is; that a log of ``oneproj.logs`` cannot be written any
+            more is only warned of.
         seconds: A time budget for the updates of this call: the one that passes it is
             the last. The projection and the certificate come on top.
         checkpoint: A file that holds the whole run, replaced in one step every
@@ -106,18 +108,19 @@ def solve(
             unknown one is answered with the list. The solution's settings have all.
 
     **Failure.** If no feasible point is reached, the parameters hold the trained point,
-    unprojected: that with the smallest residual can be absurdly far away. The error, or
-    ``solution.projection``, says how small that residual was, and how far away; the
-    rest of a returned solution is about the trained point. To have the other one, call
-    ``oneproj.project(..., on_failure="return")``.
+    unprojected, since the point with the smallest residual can be absurdly far away.
+    The error, or ``solution.projection``, says how small that residual was, and how far
+    away; the rest of a returned solution is about the trained point. To go to the other
+    one, call ``oneproj.project(..., on_failure="return")``.
 
     **Ctrl-C** stops the updates and finishes with what there is: the selected iterate
     is projected and certified, the status of the solution is INTERRUPTED, and a warning
     says so, because a loop of yours around this call goes on. To stop that as well,
-    press it again within three seconds of the warning. That raises KeyboardInterrupt,
-    and so does Ctrl-C while this call projects, which puts the trained point back, or
-    certifies. With a checkpoint the first one completes the update and saves the run,
-    which can then be resumed as if nothing had happened; a second one does not wait.
+    press it again within three seconds of the warning: that raises KeyboardInterrupt.
+    So does Ctrl-C after the updates: in the projection, whose trained point is put
+    back, or in the certificate. With a checkpoint the first Ctrl-C completes the update
+    and saves the run, which can then be resumed as if nothing had happened; a second
+    one does not wait.
 
     Raises:
         InvalidProblemError: An argument does not fit; the message names it.

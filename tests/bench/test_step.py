@@ -145,7 +145,7 @@ def test_a_block_is_one_outer_iteration_and_stays_inside_the_ball() -> None:
         opt = case.build(parameters)
         for _ in range(3):
             step._block(opt.step)()
-        assert opt._run.t == 3
+        assert opt._at.t == 3
         norm = torch.linalg.vector_norm(torch.cat([p.flatten() for p in parameters]))
         assert norm < step.RADIUS / 2
 

@@ -123,6 +123,12 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
     ("projector", lambda: solve(projector=["cuts"]), "no projector.*nearest feasible"),
     ("oracle", lambda: solve(oracle=["x"]), "no oracle.*how updates see the constr"),
     ("base", lambda: solve(base=["x"]), "no base step"),
+    ("base name", lambda: optimizer(base="adam"), "got 'adam'. Pass torch.optim.Adam"),
+    (
+        "tensors compared",
+        lambda: problem(constraints={"size": W.norm() <= 1.0}),
+        r"a tensor: a value, or a comparison.*oneproj.function\(lambda",
+    ),
     ("failure", lambda: solve(on_failure=["x"]), "InfeasibleError.*goes unnoticed"),
     ("outer name", lambda: problem(constraints={"outer": SIZE <= 1.0}), "column of"),
     ("two lines", lambda: problem(constraints={"a\nb": SIZE <= 1.0}), "of one line"),

@@ -149,6 +149,19 @@ def test_thresholds_may_be_the_users_own(tmp_path: Path) -> None:
         make_spec(name, "oneproj", "one-projection", thresholds=tmp_path / "none.json")
 
 
+@pytest.mark.parametrize("name", ["seed", "inner_steps", "lr"])
+def test_a_calibration_may_set_only_what_calibrations_choose(
+    name: str, tmp_path: Path
+) -> None:
+    shipped = {c.key: c for c in read_calibrations(SHIPPED)}
+    one = shipped["abstention-gaussian", "oneproj", "one-projection"]
+    file = tmp_path / "edited.json"
+    write_calibration(file, replace(one, settings={**one.settings, name: 3}))
+    with pytest.raises(CalibrationError, match=f"{name!r} is none of") as raised:
+        make_spec(*one.key, thresholds=file)
+    assert "steps, projector, radius, batch_size" in str(raised.value)
+
+
 def test_raw_variables_are_those_of_the_paper() -> None:
     for name, settings in PAPER.items():
         task, _, data = name.partition("-")

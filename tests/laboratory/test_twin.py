@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from oneproj.laboratory import lanes
+from oneproj.laboratory import kernel, lanes
 from oneproj.laboratory.base import AbstractLaboratoryProblem
 from oneproj.laboratory.bridge import constraint_value, objective_value
 from oneproj.laboratory.problems import all_problems
-from oneproj.laboratory.twin import Twin, noise_signs, trial_words
+from oneproj.laboratory.twin import Twin, trial_words
 from oneproj.methods.one_projection import OneProjection
 from oneproj.penalties import Hinge, Softplus
 from oneproj.theory import Schedule
@@ -40,6 +40,23 @@ def gentle(problem: AbstractLaboratoryProblem, K: int) -> Schedule:
     full = sharp(problem, K)
     smoothing = None if full.smoothing is None else 0.5
     return replace(full, strong_convexity=60.0, smoothing=smoothing)
+
+
+def noise_signs(words: np.ndarray, steps: int) -> np.ndarray:
+    """The signs that one inner run uses, shape (steps, 2, n), without a compiler.
+
+    An inner run takes a new word for every 64 steps and drops the bits left over.
+    """
+    blocks = -(-steps // kernel.BLOCK)
+    count = np.arange(1, blocks + 1, dtype=np.uint64)[:, None, None]
+    word = words[None] + count * np.uint64(lanes.GOLDEN)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(lanes.MIX_1)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(lanes.MIX_2)
+    word = word ^ (word >> np.uint64(31))
+    bit = np.arange(kernel.BLOCK, dtype=np.uint64)[None, :, None, None]
+    plus = (word[:, None] >> bit) & np.uint64(1)
+    signs = np.where(plus == 1, 1.0, -1.0)
+    return signs.reshape(-1, *words.shape)[:steps]
 
 
 def public_path(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.methods.auto import FEW_EXAMPLES, FEW_PARAMETERS, Auto
+from oneproj.methods.auto import SLSQP_EXAMPLES, SLSQP_PARAMETERS, Auto
 from oneproj.methods.setting import prepare
 from oneproj.methods.slsqp import SLSQP
 from oneproj.theory import Schedule
@@ -39,7 +39,7 @@ def chosen(problem: oneproj.Problem, schedule: Schedule | None = None) -> Auto:
 
 
 def test_few_parameters_and_little_data_go_to_slsqp() -> None:
-    method = chosen(instance(FEW_PARAMETERS, FEW_EXAMPLES))
+    method = chosen(instance(SLSQP_PARAMETERS, SLSQP_EXAMPLES))
     assert method.describe()["method"] == "slsqp"
     assert method.describe()["oracle"] == "exact"
     assert "200 parameters and 20000 examples are few" in method.describe()["why"]
@@ -47,7 +47,7 @@ def test_few_parameters_and_little_data_go_to_slsqp() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "examples"), [(FEW_PARAMETERS + 1, 10), (3, FEW_EXAMPLES + 2)]
+    ("parameters", "examples"), [(SLSQP_PARAMETERS + 1, 10), (3, SLSQP_EXAMPLES + 2)]
 )
 def test_larger_problems_go_to_algorithm_1(parameters: int, examples: int) -> None:
     described = chosen(instance(parameters, examples)).describe()

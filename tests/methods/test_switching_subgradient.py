@@ -64,8 +64,9 @@ def test_each_step_is_on_the_objective_or_on_the_worst_constraint() -> None:
     )
 
 
-def test_the_objective_is_not_looked_at_while_a_constraint_is_violated() -> None:
-    _, seen, solution, _ = run((1.3, 1.2), steps=4)
+def test_a_run_that_never_looked_at_the_objective_says_so() -> None:
+    with pytest.warns(oneproj.OneprojWarning, match="none of the 4 updates was a step"):
+        _, seen, solution, _ = run((1.3, 1.2), steps=4)
     assert all(math.isnan(update.objective) for update in seen)
     assert solution.counts.objective_gradients == 0
     assert solution.feasible

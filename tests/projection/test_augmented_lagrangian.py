@@ -217,17 +217,25 @@ def test_strict_aims_inside_and_the_papers_aim_is_reported_as_it_is() -> None:
         {"lr": 0.0},
         {"inner_steps": 0},
         {"rounds": 0},
+        {"rounds": 2.5},
+        {"rounds": True},
         {"penalty": -1.0},
-        {"growth": 0.5},
-        {"penalty": 10.0, "max_penalty": 5.0},
         {"refinements": -1},
         {"tolerance": float("nan")},
         {"boundary_tolerance": -1e-9},
     ],
 )
 def test_senseless_settings_are_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(InvalidProblemError, match=f"{list(settings)[-1]} must be a "):
+    with pytest.raises(InvalidProblemError, match=f"{next(iter(settings))} must be "):
         AugmentedLagrangian(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"growth": 0.5}, {"penalty": 10.0, "max_penalty": 5.0}]
+)
+def test_a_penalty_that_falls_is_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(InvalidProblemError, match="penalty must not fall"):
+        AugmentedLagrangian(**settings)
 
 
 # --- failure ------------------------------------------------------------------

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from torch import Tensor, nn
 
 import oneproj
-from oneproj.errors import InfeasibleError, NonFiniteError
+from oneproj.errors import InfeasibleError
 from oneproj.parameters import assign, combine, difference, norm, snapshot
 from oneproj.problem import named_constraints
 from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
@@ -325,93 +325,6 @@ def test_real_data(
 
 
 # --- when things go wrong -----------------------------------------------------
-
-
-def point(*values: float) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
-
-
-def test_linearisations_that_contradict_each_other_are_survived() -> None:
-    # |y| >= 1 and y >= 0.5, so y >= 1. At y = -0.3 the first wants y to fall and the
-    # second wants it to rise: both linearised, nothing satisfies them.
-    w = point(0.2, -0.3)
-    stated = {
-        "outside": oneproj.function(lambda: 1.0 - w[1].square()) <= 0.0,
-        "above": oneproj.function(lambda: 0.5 - w[1]) <= 0.0,
-    }
-    done = oneproj.project(w, stated)
-    assert max(done.residuals.values()) <= 0
-    assert w.tolist() == pytest.approx([0.2, 1.0], abs=1e-6)
-
-
-def test_a_ring_is_reached_from_inside_and_outside() -> None:
-    for start, expected in (((0.1, 0.0), 1.0), ((9.0, 0.0), 2.0)):
-        w = point(*start)
-        ring = {
-            "hole": oneproj.function(w.norm) >= 1.0,
-            "rim": oneproj.function(w.norm) <= 2.0,
-        }
-        done = oneproj.project(w, ring)
-        assert done.status is Status.FEASIBLE
-        assert w.tolist() == pytest.approx([expected, 0.0], abs=1e-8)
-
-
-def test_curvature_that_rejects_full_steps_is_corrected() -> None:
-    # Around a bend the full step leaves the set (the Maratos effect).
-    for angle in (0.3, 1.0, 2.0, 3.0):
-        w = point(3 * math.cos(angle), 3 * math.sin(angle))
-        stated = {
-            "circle": oneproj.function(lambda w=w: w.square().sum()) <= 1.0,
-            "not inside": oneproj.function(lambda w=w: w.square().sum()) >= 0.99,
-            "right": oneproj.function(lambda w=w: w[0] + 0.3 * w[1].sin()) >= 0.5,
-        }
-        done = oneproj.project(w, stated)
-        assert done.status is Status.FEASIBLE
-        assert done.evaluations < 100
-
-
-def test_trial_points_without_a_value_are_stepped_back_from() -> None:
-    # log(x) <= -1 from x = 3: the first linearisation points to x < 0, where log is
-    # NaN. The answer is 1/e.
-    w = point(3.0)
-    done = oneproj.project(w, {"log": oneproj.function(lambda: w.log().sum()) <= -1.0})
-    assert done.residuals["log"] <= 0
-    assert w.item() == pytest.approx(math.exp(-1), rel=1e-6)
-
-
-def test_a_start_without_a_value_is_an_error_and_stays() -> None:
-    w = point(-1.0)
-    with pytest.raises(NonFiniteError, match="log"):
-        oneproj.project(w, {"log": oneproj.function(lambda: w.log().sum()) <= -1.0})
-    assert w.item() == -1.0
-
-
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt, RuntimeError])
-@pytest.mark.parametrize("curvature", ["convex", None])
-def test_an_interruption_leaves_the_best_point_so_far(
-    interruption: type[BaseException], curvature: oneproj.terms.base.Curvature | None
-) -> None:
-    for after in range(1, 6):
-        w = point(3.0, 4.0, 1.0)
-        seen: list[tuple[float, list[float]]] = []
-
-        def bowl(
-            w: Tensor = w,
-            after: int = after,
-            seen: list[tuple[float, list[float]]] = seen,
-        ) -> Tensor:
-            if len(seen) > after:
-                raise interruption
-            value = (w.square() * torch.tensor([1.0, 2.0, 5.0])).sum()
-            seen.append((value.item(), w.tolist()))
-            return value
-
-        bowl_cap = named_constraints(
-            {"bowl": oneproj.function(bowl, curvature=curvature) <= 1.0}
-        )
-        with pytest.raises(interruption):
-            Cuts().project([w], bowl_cap)
-        assert w.tolist() == min(seen)[1]
 
 
 def test_an_impossible_cap_is_said_and_nothing_got_worse() -> None:

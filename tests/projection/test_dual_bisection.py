@@ -225,10 +225,17 @@ def test_constraints_that_interact_take_turns_and_cycles_limit_them() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"bisection_steps": -1}, {"dual_steps": 0}, {"cycles": 0}, {"tolerance": -1.0}],
+    [
+        {"bisection_steps": -1},
+        {"bisection_steps": 2.5},
+        {"dual_steps": 0},
+        {"cycles": 0},
+        {"cycles": float("inf")},
+        {"tolerance": -1.0},
+    ],
 )
 def test_senseless_settings_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(InvalidProblemError, match=f"{next(iter(settings))} must be a "):
+    with pytest.raises(InvalidProblemError, match=f"{next(iter(settings))} must be "):
         DualBisection(**settings)
 
 

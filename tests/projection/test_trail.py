@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.errors import InvalidProblemError
 from oneproj.parameters import assign
-from oneproj.projection.trail import Trail, check_least
+from oneproj.projection.trail import Trail
 from oneproj.results import Status
 
 
@@ -54,9 +52,3 @@ def test_the_paper_accepts_a_tolerance_and_the_status_does_not() -> None:
     done = trail.report()
     assert w.item() == 1.0625
     assert done.status is Status.INFEASIBLE
-
-
-@pytest.mark.parametrize("value", [0, -1, float("nan"), "6", None, True])
-def test_settings_below_their_least_are_refused(value: float) -> None:
-    with pytest.raises(InvalidProblemError, match="rounds must be a number of at leas"):
-        check_least({"lr": (1.0, 0.0), "rounds": (value, 1)})

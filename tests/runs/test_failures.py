@@ -98,6 +98,7 @@ def test_a_parameter_frozen_by_a_callback_is_named(method: str, *, last: bool) -
         solve(w, cap, method=method, callbacks=freeze)
 
 
+@pytest.mark.filterwarnings("ignore:The objective was not minimised")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_callback_may_switch_gradients_off(method: str) -> None:
     def off(update: oneproj.Update) -> None:

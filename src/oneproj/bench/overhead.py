@@ -52,7 +52,7 @@ every token follows the one before it, as the objective has it, is above."""
 
 @dataclass(frozen=True)
 class Shape:
-    """Of the model and of its data."""
+    """The sizes of the model and of its data."""
 
     width: int = 384
     heads: int = 6

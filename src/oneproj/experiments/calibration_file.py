@@ -22,8 +22,10 @@ from oneproj.extras import require
 
 SHIPPED = Path(__file__).with_name("calibrated.json")
 """What this library's own preset uses."""
-NO_OPTIONS = ("steps", "projector", "radius")
+OWN_PLACE = ("steps", "projector", "radius")
 """Settings that a spec has a place of its own for."""
+OPTIONS = ("batch_size",)
+"""The other settings that are chosen along with the thresholds: options of a spec."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,12 @@ class Calibration:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it is known by."""
+        """Experiment, preset and method: a file holds one calibration for each."""
         return self.experiment, self.preset, self.method
 
     @property
     def updates(self) -> int:
-        """How many a training makes: the thresholds are for no other number.
+        """How many updates a training makes; the thresholds are for no other number.
 
         Raises:
             CalibrationError: It is not there, or not a number of updates.
@@ -82,18 +84,30 @@ class Calibration:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What else ``oneproj.solve`` was given, but for the projector: for a spec.
+        """What a spec hands on to ``oneproj.solve`` as it is.
+
+        Raises:
+            CalibrationError: There is a setting that no calibration chooses.
 
         Example:
             >>> shipped = {each.key: each for each in read_calibrations(SHIPPED)}
             >>> shipped["abstention-nasa", "oneproj", "one-projection"].options
             {}
         """
-        return {k: v for k, v in self.settings.items() if k not in NO_OPTIONS}
+        for name in self.settings:
+            if name not in (*OWN_PLACE, *OPTIONS):
+                message = (
+                    f"The calibration of {', '.join(self.key)} has a setting {name!r}, "
+                    f"but {name!r} is none of those that are chosen along with the "
+                    f"thresholds: {', '.join((*OWN_PLACE, *OPTIONS))}. Take it out, or "
+                    "make the calibration again with `oneproj calibrate`."
+                )
+                raise CalibrationError(message)
+        return {name: self.settings[name] for name in OPTIONS if name in self.settings}
 
     @property
     def radius(self) -> float | None:
-        """Of the safeguard ball, as for the updates; None for the experiment's own.
+        """The radius of the safeguard ball; None for the experiment's own.
 
         Raises:
             CalibrationError: It is there, and cannot be one.

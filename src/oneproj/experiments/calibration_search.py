@@ -238,7 +238,7 @@ class _Side:
         return x if low + margin < x < high - margin else (low + high) / 2
 
     def _slope(self) -> float:
-        """Of log(error) against log(cap); 1 as long as nothing is known."""
+        """The slope of log(error) against log(cap); 1 as long as nothing is known."""
         (x, error), earlier = self.seen[-1], reversed(self.seen[:-1])
         before = next((other for other in earlier if abs(other[0] - x) > CLOSE), None)
         if before is None:

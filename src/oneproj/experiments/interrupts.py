@@ -1,4 +1,4 @@
-"""Ctrl-C during a run: ``solve`` would finish early and return, half a run that is."""
+"""Ctrl-C ends a run at once: what ``solve`` would return for it is half a run."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ Names no host and no user, so a record can be shown to anyone.
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from typing import Any
 
 import torch
 
-from oneproj.extras import require
+from oneproj import extras
 
 PACKAGES = ("oneproj", "torch", "numpy", "scipy")
 PROCESSORS = Path("/proc/cpuinfo")
@@ -29,7 +28,7 @@ def versions() -> dict[str, str]:
         >>> list(versions())
         ['python', 'oneproj', 'torch', 'numpy', 'scipy']
     """
-    return {"python": platform.python_version()} | {p: _version(p) for p in PACKAGES}
+    return extras.versions(*PACKAGES)
 
 
 def machine() -> dict[str, Any]:
@@ -59,17 +58,10 @@ def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with require("threadpoolctl", "experiments").threadpool_limits(1):
+        with extras.require("threadpoolctl", "experiments").threadpool_limits(1):
             yield
     finally:
         torch.set_num_threads(before)
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"  # run from the sources
 
 
 def _processor() -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -11,6 +9,7 @@ import numpy as np
 from scipy.stats import beta
 
 from oneproj.arrays import Array
+from oneproj.extras import versions
 from oneproj.laboratory.checkpoints import Trajectory
 from oneproj.laboratory.dent import DentedDisc
 from oneproj.laboratory.plans import Plan
@@ -178,21 +177,5 @@ def judge(plan: Plan, groups: Sequence[Trajectory]) -> Record:
         projections=project.calls,
         largest_residual=float(problem.set.value(output).max()),
         seconds=sum(group.seconds for group in groups),
-        versions=versions(),
+        versions=versions("oneproj", "numpy", "scipy", "numba"),
     )
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of everything that took part in the numbers.
-
-    Example:
-        >>> sorted(versions())
-        ['numba', 'numpy', 'oneproj', 'python', 'scipy']
-    """
-    found = {"python": platform.python_version()}
-    for name in ("oneproj", "numpy", "scipy", "numba"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "source tree"  # not installed: run from a checkout
-    return found

@@ -11,7 +11,7 @@ import zlib
 import numpy as np
 
 from oneproj.arrays import Array
-from oneproj.laboratory import kernel, lanes
+from oneproj.laboratory import kernel
 from oneproj.laboratory.base import AbstractLaboratoryProblem
 from oneproj.laboratory.kernel import Words, compile_inner_run
 from oneproj.theory import Schedule
@@ -124,26 +124,3 @@ def draw_indices(seed: int, key: str, trials: int, indices: range) -> list[int]:
         position = np.random.default_rng(sequence).integers(len(indices))
         drawn.append(indices[int(position)])
     return drawn
-
-
-def noise_signs(words: Words, steps: int) -> Array:
-    """Return the signs that one inner run uses, shape (steps, 2, n).
-
-    An inner run takes a new word for every 64 steps and drops the bits left over.
-    This is the plain version of what the compiled loop does.
-
-    Example:
-        >>> signs = noise_signs(trial_words(0, "a", 4), 130)
-        >>> signs.shape, sorted(set(signs.ravel().tolist()))
-        ((130, 2, 4), [-1.0, 1.0])
-    """
-    blocks = -(-steps // kernel.BLOCK)
-    count = np.arange(1, blocks + 1, dtype=np.uint64)[:, None, None]
-    word = words[None] + count * np.uint64(lanes.GOLDEN)
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(lanes.MIX_1)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(lanes.MIX_2)
-    word = word ^ (word >> np.uint64(31))
-    bit = np.arange(kernel.BLOCK, dtype=np.uint64)[None, :, None, None]
-    plus = (word[:, None] >> bit) & np.uint64(1)
-    signs = np.where(plus == 1, 1.0, -1.0)
-    return signs.reshape(-1, *words.shape)[:steps]

@@ -24,8 +24,8 @@ from oneproj.parameters import assign, dimension, snapshot
 from oneproj.problem import Problem
 from oneproj.results import Projection
 
-FEW_PARAMETERS = 200
-FEW_EXAMPLES = 20_000
+SLSQP_PARAMETERS = 200
+SLSQP_EXAMPLES = 20_000
 """Up to here SLSQP was both faster and more accurate than 500 updates of Algorithm 1,
 on logistic regression with a cap on the risk over a second data set (20 to 400
 parameters, 2,000 to 100,000 examples in both terms, float32 and float64)."""
@@ -54,9 +54,9 @@ class Auto(AbstractMethod):
         self._method: AbstractMethod = chosen(setting, self._options)
 
     def update(self) -> Sight:
-        """One update of the chosen method; where SLSQP gave up, the next is another's.
+        """Make one update of the chosen method; replace SLSQP where it gave up.
 
-        Algorithm 1 has the updates that are left, if they are most of what was planned.
+        Algorithm 1 makes the updates that are left, if they are most of those planned.
         """
         sight, method = self._method.update(), self._method
         self._left -= 1
@@ -70,7 +70,7 @@ class Auto(AbstractMethod):
         return self._method.finish()
 
     def _begin_anew(self, ended: str) -> None:
-        """Algorithm 1, from the start."""
+        """Go on with Algorithm 1, from the start."""
         assign(self._setting.problem.parameters, self._start)
         self._why = (
             f"{self._why}; but SLSQP stopped early ({ended}), so Algorithm 1 began "
@@ -125,8 +125,8 @@ def recommend(setting: Setting) -> tuple[type[AbstractMethod], str]:
     size = f"{n} parameters and {examples} examples"
     if setting.schedule is not None:
         return Penalized, "a schedule is executed by Algorithm 1 only"
-    if n > FEW_PARAMETERS or examples > FEW_EXAMPLES:
-        limits = f"{FEW_PARAMETERS} and {FEW_EXAMPLES}"
+    if n > SLSQP_PARAMETERS or examples > SLSQP_EXAMPLES:
+        limits = f"{SLSQP_PARAMETERS} and {SLSQP_EXAMPLES}"
         return Penalized, f"{size} are more than {limits}: SLSQP would cost more"
     if setting.saved:
         return Penalized, f"{size} are few, but a run of SLSQP cannot be saved"

@@ -67,7 +67,7 @@ from oneproj.methods.optimizer.checks import (
     check_settings,
 )
 from oneproj.methods.optimizer.edge import step_in_ball_
-from oneproj.methods.optimizer.nested import AbstractNested, Run
+from oneproj.methods.optimizer.nested import AbstractNested, Position
 from oneproj.methods.optimizer.start import (
     Groups,
     Select,
@@ -149,7 +149,7 @@ class OneProjection(AbstractNested):
         # What schedulers ask for: the momentum that they cycle is the base's.
         self.defaults = self._base.defaults | {"lr": self.param_groups[0]["lr"]}
         drawn = draw_index(select, outer_steps, first_index, generator)  # line 5
-        self._run = Run(t=0, s=1, J=drawn)
+        self._at = Position(t=0, s=1, J=drawn)
         for p in self._z:  # line 8
             self.state[p] = {"x": p.detach().clone(), "average": p.detach().clone()}
         self._bind()
@@ -157,7 +157,7 @@ class OneProjection(AbstractNested):
 
     def _inner_update(self) -> None:
         """Lines 10-12 for one s; the K-th closes the outer iteration."""
-        run, s, q = self._run, self._run.s, self._q
+        at, s, q = self._at, self._at.s, self._q
         # Line 14 as a running mean: for q = 0 the share of z_s is 1/s.
         torch._foreach_lerp_(self._average, self._z, (1.0 + q) / (s + q))
         for group, x in zip(self.param_groups, self._x_of, strict=True):
@@ -167,21 +167,21 @@ class OneProjection(AbstractNested):
                 torch._foreach_lerp_(group["params"], x, group["lr"] * self._beta)
         # Lines 11-12, the rest: P_B(z - eta v), with v in .grad.
         ball = self._radius, self._center
-        outside = step_in_ball_(self.base, self._z, *ball, touched=run.touched)
+        outside = step_in_ball_(self.base, self._z, *ball, touched=at.touched)
         self._require_finite(outside)
-        run.touched |= outside > 0
-        run.s = s + 1
+        at.touched |= outside > 0
+        at.s = s + 1
         if s == self._K:
             self._outer_update()
 
     def _outer_update(self) -> None:
         torch._foreach_copy_(self._x, self._average)  # line 3: x_{t+1}
         torch._foreach_copy_(self._z, self._average)  # line 8: z_1
-        self._run.t, self._run.s = self._run.t + 1, 1
+        self._at.t, self._at.s = self._at.t + 1, 1
         self._keep_if_selected()
 
     def _keep_if_selected(self) -> None:
         # Deviation 5: J is known, so x_J is copied when it is there.
-        if self._run.t == self._run.J:
+        if self._at.t == self._at.J:
             for p in self._z:
                 self.state[p]["selected"] = self.state[p]["x"].clone()

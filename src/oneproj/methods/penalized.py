@@ -67,7 +67,7 @@ class PenalizedOptions:
 
 
 class _Engine(OneProjection):
-    """``OneProjection`` as a part of an update."""
+    """``OneProjection`` without what torch puts around the step of an optimiser."""
 
     step = unrecorded(OneProjection.step)
 
@@ -108,7 +108,7 @@ class Penalized(AbstractMethod):
         self._outer = 0
 
     def update(self) -> Sight:
-        """One inner update; at the centre anchor and strengths are renewed."""
+        """Make one inner update; at a centre, renew anchor and strengths first."""
         oracle, parameters = self._oracle, self._setting.problem.parameters
         anchor = self._anchor()
         # What becomes a strength is checked at once, the rest with the penalty.
@@ -133,7 +133,7 @@ class Penalized(AbstractMethod):
 
     def finish(self) -> Projection:
         """Select an outer iterate, then make the one projection."""
-        # A single update leaves the start, which was said before it was made.
+        # A single update leaves the start, and ``choose_inner_steps`` has warned of it.
         if self._setting.steps > 1 or self._setting.schedule is not None:
             self.optimizer.eval()
         if self._alarm is not None:
@@ -187,7 +187,7 @@ class Penalized(AbstractMethod):
         return self._oracle.anchor()
 
     def _lengthen(self, anchor: Anchor) -> None:
-        """At the start, the steps if it is far from feasible for them."""
+        """Lengthen the steps, at the start, if feasible points are far from it."""
         if self._outer == 0 and self._lengthens and self._scheduler is not None:
             terms = self._setting.problem.constraints.items()
             convex = [name for name, c in terms if c.curvature in ("convex", "linear")]
@@ -207,7 +207,8 @@ def _chosen(setting: Setting, options: PenalizedOptions) -> _Parts:
     _check(options)
     K = choose_inner_steps(options.inner_steps, setting.steps)
     optimizer = _with_options(setting, options, K)
-    # As steps of Adam are; the many parameters of a network share a way.
+    # A step of Adam moves no parameter by more than lr. In a network with many that
+    # matters less: each has only a part of the way to go.
     parameters = setting.problem.parameters
     bounded = options.base == "adam" and dimension(parameters) <= FEW_PARAMETERS
     penalty: AbstractPenalty | None = None

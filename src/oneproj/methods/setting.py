@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -150,13 +149,8 @@ def prepare(
     Raises:
         InvalidProblemError: An argument does not fit; the message names it.
     """
-    whole = isinstance(seed, Integral) and not isinstance(seed, bool)
-    if not (whole and seed >= 0):
-        message = (
-            f"seed must be a whole number >= 0, got {seed!r}. A run repeats to the bit "
-            "with its seed, so it has one: 0 when left out."
-        )
-        raise InvalidProblemError(message)
+    bits = "A run repeats to the bit with its seed, so it has one: 0 when left out."
+    seed = check_count("seed", seed, bits, least=0)
     updates = "It is how many updates the run makes."
     steps = check_count("steps", _choose_steps(steps, schedule), updates)
     sampled = "It is how many examples of each term an update sees."

@@ -20,6 +20,9 @@ more than ``MOST_PARAMETERS`` are refused. For few it is hard to beat.
 What is asked of SciPy is ``c_j <= -margin``, a tolerance of the constraint's unit. It
 stops at a violation below its tolerance, which is no larger, so that its answer meets
 ``c_j <= 0``; where rounding still leaves a hair, the projection at the end removes it.
+
+There are no minibatches, so a model is in evaluation mode throughout: dropout is off,
+and batch norm keeps the statistics that it has.
 """
 
 from __future__ import annotations
@@ -114,7 +117,7 @@ class SLSQP(AbstractMethod):
         return self._ending is not None and self._ending.settled
 
     def update(self) -> Sight:
-        """Answer SciPy until it has a new iterate: it wants gradients a second time."""
+        """Answer SciPy's questions until it asks for the gradients at a new iterate."""
         differentiated = False
         while not self.done:
             x, differentiate, held = self._question
@@ -187,7 +190,7 @@ class SLSQP(AbstractMethod):
         return Seen(f, np.append(c, self._ball()[0]))
 
     def _below(self, sizes: float) -> float:
-        """So many sizes below the start; nothing falls that far inside a ball."""
+        """The value that many sizes below the start's; -inf inside a finite ball."""
         if len(self._first) < LOOKS or math.isfinite(self._problem.radius):
             return -math.inf
         return self._first[0][0] - sizes * max(size for _, size in self._first)

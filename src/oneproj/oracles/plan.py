@@ -1,4 +1,4 @@
-"""What anchors see, and how often, where nobody says: as much as they may cost."""
+"""How much data an anchor looks at, and how often: as asked for, or as it may cost."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class AnchorPlan(NamedTuple):
 def plan_anchors(
     anchor_size: int | None, problem: Problem, batch_size: int, oracle: str
 ) -> AnchorPlan:
-    """As asked for, or as it may cost.
+    """Plan the anchors of a run: of the size asked for, or of what they may cost.
 
     Example:
         >>> import oneproj, torch

@@ -33,16 +33,19 @@ from collections.abc import Mapping
 import numpy as np
 from torch.optim import Adam
 
+from oneproj.arguments import check_count, check_number
 from oneproj.autograd import borrowing_gradients
+from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, assign, combine, difference, dot, norm
 from oneproj.projection.base import AbstractProjector
-from oneproj.projection.trail import Trail, check_least
+from oneproj.projection.trail import Trail
 from oneproj.projection.view import Look
 from oneproj.results import Projection
 from oneproj.simplex_qp import solve_nonnegative_qp
 from oneproj.terms.base import AbstractTerm
 
 TINY = 1e-300
+"""In place of a distance of 0, by which nothing can be divided."""
 
 
 class AugmentedLagrangian(AbstractProjector):
@@ -94,23 +97,27 @@ class AugmentedLagrangian(AbstractProjector):
         strict: bool = True,
     ) -> None:
         """Check and keep the settings."""
-        check_least(
-            {
-                "lr": (lr, TINY),
-                "inner_steps": (inner_steps, 1),
-                "rounds": (rounds, 1),
-                "penalty": (penalty, TINY),
-                "growth": (growth, 1.0),
-                "max_penalty": (max_penalty, penalty),
-                "refinements": (refinements, 0),
-                "tolerance": (tolerance, 0.0),
-                "boundary_tolerance": (boundary_tolerance, 0.0),
-            }
+        steps, rho, near = "It counts Adam steps.", "It is rho.", "It is a residual."
+        self._lr = check_number("lr", lr, "It is that of Adam.")
+        self._inner_steps = check_count("inner_steps", inner_steps, steps)
+        self._rounds = check_count("rounds", rounds, "It counts multiplier updates.")
+        self._penalty = check_number("penalty", penalty, rho)
+        self._growth = check_number("growth", growth, "It is a factor of rho.")
+        self._max_penalty = check_number("max_penalty", max_penalty, rho, infinite=True)
+        if self._growth < 1 or self._max_penalty < self._penalty:
+            message = (
+                f"The penalty must not fall from round to round, but growth={growth}, "
+                f"and max_penalty={max_penalty} where it begins with {penalty}. Choose "
+                "growth >= 1 and max_penalty >= penalty."
+            )
+            raise InvalidProblemError(message)
+        more = "It counts iterations; 0 for no refinement."
+        self._refinements = check_count("refinements", refinements, more, least=0)
+        self._tolerance = check_number("tolerance", tolerance, near, zero=True)
+        self._boundary_tolerance = check_number(
+            "boundary_tolerance", boundary_tolerance, near, zero=True
         )
-        self._lr, self._inner_steps, self._rounds = lr, inner_steps, rounds
-        self._penalty, self._growth, self._max_penalty = penalty, growth, max_penalty
-        self._refinements, self._strict = refinements, strict
-        self._tolerance, self._boundary_tolerance = tolerance, boundary_tolerance
+        self._strict = strict
 
     def accepts(self, constraints: Mapping[str, AbstractTerm]) -> str | None:
         """Every constraint has a gradient, so any will do."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from oneproj.arguments import check_number, is_count, is_number
+from oneproj.arguments import check_count, check_number
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, assign, dimension
 from oneproj.projection.balance import apart, imbalance, relative
@@ -96,18 +96,16 @@ class Cuts(AbstractProjector):
         residual, gain = "It is a relative residual.", "It is a share of a gain."
         self._tolerance = check_number("tolerance", tolerance, residual, zero=True)
         self._progress = check_number("progress", progress, gain, zero=True)
-        for name, value, least in (
-            ("max_evaluations", _or(max_evaluations, ENOUGH), 1),
-            ("memory", memory, 0),
-            ("capacity", _or(capacity, ROOM), 1),
-        ):
-            if not (is_count(value) or (is_number(value) and value == least == 0)):
-                message = (
-                    f"{name} must be a whole number, at least {least}, got {value!r}."
-                )
-                raise InvalidProblemError(message)
-        self._max_evaluations, self._memory = max_evaluations, memory
-        self._capacity = capacity
+        self._memory = check_count("memory", memory, "It counts moves.", least=0)
+        self._max_evaluations, self._capacity = max_evaluations, capacity
+        if max_evaluations is not None:
+            looks = "It counts full constraint gradients; None for the default."
+            self._max_evaluations = check_count(
+                "max_evaluations", max_evaluations, looks
+            )
+        if capacity is not None:
+            vectors = "It counts vectors that are kept; None for the default."
+            self._capacity = check_count("capacity", capacity, vectors)
         self._warm = False
         self._past: Past | None = None
 
@@ -171,7 +169,7 @@ class Cuts(AbstractProjector):
         return None
 
     def _suspects(self, past: Past | None) -> list[str] | None:
-        """What may be violated at the start; one near the last start often is not."""
+        """The constraints to differentiate at once; None if that is to be guessed."""
         if past is not None:
             return past.suspects()
         return [] if self._warm else None
@@ -201,7 +199,7 @@ class Cuts(AbstractProjector):
         return _bounded(view, within.dual, left, far, normals, empty=empty)
 
     def _project_as_linear(self, view: View, region: Region) -> Projection | None:
-        """Within sets, as if the functions were declared; None if they are not so."""
+        """Project within sets if the functions seem linear; None if they do not."""
         if not (region.convex and region.places and seems_linear_within_sets(view)):
             return None
         try:
@@ -213,9 +211,9 @@ class Cuts(AbstractProjector):
     def _project_within_any(
         self, view: View, region: Region, past: Past | None
     ) -> Projection:
-        """Within sets of which one is not convex; as other functions if that is not it.
+        """Project within sets of which one is not convex, and locally if in doubt.
 
-        The nearer answer counts.
+        The nearer of the two answers counts.
         """
         room = max(self._capacity or ROOM, len(view.constraints) + SPARE)
         few = self._max_evaluations or ENOUGH
@@ -292,7 +290,3 @@ def _bounded(
         lower_bound=None if empty else bound,
         empty=empty,
     )
-
-
-def _or(given: int | None, default: int) -> int:
-    return default if given is None else given

@@ -29,10 +29,11 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from oneproj.arguments import check_count, check_number
 from oneproj.parameters import Vector, assign, combine, difference, distance, dot, norm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.example_dual import ExampleDual
-from oneproj.projection.trail import Trail, check_least
+from oneproj.projection.trail import Trail
 from oneproj.results import Projection
 from oneproj.terms.base import AbstractTerm
 
@@ -84,16 +85,15 @@ class DualBisection(AbstractProjector):
         strict: bool = True,
     ) -> None:
         """Check and keep the settings."""
-        check_least(
-            {
-                "bisection_steps": (bisection_steps, 0),
-                "dual_steps": (dual_steps, 1),
-                "cycles": (cycles, 1),
-                "tolerance": (tolerance, 0.0),
-            }
+        halvings, looks = "It counts halvings.", "It counts constraint gradients."
+        self._bisection_steps = check_count(
+            "bisection_steps", bisection_steps, halvings, least=0
         )
-        self._bisection_steps, self._dual_steps = bisection_steps, dual_steps
-        self._cycles, self._tolerance, self._strict = cycles, tolerance, strict
+        self._dual_steps = check_count("dual_steps", dual_steps, looks)
+        self._cycles = check_count("cycles", cycles, "It counts turns.")
+        near = "It is a residual."
+        self._tolerance = check_number("tolerance", tolerance, near, zero=True)
+        self._strict = strict
 
     def accepts(self, constraints: Mapping[str, AbstractTerm]) -> str | None:
         """Every constraint must be declared convex."""

@@ -49,7 +49,7 @@ def coarsest(parameters: Vector, constraints: Mapping[str, AbstractTerm]) -> flo
 
 
 class Margin:
-    """Of one constraint; ``renew`` it at every look.
+    """How far inside one constraint to aim; ``renew`` it at every look.
 
     Args:
         constraint: Seen at the start.
@@ -121,23 +121,23 @@ class Aim:
         self._extra = dict.fromkeys(margins, 0.0)
 
     def margins(self) -> dict[str, float]:
-        """Of every constraint, now."""
+        """The margin of every constraint, as it is now."""
         return {name: self.margin(name) for name in self._margins}
 
     def margin(self, name: str) -> float:
-        """Of one of them."""
+        """The margin of one constraint."""
         return self._factor * self._margins[name] + self._extra[name]
 
     def widen(self, factor: float) -> None:
-        """By this factor."""
+        """Multiply all margins by a factor."""
         self._factor *= factor
         self._extra = {name: factor * more for name, more in self._extra.items()}
 
     def allow(self, values: Mapping[str, float]) -> None:
-        """By what is still violated."""
+        """Widen each margin by how much its constraint is still violated."""
         for name in self._extra:
             self._extra[name] += max(0.0, values[name])
 
     def drop(self) -> None:
-        """To nothing: a set without interior has no point inside by a margin."""
+        """Make all margins 0: a set without interior has no points inside by one."""
         self._factor, self._extra = 0.0, dict.fromkeys(self._margins, 0.0)

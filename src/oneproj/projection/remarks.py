@@ -30,7 +30,7 @@ def described(
     empty: bool = False,
     remark: str = "",
 ) -> Projection:
-    """The point that the parameters hold, honestly.
+    """Describe the point that the parameters hold: feasible or not, and how near.
 
     Args:
         view: Through which it was found.

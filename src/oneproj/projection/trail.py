@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from oneproj.arguments import is_number
-from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, assign, distance, snapshot
 from oneproj.projection.remarks import described
 from oneproj.projection.vectors.blocks import combined_norm
@@ -101,15 +99,3 @@ class Trail:
         if seen.worst > self.slack or not self.accepted:
             return seen.worst < self.best.worst
         return far < self._best_distance
-
-
-def check_least(settings: Mapping[str, tuple[float, float]]) -> None:
-    """Refuse a setting (value, least) that is no number, or below its least.
-
-    Example:
-        >>> check_least({"rounds": (6, 1)})
-    """
-    for name, (value, least) in settings.items():
-        if not (is_number(value) and value >= least):  # true for NaN as well
-            message = f"{name} must be a number of at least {least}, got {value!r}."
-            raise InvalidProblemError(message)

@@ -95,7 +95,7 @@ class View:
 
     @property
     def best_point(self) -> list[Tensor]:
-        """Where that was; made on demand from the move."""
+        """The best point that was seen; made on demand from the move to it."""
         if self._best_point is None:
             self._best_point = [torch.empty_like(tensor) for tensor in self.origin]
             self._go_to_best(self._best_point)
@@ -103,7 +103,7 @@ class View:
 
     @property
     def best_distance(self) -> float:
-        """Its distance from the start."""
+        """The distance of the best point from the start."""
         return 0.0 if self._best_move is None else self._best_move.length
 
     @property
@@ -114,7 +114,7 @@ class View:
         return self._space
 
     def rounding(self, name: str, value: float, slope: float) -> float:
-        """A unit of that of a constraint's value there, and of the start within it.
+        """A unit of rounding in a constraint's value and, through it, in the start.
 
         Args:
             name: The constraint's.
@@ -133,7 +133,7 @@ class View:
         return self.space.displacement(self._storage)
 
     def moved(self) -> float:
-        """Its distance once more, from the parameters themselves, which go there."""
+        """Return to the best point, and measure how far the parameters moved."""
         self.return_to_best()
         if self._measured is None or self._measured[0] is not self.best:
             self._measured = self.best, self.space.length(self._storage)

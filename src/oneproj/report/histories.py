@@ -28,7 +28,7 @@ class Curve:
 
     @property
     def means(self) -> tuple[float, ...]:
-        """Over runs, at each update."""
+        """The means over runs, at each update."""
         return tuple(point.mean for point in self.points)
 
     @property

@@ -34,7 +34,7 @@ class Quantity:
     """Whether it should agree with the paper's; runtimes are of another machine."""
 
     def spread(self, records: Sequence[Record]) -> Spread | None:
-        """Over the runs; None without any."""
+        """The mean and standard deviation over the runs; None without any."""
         return spread([float(self.read(r)) for r in records]) if records else None
 
 

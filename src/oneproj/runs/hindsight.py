@@ -14,6 +14,10 @@ objective was lower by a ``FALL`` in the last quarter of the updates than in the
 before, beyond the noise of minibatches, was stopped by the decay and not by the
 problem. It is not said of an objective that is nearly gone: on data that can be
 separated a risk falls for ever, and nobody waits for it.
+
+**An objective that was never seen.** A method that steps on the objective only where
+the constraints are met may find them violated at every update. What it returns can be
+feasible, and is as good as chance made it.
 """
 
 from __future__ import annotations
@@ -52,6 +56,8 @@ def warn_in_hindsight(
     setting, record = run.setting, run.history.columns
     warn_if_risen(record, objective, multipliers)
     whole = planned and record["update"][-1:] == [setting.steps]
+    if whole and all(map(math.isnan, record["objective"])):
+        _warn_of_neglect(setting.steps)
     if whole and setting.schedule is None:
         warn_if_falling(
             record["objective"],
@@ -59,6 +65,17 @@ def warn_in_hindsight(
             batch_size=setting.batch_size,
             examples=setting.problem.objective.size,
         )
+
+
+def _warn_of_neglect(steps: int) -> None:
+    message = (
+        f"The objective was not minimised: none of the {steps} updates was a step on "
+        "it, because a constraint was violated at each. Whatever the projection made "
+        "feasible is as good as chance has it. Start from a feasible point "
+        "(oneproj.project), or give more steps, a larger lr or a tolerance, or take "
+        'method="one-projection".'
+    )
+    warn(message)
 
 
 def warn_if_risen(

@@ -37,7 +37,7 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """Since the run began, without the time between a stop and its resumption."""
+        """Seconds since the run began, but for those between a stop and its resume."""
         return self.seconds_before + time.perf_counter() - self._start
 
     def add(

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -25,13 +24,7 @@ from oneproj.results import Status
 from oneproj.runs.callbacks import Callback
 from oneproj.runs.checkpoints import begin_checkpoint, write_checkpoint
 from oneproj.runs.run import Run
-from oneproj.terms.modes import settled
-
-SETTLED = 0.5
-"""The share of a run in which batch norm gathers statistics, as deep networks need. A
-minibatch, of one class perhaps, is then normalised by its own, and an anchor by those
-gathered: objective and constraints are of two functions, and never agree. The other
-updates see one."""
+from oneproj.runs.statistics import Statistics
 
 
 class End(enum.Enum):
@@ -50,13 +43,12 @@ class End(enum.Enum):
 
     @property
     def status(self) -> Status:
-        """That of the solution, if its point is feasible."""
+        """The status of a solution that ended so, if its point is feasible."""
         if self is End.PLANNED:
             return Status.FEASIBLE
         return Status.OUT_OF_TIME if self is End.LATE else Status.INTERRUPTED
 
 
-@dataclass(frozen=True)
 class Loop:
     """How the updates of a run are made, watched, saved and ended.
 
@@ -66,23 +58,28 @@ class Loop:
         seconds: After which no update begins; None for no limit.
         checkpoint: Where to save the run; None for nowhere.
         checkpoint_every: Updates between two checkpoints.
+
+    Raises:
+        InvalidProblemError: The budget or the interval has no meaning.
     """
 
-    callback: Callback
-    progress: bool | None
-    seconds: float | None
-    checkpoint: Path | None
-    checkpoint_every: int
-
-    def __post_init__(self) -> None:
-        """Refuse a budget or an interval without meaning."""
-        if self.seconds is not None:
+    def __init__(
+        self,
+        *,
+        callback: Callback,
+        progress: bool | None,
+        seconds: float | None,
+        checkpoint: Path | None,
+        checkpoint_every: int,
+    ) -> None:
+        """Check and keep the settings."""
+        self._callback, self._progress, self.checkpoint = callback, progress, checkpoint
+        self._seconds = seconds
+        if seconds is not None:
             budget = "It is a budget of time for the updates; None for none."
-            seconds = check_number("seconds", self.seconds, budget, infinite=True)
-            object.__setattr__(self, "seconds", seconds)
+            self._seconds = check_number("seconds", seconds, budget, infinite=True)
         interval = "It is how many updates there are from one checkpoint to the next."
-        every = check_count("checkpoint_every", self.checkpoint_every, interval)
-        object.__setattr__(self, "checkpoint_every", every)
+        self._every = check_count("checkpoint_every", checkpoint_every, interval)
 
     def run(self, run: Run, done: int) -> End:
         """Make the updates after the first ``done``; says why they ended.
@@ -90,26 +87,31 @@ class Loop:
         The point is not judged here. What a callback raises passes as it is.
         """
         history, method, k = run.history, run.method, done
-        steps, begun = history.steps, time.monotonic()
-        until = begun + (self.seconds or math.inf)
+        steps, model = history.steps, run.setting.problem.model
+        until = time.monotonic() + (self._seconds or math.inf)
+        # Not by the clock where it is saved: resumed, a run gives the same bits.
+        statistics = Statistics(
+            model, steps, None if self.checkpoint else self._seconds
+        )
         save = _saving(run, self.checkpoint, k)
         try:
             with (
                 torch.enable_grad(),
-                progress_bar("training", steps, enabled=self.progress) as advance_to,
+                progress_bar("training", steps, enabled=self._progress) as advance_to,
                 _interrupts(wait=self.checkpoint is not None) as pressed,
             ):
                 end = End.PLANNED if k == steps else None
                 while end is None:
                     k += 1
-                    sight = _update(run, k, keeps=self._keeps(k / steps, begun))
+                    with statistics.during(k):
+                        sight = _update(run, k)
                     if method.stuck:
                         return End.STUCK
                     seen = sight.objective, sight.residuals, method.outer
                     update = history.add(k, *seen)
                     advance_to(k)
                     with torch.enable_grad():  # whatever mode a callback leaves behind
-                        stop = self.callback(update)
+                        stop = self._callback(update)
                     if k == steps or method.done:
                         end = End.PLANNED
                     elif pressed():
@@ -118,7 +120,7 @@ class Loop:
                         end = End.ASKED
                     elif time.monotonic() >= until:
                         end = End.LATE
-                    if end is not None or k % self.checkpoint_every == 0:
+                    if end is not None or k % self._every == 0:
                         save(k)
         except KeyboardInterrupt:  # inside an update: not a state to go on from
             return End.PRESSED
@@ -126,25 +128,11 @@ class Loop:
             history.close()
         return end
 
-    def _keeps(self, share: float, begun: float) -> bool:
-        """Whether batch norm keeps its statistics in the update that ends a share.
 
-        A budget of time may end long before the planned updates do. It does not count
-        where a run is saved: who resumes it gets the same bits as without the stop.
-        """
-        budget = math.inf if self.checkpoint else self.seconds or math.inf
-        return max(share, (time.monotonic() - begun) / budget) > SETTLED
-
-
-def _update(run: Run, k: int, *, keeps: bool) -> Sight:
-    """Make the k-th update; an error says which it was.
-
-    That batch norm keeps its statistics is said anew each time, for a callback that
-    calls model.train().
-    """
+def _update(run: Run, k: int) -> Sight:
+    """Make the k-th update; an error says which it was."""
     try:
-        with settled(run.setting.problem.model if keeps else None):
-            return run.method.update()
+        return run.method.update()
     except NonFiniteError as error:
         raise NonFiniteError(error.quantity, step=k) from error
     except RuntimeError:

@@ -98,7 +98,7 @@ class Run:
 
     @cached_property
     def _outline(self) -> dict[str, str]:
-        """Of the run as it begins: before an update is made, or a state taken over."""
+        """The outline of the run before its first update, or before it is resumed."""
         return outline(self.setting.problem, self.settings, self.method.state_dict())
 
 

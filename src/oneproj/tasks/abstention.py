@@ -52,10 +52,8 @@ def ambiguity_losses(scores: Tensor) -> Tensor:
     return phi[:, 0] * phi[:, 1]
 
 
-def slackened(
-    thresholds: Sequence[float], train: Sample, slack: float = SLACK
-) -> tuple[float, float]:
-    """The caps ``threshold_j + slack / sqrt(n_j)`` that the paper's training enforces.
+def slackened(thresholds: Sequence[float], train: Sample) -> tuple[float, float]:
+    """The caps ``threshold_j + SLACK / sqrt(n_j)`` that the paper's training enforces.
 
     Example:
         >>> from oneproj.data import gaussian_abstention
@@ -64,7 +62,7 @@ def slackened(
         [0.3204, 0.3204]
     """
     pairs = zip(thresholds, train.counts, strict=True)
-    first, second = (threshold + slack * n**-0.5 for threshold, n in pairs)
+    first, second = (threshold + SLACK * n**-0.5 for threshold, n in pairs)
     return first, second
 
 

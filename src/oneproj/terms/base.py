@@ -23,7 +23,7 @@ Curvature = Literal["convex", "concave", "linear"]
 
 
 class Survey(NamedTuple):
-    """A look at all data that remembers the examples."""
+    """The value on all data, with the value of each example."""
 
     value: float
     gradient: list[Tensor] | None
@@ -87,9 +87,9 @@ class AbstractTerm(ABC):
         """The differentiable value on a minibatch; exact where ``indices`` is None."""
 
     def examples(self, indices: Tensor) -> Tensor:
-        """What a minibatch has the mean of: the differentiable value of each example.
+        """The differentiable value of each example, whose mean is ``batch_value``.
 
-        For a term without data, its value for each.
+        A term without data repeats its value for each.
         """
         return self.batch_value(indices).expand(len(indices))
 
@@ -102,7 +102,7 @@ class AbstractTerm(ABC):
         """The value on all data and its gradient, from one pass."""
 
     def survey(self, parameters: Vector | None) -> Survey:
-        """The same, with the value of each example; None asks for no gradient."""
+        """The value on all data with that of each example; a gradient if asked for."""
         if parameters is None:
             return Survey(self.value(), None, None)
         return Survey(*self.value_and_gradient(parameters), None)

@@ -85,11 +85,12 @@ class _TensorSource(AbstractSource):
             raise InvalidProblemError(message)
         for tensor in tensors:
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-                bad = int((~torch.isfinite(tensor)).sum())
+                bad = (~torch.isfinite(tensor)).nonzero()
                 message = (
-                    f"The data holds {bad} NaN or infinite value(s) in a tensor of "
-                    f"shape {tuple(tensor.shape)}. Impute or drop them first: one bad "
-                    "row makes every full pass NaN."
+                    f"The data holds {len(bad)} NaN or infinite value(s) in a tensor "
+                    f"of shape {tuple(tensor.shape)}, the first in row {int(bad[0, 0])}"
+                    ". Impute or drop them first: one bad row makes every full pass "
+                    "NaN."
                 )
                 raise InvalidProblemError(message)
         super().__init__(sizes[0])

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 
 import torch
 from torch import Tensor
 
 from oneproj.autograd import fresh_parametrisations
-from oneproj.errors import InvalidProblemError, NonFiniteError, warn
+from oneproj.errors import (
+    InvalidProblemError,
+    NonFiniteError,
+    OneprojWarning,
+    warn,
+)
 from oneproj.parameters import Vector
 from oneproj.terms.base import AbstractTerm
 from oneproj.terms.constraints import Constraint
@@ -41,9 +47,15 @@ def check_connected(terms: Iterable[AbstractTerm], parameters: Vector) -> list[s
         []
     """
     training: set[str] = set()
-    random = [t.name for t in terms if _may_be_random(t, parameters, training)]
-    if training:
-        _warn_of_modes(training)
+    try:
+        random = [t.name for t in terms if _may_be_random(t, parameters, training)]
+    except Exception:
+        with suppress(
+            OneprojWarning
+        ):  # where warnings are errors, this one is the news
+            _warn_of_modes(training)  # the mode may be why
+        raise
+    _warn_of_modes(training)
     return random
 
 
@@ -216,7 +228,9 @@ def _warn_of_company(term: Constraint, once: Tensor, beside: Tensor) -> None:
     warn(message)
 
 
-def _warn_of_modes(training: Iterable[str]) -> None:
+def _warn_of_modes(training: Collection[str]) -> None:
+    if not training:
+        return
     message = (
         f"{' and '.join(sorted(training))} in training mode: the value of a term is "
         "random, changes with every call, or depends on the rest of its batch, so that "

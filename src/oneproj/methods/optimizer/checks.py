@@ -21,7 +21,7 @@ AGAIN = 2
 
 
 class Settings(NamedTuple):
-    """Of Algorithm 1, in the paper's symbols."""
+    """The settings of Algorithm 1, in the paper's symbols."""
 
     m: float | None
     beta: float
@@ -114,7 +114,7 @@ def check_step(*, shown: str | None) -> None:
 
 
 def check_alike(point: Vector, state: Vector, error: Exception) -> None:
-    """Say what a step failed of, if parameters are no more what they were built as.
+    """Explain a step that failed because a parameter was converted or moved.
 
     Raises:
         InvalidProblemError: A parameter has another dtype, device or shape by now.

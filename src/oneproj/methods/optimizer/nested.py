@@ -1,7 +1,7 @@
-"""An optimiser around another: all of Algorithm 1 that is not in the paper.
+"""The housekeeping of ``OneProjection``: all of it that is not in the paper.
 
-What a step refuses and how one that failed is taken back, what is shown, and how both
-optimisers are saved and copied.
+What a step refuses, how one that failed is taken back, which iterate is shown, and how
+the optimiser is saved and copied with the base optimiser inside it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oneproj.parameters import assign, is_finite
 
 
 @dataclass
-class Run:
+class Position:
     """Where Algorithm 1 stands; the vectors are in ``Optimizer.state``."""
 
     t: int  # complete outer iterations
@@ -39,7 +39,7 @@ class AbstractNested(Optimizer):
     """A run of Algorithm 1 around a base optimiser that shares its groups."""
 
     _base: Optimizer  # not there yet while torch's constructor runs
-    _run: Run
+    _at: Position
     _watch: Watch
     _z: list[Tensor]  # the parameters
     _m: float | None
@@ -65,12 +65,12 @@ class AbstractNested(Optimizer):
                 parameters hold ``x_t`` again, and the next step is the first from
                 there: leave out the batch, and go on.
         """
-        check_step(shown=self._run.shown)
+        check_step(shown=self._at.shown)
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if self._run.s in (1, self._K):
+        if self._at.s in (1, self._K):
             self._watch.look(self.param_groups, self._m)
         try:
             self._inner_update()
@@ -84,15 +84,15 @@ class AbstractNested(Optimizer):
 
         ``outside`` is how far the step left the ball, which is finite if the point is.
         """
-        run, K, unbounded = self._run, self._K, math.isinf(self._radius)
-        seen = self._average if unbounded and run.s == K else []
+        at, K, unbounded = self._at, self._K, math.isinf(self._radius)
+        seen = self._average if unbounded and at.s == K else []
         if math.isfinite(outside) and is_finite(seen):
             return
-        first, step = run.t * K + 1, run.t * K + run.s
+        first, step = at.t * K + 1, at.t * K + at.s
         assign(self._z, self._x)  # line 8
         assign(self._average, self._x)
         forget_nonfinite_(self.base)
-        run.s = 1
+        at.s = 1
         which = f"an iterate since update {first}" if unbounded else "the iterate"
         raise NonFiniteError(which, step=step)
 
@@ -114,12 +114,12 @@ class AbstractNested(Optimizer):
     @property
     def at_center(self) -> bool:
         """Whether the next update is the first of an outer iteration: z_1 = x_t."""
-        return self._run.s == 1
+        return self._at.s == 1
 
     @property
     def selected_index(self) -> int:
         """The outer iterate that ``eval()`` shows now: J once it is reached, else t."""
-        t, J = self._run.t, self._run.J
+        t, J = self._at.t, self._at.J
         return t if J is None else min(t, J)
 
     def eval(self) -> None:
@@ -131,11 +131,11 @@ class AbstractNested(Optimizer):
         batch norm are still those of the inner iterates:
         ``torch.optim.swa_utils.update_bn`` makes them this one's.
         """
-        if self._run.shown is None:
-            t, s, J = self._run.t, self._run.s, self._run.J
+        if self._at.shown is None:
+            t, s, J = self._at.t, self._at.s, self._at.J
             self._watch.tell_of_start(t, s - 1, self._K, J)
-            self._run.shown = "x" if J is None or t < J else "selected"
-            self._swap(self._run.shown)
+            self._at.shown = "x" if J is None or t < J else "selected"
+            self._swap(self._at.shown)
 
     def train(self) -> None:
         """Make the parameters hold the inner iterate z_s again.
@@ -143,9 +143,9 @@ class AbstractNested(Optimizer):
         What was done to the parameters since ``eval()``, a projection for example,
         stays with the iterate that was shown: work on a copy to look and go on.
         """
-        if self._run.shown is not None:
-            self._swap(self._run.shown)
-            self._run.shown = None
+        if self._at.shown is not None:
+            self._swap(self._at.shown)
+            self._at.shown = None
 
     @torch.no_grad()
     def _swap(self, key: str) -> None:
@@ -174,13 +174,13 @@ class AbstractNested(Optimizer):
             "radius": self._radius,
             "center": self._center,
             "base": kind(self.base),
-            "select": "last" if self._run.J is None else "random",
+            "select": "last" if self._at.J is None else "random",
         }
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to resume bit for bit; a copy, never an alias."""
         extra = {
-            "run": asdict(self._run),
+            "run": asdict(self._at),
             "settings": self._settings(),
             "base": self.base.state_dict(),
         }
@@ -193,11 +193,11 @@ class AbstractNested(Optimizer):
             InvalidProblemError: It is not of a OneProjection with the same settings
                 and shapes of parameters; then nothing is loaded.
         """
-        run, groups = asdict(self._run), self.param_groups
-        check_saved(state_dict, self._settings(), run, groups)
+        at, groups = asdict(self._at), self.param_groups
+        check_saved(state_dict, self._settings(), at, groups)
         own = copy.deepcopy(state_dict)
         super().load_state_dict(own)
-        self._run = replace(self._run, **own["run"])
+        self._at = replace(self._at, **own["run"])
         self.base.load_state_dict(own["base"])
         self.base.param_groups = self.param_groups
         self._bind()

@@ -82,7 +82,14 @@ def make_base(base: Callable[[Groups], Optimizer], groups: Groups) -> Optimizer:
             "functools.partial of it with its other settings."
         )
         raise InvalidProblemError(message)
-    made: object = base(groups) if callable(base) else base
+    if not callable(base):
+        message = (
+            "base must be a class of torch.optim, or a function that makes an "
+            f"optimiser from parameter groups, got {base!r}. Pass torch.optim.Adam, or "
+            "functools.partial of it; names are for oneproj.solve."
+        )
+        raise InvalidProblemError(message)
+    made: object = base(groups)
     if not isinstance(made, Optimizer) or isinstance(made, LBFGS | SparseAdam):
         message = (
             "base must make an optimiser of torch.optim from parameter groups, one "

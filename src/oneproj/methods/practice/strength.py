@@ -163,10 +163,10 @@ def _forces(total: Vector, count: int, anchor: Anchor, moved: float) -> _Forces:
 def _within_reach(
     anchor: Anchor, steepness: Mapping[str, float], moved: float
 ) -> list[str]:
-    """Which c_j are violated, or after another move of the last length.
+    """The constraints that are violated, or would be after a move as long as the last.
 
-    A constraint that is not says nothing of its multiplier: the flatter it is, the more
-    of it would be needed.
+    The others say nothing of their multipliers: the flatter a constraint is, the larger
+    its multiplier would seem to be.
     """
     return [
         name

@@ -60,7 +60,11 @@ def parameter_units(problem: Problem, counts: Counts) -> Array:
     units: Array = 1.0 / np.where(squares > 0, np.sqrt(squares), usual)
     length = 0.0 if objective is None else _first_step(objective, units)
     units *= length if 0 < length < math.inf else usual
-    return units if _last(problem, counts, units, squares) else np.ones_like(units)
+    return (
+        units
+        if _stay_in_proportion(problem, counts, units, squares)
+        else np.ones_like(units)
+    )
 
 
 def _sizes(problem: Problem, counts: Counts) -> tuple[Array, _Look | None]:
@@ -85,8 +89,10 @@ def _sizes(problem: Problem, counts: Counts) -> tuple[Array, _Look | None]:
     return squares, objective
 
 
-def _last(problem: Problem, counts: Counts, units: Array, squares: Array) -> bool:
-    """Whether the sizes are in proportion still, one unit away in each parameter."""
+def _stay_in_proportion(
+    problem: Problem, counts: Counts, units: Array, squares: Array
+) -> bool:
+    """Whether sizes keep their ratios after a move by one unit in each parameter."""
     start = snapshot(problem.parameters)
     there = unflat(flat(start) + units, start)
     try:

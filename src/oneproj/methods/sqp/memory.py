@@ -80,7 +80,7 @@ class Memory:
         """See ``Question``."""
 
     def value(self, x: Array) -> Seen:
-        """Infinite where there is none; at the start, that is the end."""
+        """The values at a point; an infinite objective where there are none."""
         if self.last is not None and np.array_equal(x, self.last.x):
             return self.last.value
         key = x.tobytes()
@@ -95,7 +95,11 @@ class Memory:
         return self._trial[1]
 
     def point(self, x: Array) -> Point:
-        """All about a point, which becomes the last."""
+        """The values and gradients at a point, which becomes the last one.
+
+        Raises:
+            Lost: There are none.
+        """
         if self.last is None or not np.array_equal(x, self.last.x):
             value = self.value(x)
             if not np.isfinite(value.f):

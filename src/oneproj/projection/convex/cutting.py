@@ -231,6 +231,6 @@ class _Search:
             )
 
     def _rounding(self, name: str, pull: AbstractPacked, far: float) -> float:
-        """Of a linear function there; of others, whose cuts differ, 0."""
+        """The rounding of a linear function this far away; 0 for any other."""
         linear = self._view.constraints[name].curvature == "linear"
         return ROUNDED * pull.eps * far * pull.norm() if linear else 0.0

@@ -48,7 +48,7 @@ class Region:
 
     @property
     def convex(self) -> bool:
-        """Whether all of the sets are."""
+        """Whether all of the sets are convex."""
         return all(members.convex for members in self._sets.values())
 
     def parts(self, y: Vector) -> dict[str, Tensor]:

@@ -31,7 +31,7 @@ class AbstractSpace(ABC):
 
     @abstractmethod
     def size_of_origin(self) -> float:
-        """Its norm."""
+        """The norm of the origin."""
 
     @abstractmethod
     def displacement(self, point: Vector) -> AbstractPacked:
@@ -48,7 +48,7 @@ class AbstractSpace(ABC):
         weights: Sequence[float] = (),
         vectors: Sequence[Vector] = (),
     ) -> float:
-        """Of a point's displacement plus ``sum_k weights[k] * vectors[k]``."""
+        """The length of a displacement plus ``sum_k weights[k] * vectors[k]``."""
 
     @abstractmethod
     def write(self, displacement: AbstractPacked, point: Vector) -> None:
