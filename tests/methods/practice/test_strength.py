@@ -11,8 +11,11 @@ from torch import Tensor
 
 import oneproj
 from oneproj.methods import penalized
+from oneproj.methods.practice.patience import MOST
 from oneproj.methods.practice.strength import (
+    FADED,
     FLOOR,
+    HUGE,
     KEPT,
     SAFETY,
     AutoStrength,
@@ -180,6 +183,34 @@ def test_a_saturated_constraint_does_not_explode(slope: float) -> None:
         assert idle <= 10.0
 
 
+def test_a_violated_constraint_that_turns_flat_is_pushed_in_proportion() -> None:
+    # Sigmoids that saturate on the wrong side: to balance f takes |f| / slope, and once
+    # the slope is back a push of that strength is many times what f pulls with.
+    watched = Watched("a")
+    watched.see(wide(-3.0), wide(0.0), (0.1, wide(1.0)))
+    for k in range(1, 30):
+        slope = 1.0 if k == 29 else 1e-6
+        (lam,) = watched.see(wide(-3.0), wide(0.1 * k), (0.1, wide(slope)))
+        limit = MOST * 3.0 / max(slope, FADED**k)
+        assert lam == pytest.approx(min(limit, lam))
+    assert lam <= MOST * 3.0
+
+
+def test_gradients_that_cancel_ask_for_no_more() -> None:
+    # Together they have a slope of 1e-5 towards f: multipliers of 1.5e5 each, and so
+    # pushes that a step to the side leaves unbalanced.
+    a, b = wide(1.0, 1e-5), wide(-1.0, 1e-5)
+    c = wide(0.0, 0.0)
+    lam = Watched("abc").see(wide(0.0, -3.0), c, (0.1, a), (0.1, b), (-9.0, c))
+    assert lam[:2] == pytest.approx((MOST * 3.0, MOST * 3.0))
+
+
+def test_no_strength_is_too_large_for_float32() -> None:
+    (lam,) = Watched("a").see(wide(-3.0), wide(0.0), (0.1, wide(1e-60)))
+    assert lam == HUGE
+    assert np.isfinite(np.float32(lam))
+
+
 def test_without_constraints_there_is_nothing_to_weigh() -> None:
     assert Watched("").see(wide(1.0), wide(0.0)) == ()
 
@@ -251,3 +282,26 @@ def test_a_start_at_the_objective_s_minimiser_is_left() -> None:
     # The plain projection of the start has 67.84; the solution 55.2.
     assert solution.feasible
     assert solution.objective < 55.5
+
+
+def test_a_rate_that_saturates_does_not_stop_the_run() -> None:
+    # Four labels are wrong, and lie on the flat side of their sigmoids. Strengths that
+    # would balance the objective there ended at an objective of 0.94: pushed far into
+    # the feasible set, and too little left of Adam's steps to come back.
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(60, 3, generator=generator)
+    x[:, 2] = 1.0
+    y = torch.sign(x[:, 0] + 0.3 * torch.randn(60, generator=generator))
+    y[:4] *= -1
+    w = torch.zeros(3, requires_grad=True)
+
+    def misses(batch: tuple[Tensor, Tensor]) -> Tensor:
+        return torch.sigmoid(-8.0 * batch[1] * (batch[0] @ w))
+
+    rate = {
+        sign: oneproj.mean(misses, (x[y == sign], y[y == sign])) for sign in (-1, 1)
+    }
+    problem = oneproj.Problem(w, rate[-1], {"missed": rate[1] <= 0.02})
+    solution = oneproj.solve(problem, steps=500, progress=False)
+    assert solution.feasible
+    assert solution.objective < 0.7

@@ -12,6 +12,12 @@ the constraint is violated; the estimate there is the strength itself, which the
 grows by ``SAFETY`` from anchor to anchor until it is enough. Where it does not, because
 a gradient shows one piece of a constraint with kinks, ``patience`` ends.
 
+A gradient that is nearly zero, as that of a rate whose sigmoids are saturated, asks for
+a strength without limit, and so do many gradients that cancel each other. The next
+steps meet the slope again, and a push of a thousand times the objective's stays in the
+memory of a base step for hundreds of updates. So no push is planned that is more than
+``MOST`` times what the objective pulls with, both as large as they were of late.
+
 The estimates scale as the objective and the constraints do, so no unit is built in.
 """
 
@@ -25,7 +31,7 @@ import torch
 from torch import Tensor
 
 from oneproj.methods.practice.balance import gram, least_residual
-from oneproj.methods.practice.patience import FELT, MOVES, Patience
+from oneproj.methods.practice.patience import FELT, MOST, MOVES, Patience
 from oneproj.oracles import Anchor
 from oneproj.parameters import Vector, distance, on_devices
 from oneproj.penalties import Hinges
@@ -37,6 +43,12 @@ KEPT = 0.4
 FLOOR = 0.01
 """Of the strength that would balance the objective alone: the least, near a bound. The
 first strength of a violated constraint is all of it."""
+
+FADED = 0.8
+"""What is left at the next anchor of how large something was. Adam with a beta of 0.95
+forgets as fast: ten updates leave 0.77 of the size of a gradient."""
+HUGE = 1e30
+"""No strength is larger: beyond 3e38 it is no number of float32."""
 
 
 class _Forces(NamedTuple):
@@ -71,6 +83,8 @@ class AutoStrength:
         """The most that was between two anchors."""
         self._strengths: dict[str, float] = {}
         self._patience = Patience()
+        self._recent: dict[str, float] = {}
+        """Steepness, and the objective's pull: the maximum, of which the past fades."""
 
     def watch(self, gradient: Vector) -> None:
         """Add an objective gradient to the mean."""
@@ -92,8 +106,21 @@ class AutoStrength:
             name: self._strength(name, anchor.values[name], forces)
             for name in anchor.jacobian
         }
+        self._limit(forces)
         self._sum, self._count, self._last = None, 0, anchor.point
         return Hinges(tuple(self._strengths[name] for name in anchor.values))
+
+    def _limit(self, forces: _Forces) -> None:
+        """Lower the strengths whose push would be out of all proportion."""
+        sizes = forces.steepness | {"objective": forces.pull}  # no constraint's name
+        kept = {name: FADED * size for name, size in self._recent.items()}
+        self._recent = {n: max(size, kept.get(n, 0.0)) for n, size in sizes.items()}
+        pull = self._recent["objective"]
+        for name in forces.steepness:
+            L = self._recent[name]
+            if pull > 0 and L > 0:  # else nothing says what the proportion is
+                limit = min(max(MOST * pull, FELT) / L, HUGE)
+                self._strengths[name] = min(self._strengths[name], limit)
 
     def _strength(self, name: str, c: float, forces: _Forces) -> float:
         """Safely above the estimate, and not below what else asks for more.
@@ -124,6 +151,7 @@ class AutoStrength:
             "longest": self._longest,
             "strengths": dict(self._strengths),
             "patience": self._patience.state_dict(),
+            "recent": dict(self._recent),
         }
 
     def load_state_dict(self, state: Mapping[str, Any], like: Vector) -> Hinges | None:
@@ -142,7 +170,7 @@ class AutoStrength:
         self._sum = None if total is None else on_devices(total, like)
         self._last = None if last is None else on_devices(last, like)
         self._count, self._strengths = state["count"], dict(state["strengths"])
-        self._longest = state["longest"]
+        self._longest, self._recent = state["longest"], dict(state["recent"])
         self._patience.load_state_dict(state["patience"])
         return Hinges(tuple(self._strengths.values())) if self._strengths else None
 
