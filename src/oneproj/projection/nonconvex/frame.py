@@ -22,7 +22,7 @@ from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.vectors.piles import AbstractPile, pile_of
 from oneproj.projection.vectors.space import AbstractSpace
 
-INDEPENDENT, CLEAR = 1e-9, 0.1
+INDEPENDENT, CLEAR = 1e-9, 1e-2
 """A vector whose part outside the span is a smaller share than the first adds nothing.
 
 The share is the root of a difference of squares, which hides what is below 1e-8. So if
