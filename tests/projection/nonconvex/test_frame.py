@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import oneproj
 from oneproj.errors import NonFiniteError
 from oneproj.projection.nonconvex.frame import INDEPENDENT, Frame
 from oneproj.projection.vectors import piles
@@ -167,3 +168,38 @@ def test_a_vector_whose_square_overflows_is_refused(pack: Pack, room: int) -> No
         frame.all_coordinates([pack(1e160, 1e160)])
     assert frame.size == 1
     assert frame.coordinates(pack(3e150, 0.0))[0] == pytest.approx(3e150)
+
+
+@both
+def test_it_stays_orthonormal_along_an_ill_conditioned_quadratic(pack: Pack) -> None:
+    # Gradients of a quadratic along its own descent: each nearly in the span so far.
+    rng = np.random.default_rng(1)
+    spread = np.logspace(3, -3, 30)
+    x, frame = rng.normal(size=30), Frame(room=40)
+    for _ in range(60):
+        frame.coordinates(pack(*(spread * x)))
+        x = x - spread * x / spread.max() * rng.uniform(0.5, 1.5)
+    assert 10 < frame.size <= 30
+    axes = [frame.vector(row) for row in np.eye(frame.room)[: frame.size]]
+    gram = np.array([[a.dot(b) for b in axes] for a in axes])
+    assert np.abs(gram - np.eye(frame.size)).max() < 1e-8
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_ill_conditioned_quadratic_is_projected_onto(seed: int) -> None:
+    # Once the frame was not orthonormal, steps led nowhere: 350 gradients and more.
+    rng = np.random.default_rng(seed)
+    spread, start = np.logspace(3, -3, 30), 3.0 * rng.normal(size=30)
+    turn, _ = np.linalg.qr(rng.normal(size=(30, 30)))
+    low, high = 0.0, 1e6  # the nearest point is start / (1 + mu * spread)
+    for _ in range(200):
+        mu = 0.5 * (low + high)
+        inside = (spread * (start / (1.0 + mu * spread)) ** 2).sum() <= 1.0
+        low, high = (low, mu) if inside else (mu, high)
+    nearest = np.linalg.norm(start - start / (1.0 + high * spread))
+    root = torch.tensor(np.sqrt(spread)[:, None] * turn)
+    w = torch.tensor(turn.T @ start, requires_grad=True)
+    term = oneproj.function(lambda: (root @ w).square().sum())
+    done = oneproj.project(w, {"ellipsoid": term <= 1.0})
+    assert done.evaluations <= 150
+    assert nearest <= done.distance <= 1.001 * nearest

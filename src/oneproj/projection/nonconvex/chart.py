@@ -161,6 +161,15 @@ class Chart:
             self.best_half = self.best.half
         return self.best
 
+    def price(self) -> float:
+        """What the way to the best point cost for each unit of the worst residual.
+
+        A penalty must exceed it, or the start is the better point, and a model that
+        knows no curvature, as in a new frame, undoes the whole way.
+        """
+        lower = self._view.first.worst - max(self._view.best.worst, 0.0)
+        return self.best_half / lower if lower > 0 else 0.0
+
     def carry(self, mu: Array) -> Carried:
         """What helps a projection onto the same constraints from a point nearby."""
         bend = self._longest[1]

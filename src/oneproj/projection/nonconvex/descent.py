@@ -3,7 +3,8 @@
 Far from the feasible set the models of ``local.py`` may promise much and hold little,
 step after step. Adam's steps promise nothing and lower the sum of the violated
 constraints all the same; the point they reach is feasible, not near, and is where the
-models begin again. On a plateau, which has no slope, a few points are worth a look.
+models begin again. Where they go from wall to wall, ``valley.py`` goes along the floor.
+On a plateau, which has no slope, a few points are worth a look.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from torch.optim.adam import adam
 
 from oneproj.errors import NonFiniteError
 from oneproj.parameters import Vector, combine, difference, dimension, norm
+from oneproj.projection.nonconvex.valley import PAIRS, follow_valley
 from oneproj.projection.view import Look, View
 
 RATE = 0.03
 """A step of each parameter, as a share of what the move so far makes on average."""
 PATIENCE = 60
 """Looks in a row that find no lower worst residual before it is given up."""
+LONG = 2
+"""Times as many looks are worth it along a narrow valley, as long as they go down."""
 DOUBLINGS = 10
 """How often to double the move so far."""
 NEARLY = 1e-3
@@ -34,16 +38,22 @@ NUDGES = (1e-2, 1e-1, 1.0, -1.0)
 """The lengths of random moves, as shares of the parameters' norm."""
 
 
-def find_inside(view: View, *, looks: int) -> bool:
+def find_inside(view: View, *, looks: int, capacity: int = 4 * PAIRS) -> bool:
     """Look for a feasible point wherever one may be; whether there was one.
 
     Args:
         view: Knows the best point, before and after.
-        looks: How many full constraint gradients to use at most, but for a few.
+        looks: How many full constraint gradients to use at most, but for a few, and
+            for those along a valley.
+        capacity: Parameter-size vectors that there is room for.
     """
     last = view.evaluations + looks
     if descend(view, looks=looks) or _shrink(view) or _follow(view):
         return True
+    before = view.evaluations
+    if follow_valley(view, looks=LONG * looks, pairs=min(PAIRS, capacity // 4)):
+        return True
+    last += view.evaluations - before
     smaller = (combine([share - 1.0], [view.origin]) for share in SMALLER)
     for start in (*smaller, *nudges(view)):
         if descend(view, looks=last - view.evaluations, start=start):

@@ -90,7 +90,9 @@ def project_local(
         before = view.best.worst
         if models.leave_saddle():
             _search(models, view, tolerance, progress, view.evaluations + few)
-    if view.best.worst > 0 and find_inside(view, looks=max_evaluations):
+    if view.best.worst > 0 and find_inside(
+        view, looks=max_evaluations, capacity=capacity
+    ):
         _improve(models, view, tolerance, max_evaluations)
     models.finish()
     lost = view.best.worst > 0 or view.evaluations >= max_evaluations

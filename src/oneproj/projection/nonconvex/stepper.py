@@ -257,7 +257,8 @@ class LocalModels:
             model = self._chart.model(place, mu)
             aimed = c + aim
             p, mu = model.feasible_step(self._rho, aimed)
-            self.mu, self._rho = mu, max(ABOVE * sum(mu.tolist()), self._weakest)
+            price = max(sum(mu.tolist()), self._chart.price())
+            self.mu, self._rho = mu, max(ABOVE * price, self._weakest)
             ahead = self._promised(place, p, aimed)
             # With (I + B) p = -(d + J'mu); aiming inside cost mu'aim.
             bent = -0.5 * float(p.dot(d + p + mu.dot(J)))
