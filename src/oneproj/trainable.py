@@ -52,6 +52,13 @@ def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
 
 
 def _nothing(given: list[Tensor]) -> str:
+    if given and not any(t.is_floating_point() or t.is_complex() for t in given):
+        kinds = ", ".join(sorted({str(tensor.dtype) for tensor in given}))
+        return (
+            f"There is nothing to optimise: got {len(given)} tensor(s) of {kinds}, "
+            "which have no gradients. Make them floating, with "
+            "tensor.double().requires_grad_(), for example."
+        )
     if given:
         return (
             f"There is nothing to optimise: got {len(given)} frozen tensor(s). Every "
