@@ -6,6 +6,7 @@ both. The caps leave a known point strictly feasible; the start violates them.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from torch import Tensor
 
 import oneproj
@@ -312,3 +314,27 @@ def test_a_risk_below_minus_one_is_impossible(kind: str) -> None:
     assert torch.equal(w, start), "an error leaves the parameters alone"
     after = {name: c.value() for name, c in caps.constraints(w).items()}
     assert max(after.values()) <= max(before.values()), "not worse than it was"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_ellipsoid_with_uneven_axes_is_not_called_out_of_reach(seed: int) -> None:
+    """Cuts alone see a facet a look, and have no feasible point after all of theirs."""
+    generator = torch.Generator().manual_seed(seed)
+    n, axes = 30, torch.logspace(0, 4, 30, dtype=torch.float64)
+    turned = torch.randn(n, n, generator=generator, dtype=torch.float64)
+    Q = torch.linalg.qr(turned).Q
+    start = 3.0 * torch.randn(n, generator=generator, dtype=torch.float64)
+    y = Q.T @ start
+
+    def outside(log: float) -> float:
+        return float((axes * (y / (1 + math.exp(log) * axes)).square()).sum()) - 1.0
+
+    mu = math.exp(brentq(outside, -50.0, 50.0, xtol=1e-14))
+    nearest = float((y - y / (1 + mu * axes)).norm())
+    w = start.clone().requires_grad_()
+    size = oneproj.function(lambda: axes @ (Q.T @ w).square(), curvature="convex")
+    done = oneproj.project(w, {"ellipsoid": size <= 1.0})
+    assert done.residuals["ellipsoid"] <= 0
+    assert nearest <= done.distance <= 1.01 * nearest
+    assert done.lower_bound is not None
+    assert 0.95 * nearest <= done.lower_bound <= nearest

@@ -23,12 +23,11 @@ from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.convex.noise import secure
-from oneproj.projection.convex.region_dual import RegionDual
 from oneproj.projection.convex.within import Within
 from oneproj.projection.nonconvex.linearity import seems_linear_within_sets
 from oneproj.projection.nonconvex.local import project_local
 from oneproj.projection.past import Past
-from oneproj.projection.remarks import LOOSE, balanced_by_cuts, described
+from oneproj.projection.remarks import balanced_by_cuts, bounded, described
 from oneproj.projection.sets.region import Region, region_of
 from oneproj.projection.view import View
 from oneproj.projection.within_any import project_within_any
@@ -182,10 +181,25 @@ class Cuts(AbstractProjector):
         facets = min(room, dimension(view.parameters))
         budget = self._max_evaluations or max(ENOUGH, PER_DIMENSION * facets)
         empty = project_convex(view, bundle, bend, max_evaluations=budget)
+        if view.best.worst > 0 and not empty:
+            return self._project_anew(view, bundle.lower_bound())
         secure(view)
         if self._warm and not empty:
             self._past = Past.of(view, cuts=(bundle, bend))
-        return _bounded(view, bundle, *apart(view, bundle), {}, empty=empty)
+        return bounded(view, bundle, *apart(view, bundle), {}, empty=empty)
+
+    def _project_anew(self, view: View, bound: float) -> Projection:
+        """Project locally where cuts ran out of looks: curvature may know the way.
+
+        Of an ellipsoid with axes of very different lengths they see a facet a look.
+        What they prove holds for any answer. If there is none, the better point counts.
+        """
+        missed, point = described(view, view.best, view.moved()), view.best_point
+        found = self._project_local(_from_the_start(view), None)
+        if found.status.ok or _worst(found) <= _worst(missed):
+            return replace(found, lower_bound=bound)
+        assign(view.parameters, point)
+        return replace(missed, lower_bound=bound, evaluations=found.evaluations)
 
     def _project_within(self, view: View, region: Region) -> Projection:
         room = max(self._room(view), len(view.constraints) + SPARE)
@@ -196,7 +210,7 @@ class Cuts(AbstractProjector):
             return self._project_convex(view, None)
         secure(view)
         left, far, normals = within.imbalance(), view.moved(), within.normals()
-        return _bounded(view, within.dual, left, far, normals, empty=empty)
+        return bounded(view, within.dual, left, far, normals, empty=empty)
 
     def _project_as_linear(self, view: View, region: Region) -> Projection | None:
         """Project within sets if the functions seem linear; None if they do not."""
@@ -223,10 +237,7 @@ class Cuts(AbstractProjector):
         if near is not None and sure:
             return near
         point = view.best_point
-        assign(view.parameters, view.origin)
-        again = View(view.parameters, view.constraints, differentiate_all=True)
-        again.evaluations += view.evaluations
-        found = self._project_local(again, past)
+        found = self._project_local(_from_the_start(view), past)
         if near is None or (found.status.ok and found.distance <= near.distance):
             return found
         assign(view.parameters, point)
@@ -268,25 +279,13 @@ class Cuts(AbstractProjector):
         return self._capacity or max(ROOM, ample)
 
 
-def _bounded(
-    view: View,
-    cuts: Bundle | RegionDual,
-    left: float,
-    far: float,
-    normals: Mapping[str, Vector],
-    *,
-    empty: bool,
-) -> Projection:
-    """Describe an answer; ``left`` is how far it is from a solution over cuts."""
-    multipliers, bound = cuts.multipliers(), cuts.lower_bound()
-    if far > LOOSE * bound:
-        left = max(left, imbalance(view, multipliers, normals))
-    return described(
-        view,
-        view.best,
-        far,
-        multipliers=multipliers,
-        kkt_residual=relative(left, far),
-        lower_bound=None if empty else bound,
-        empty=empty,
-    )
+def _from_the_start(view: View) -> View:
+    """The same problem for a search that knows nothing; the looks add up."""
+    assign(view.parameters, view.origin)
+    again = View(view.parameters, view.constraints, differentiate_all=True)
+    again.evaluations += view.evaluations
+    return again
+
+
+def _worst(projection: Projection) -> float:
+    return max(projection.residuals.values())

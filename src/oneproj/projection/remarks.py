@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from oneproj.parameters import Vector, norm
+from oneproj.projection.balance import imbalance, relative
+from oneproj.projection.convex.bundle import Bundle
+from oneproj.projection.convex.region_dual import RegionDual
 from oneproj.projection.view import Look, View
 from oneproj.results import Projection, Status
 from oneproj.terms.base import AbstractTerm
@@ -127,3 +130,36 @@ def _more(constraints: Mapping[str, AbstractTerm]) -> str:
     if len(functions) == len(constraints):
         advice += ", or use a set of oneproj.sets if it bounds a size"
     return advice
+
+
+def bounded(
+    view: View,
+    cuts: Bundle | RegionDual,
+    left: float,
+    far: float,
+    normals: Mapping[str, Vector],
+    *,
+    empty: bool,
+) -> Projection:
+    """The point that the parameters hold, with what cuts prove of it.
+
+    Args:
+        view: Through which it was found.
+        cuts: Which have multipliers and a lower bound.
+        left: How far it is from a solution over the cuts.
+        far: How far it is from the start.
+        normals: Of the sets that it lies in, by name.
+        empty: Whether it is proven that there is no feasible point.
+    """
+    multipliers, bound = cuts.multipliers(), cuts.lower_bound()
+    if far > LOOSE * bound:
+        left = max(left, imbalance(view, multipliers, normals))
+    return described(
+        view,
+        view.best,
+        far,
+        multipliers=multipliers,
+        kkt_residual=relative(left, far),
+        lower_bound=None if empty else bound,
+        empty=empty,
+    )
