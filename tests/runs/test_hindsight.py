@@ -98,6 +98,7 @@ def test_an_end_in_motion_names_more_steps(examples: int | None, wanted: str) ->
         [1.0 - 1e-4 * k for k in range(400)],  # at rest, nearly
         [y + 2.0 * (-1) ** k for k, y in enumerate(fall(1e-3))],  # noise
         [99.0, *fall(1e-3)],  # nearly gone
+        [0.5, *fall(1e-3)],  # driven up, and coming back
         fall(1e-3)[:80],  # a trial
     ],
 )

@@ -13,7 +13,8 @@ that the objective has at the end.
 objective was lower by a ``FALL`` in the last quarter of the updates than in the one
 before, beyond the noise of minibatches, was stopped by the decay and not by the
 problem. It is not said of an objective that is nearly gone: on data that can be
-separated a risk falls for ever, and nobody waits for it.
+separated a risk falls for ever, and nobody waits for it. Nor of one that is above its
+start: the constraints had driven it up, and it came back.
 
 **An objective that was never seen.** A method that steps on the objective only where
 the constraints are met may find them violated at every update. What it returns can be
@@ -156,5 +157,6 @@ def late_fall(seen: Sequence[float]) -> float | None:
     fall = fmean(before) - fmean(last)
     error = math.sqrt((variance(before) + variance(last)) / quarter)
     clear = fall > max(FALL * abs(fmean(before)), ERRORS * error)
-    gone = abs(fmean(last)) < GONE * abs(seen[0])
-    return fall / abs(fmean(before)) if clear and not gone else None
+    end, first = fmean(last), seen[0]
+    on_its_way = abs(end) >= GONE * abs(first) and end < first
+    return fall / abs(fmean(before)) if clear and on_its_way else None
