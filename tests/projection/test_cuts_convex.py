@@ -338,3 +338,21 @@ def test_an_ellipsoid_with_uneven_axes_is_not_called_out_of_reach(seed: int) -> 
     assert nearest <= done.distance <= 1.01 * nearest
     assert done.lower_bound is not None
     assert 0.95 * nearest <= done.lower_bound <= nearest
+
+
+def test_where_no_way_leads_inside_the_point_is_the_one_that_is_reported() -> None:
+    w = torch.tensor([1.0, 3.0], dtype=torch.float64, requires_grad=True)
+    positive = oneproj.function(
+        lambda: torch.nn.functional.softplus(w).sum() + (w[0] - w[1]).square() + 1e-6,
+        curvature="convex",
+    )
+    done = oneproj.project(
+        w,
+        {"never": positive <= 0.0},
+        projector=Cuts(max_evaluations=5),
+        on_failure="return",
+    )
+    assert done.status is Status.INFEASIBLE
+    assert done.residuals["never"] == positive.value()
+    moved = w.detach() - torch.tensor([1.0, 3.0], dtype=torch.float64)
+    assert done.distance == pytest.approx(float(moved.norm()), rel=1e-12)

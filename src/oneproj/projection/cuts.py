@@ -182,24 +182,25 @@ class Cuts(AbstractProjector):
         budget = self._max_evaluations or max(ENOUGH, PER_DIMENSION * facets)
         empty = project_convex(view, bundle, bend, max_evaluations=budget)
         if view.best.worst > 0 and not empty:
-            return self._project_anew(view, bundle.lower_bound())
+            return self._project_anew(view, bundle)
         secure(view)
         if self._warm and not empty:
             self._past = Past.of(view, cuts=(bundle, bend))
         return bounded(view, bundle, *apart(view, bundle), {}, empty=empty)
 
-    def _project_anew(self, view: View, bound: float) -> Projection:
+    def _project_anew(self, view: View, bundle: Bundle) -> Projection:
         """Project locally where cuts ran out of looks: curvature may know the way.
 
         Of an ellipsoid with axes of very different lengths they see a facet a look.
         What they prove holds for any answer. If there is none, the better point counts.
         """
-        missed, point = described(view, view.best, view.moved()), view.best_point
+        missed = bounded(view, bundle, *apart(view, bundle), {}, empty=False)
+        point = view.best_point
         found = self._project_local(_from_the_start(view), None)
         if found.status.ok or _worst(found) <= _worst(missed):
-            return replace(found, lower_bound=bound)
+            return replace(found, lower_bound=missed.lower_bound)
         assign(view.parameters, point)
-        return replace(missed, lower_bound=bound, evaluations=found.evaluations)
+        return replace(missed, evaluations=found.evaluations)
 
     def _project_within(self, view: View, region: Region) -> Projection:
         room = max(self._room(view), len(view.constraints) + SPARE)

@@ -50,10 +50,9 @@ def check_connected(terms: Iterable[AbstractTerm], parameters: Vector) -> list[s
     try:
         random = [t.name for t in terms if _may_be_random(t, parameters, training)]
     except Exception:
-        with suppress(
-            OneprojWarning
-        ):  # where warnings are errors, this one is the news
-            _warn_of_modes(training)  # the mode may be why
+        # The mode may be why. Where warnings are errors, this one is the news.
+        with suppress(OneprojWarning):
+            _warn_of_modes(training)
         raise
     _warn_of_modes(training)
     return random

@@ -36,6 +36,16 @@ def test_an_empty_set_is_given_up_in_time() -> None:
     assert view.best.worst == pytest.approx(1.0, abs=0.01)
 
 
+def test_the_best_point_is_the_one_that_was_seen() -> None:
+    """The optimiser goes on in the tensors that it shows, and the view keeps them."""
+    for looks in range(5, 60, 5):
+        view = valley(-1.0)
+        follow_valley(view, looks=looks)
+        x, y = view.best_point[0].tolist()
+        seen = 100 * (y - x**2) ** 2 + (1 - x) ** 2
+        assert view.best.worst == pytest.approx(seen + 1.0, rel=1e-12)
+
+
 def test_the_looks_are_limited() -> None:
     view = valley(1e-6)
     assert not follow_valley(view, looks=5)

@@ -78,7 +78,8 @@ class _Walk:
         """The sum of the violations here, its gradient in ``moved``."""
         if self._seen is None and self._view.evaluations >= self._last:
             raise _EndedError
-        seen = self._seen or self._view.move(self.moved)
+        # A copy: the view keeps what it is given, and the optimiser goes on in its own.
+        seen = self._seen or self._view.move([part.clone() for part in self.moved])
         self._seen = None
         height, slope = self._violation(seen)
         for part, pull in zip(self.moved, slope, strict=True):
