@@ -49,7 +49,7 @@ def solve(
     schedule: Schedule | None = None,
     projector: ProjectorLike = "auto",
     oracle: str = "auto",
-    batch_size: int = 64,
+    batch_size: int | None = None,
     anchor_size: int | None = None,
     progress: bool | None = None,
     callbacks: Iterable[Callback] | Callback = (),
@@ -81,7 +81,10 @@ def solve(
             ``"minibatch"`` on a sample, ``"anchored"`` on a sample corrected by all
             data at the proximal centre; ``"auto"`` is exact for small data, else
             anchored, and the solution's settings say which.
-        batch_size: Examples per minibatch, of the objective and each constraint.
+        batch_size: Examples per minibatch, of the objective and each constraint; None
+            for 64, but up to 256 where an update hardly takes longer for it: all data
+            is in tensors of one or two dimensions, and parameters times examples are
+            2.5 million at most. The solution's settings say how many.
         anchor_size: Examples of a constraint that an anchor looks at; None for all or,
             where that is costly, for a sample of up to 0.4 times the examples that the
             updates between two anchors see. All data is then seen every few anchors,

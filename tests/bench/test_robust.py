@@ -77,7 +77,7 @@ def test_the_table_quotes_what_was_said_of_a_missed_bar(record: dict[str, Any]) 
 
 def test_what_the_defaults_warned_of_is_in_the_record() -> None:
     rare = [v for v in VARIATIONS if v.name == "classes 99/1"]
-    _, network = robust_record(rare, steps=500, seeds=1, progress=False)["rows"]
+    _, network = robust_record(rare, steps=100, seeds=1, progress=False)["rows"]
     assert (
         "one-projection, seed 0: The run may have ended too early"
         in (network["message"])

@@ -74,9 +74,8 @@ def test_watching_changes_nothing(method: str) -> None:
     spec = short("oneproj", method)
     found = run(spec, seed=0)
     alone = build(spec.experiment, 0, thresholds=spec.thresholds)
-    solution = oneproj.solve(
-        alone.problem, method=method, steps=50, projector="cuts", progress=False
-    )
+    own = {"steps": 50, "projector": "cuts", "progress": False} | spec.options
+    solution = oneproj.solve(alone.problem, method=method, **own)
     assert found.objective == solution.objective
     assert found.residuals == solution.residuals
     assert found.metrics["test"] == alone.measure(alone.data.test)
@@ -87,9 +86,8 @@ def test_the_ball_is_that_of_the_spec() -> None:
     spec = replace(short("oneproj", "one-projection"), radius=1.0)
     record = run(spec, seed=1)
     experiment = build(spec.experiment, 1, thresholds=spec.thresholds, radius=1.0)
-    oneproj.solve(
-        experiment.problem, steps=50, seed=1, projector="cuts", progress=False
-    )
+    own = {"steps": 50, "projector": "cuts", "progress": False} | spec.options
+    oneproj.solve(experiment.problem, seed=1, **own)
     assert record.metrics["train"] == experiment.measure(experiment.data.train)
     assert record.settings["radius"] == 1.0
     assert record.metrics != run(replace(spec, radius=2.0), seed=1).metrics

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.utils.data import TensorDataset
 
 import oneproj
 from oneproj.methods.setting import (
@@ -16,7 +17,16 @@ from oneproj.methods.setting import (
     prepare,
 )
 from oneproj.oracles import ORACLES, Anchored, Exact
-from oneproj.oracles.plan import AFFORDABLE, BETWEEN_ANCHORS, SELDOM, SHARE, VALUES
+from oneproj.oracles.plan import (
+    AFFORDABLE,
+    BETWEEN_ANCHORS,
+    FREE,
+    LARGEST,
+    SELDOM,
+    SHARE,
+    SMALLEST,
+    VALUES,
+)
 from oneproj.projection.base import AbstractProjector
 from oneproj.results import Projection, Status
 from oneproj.theory import Schedule
@@ -41,7 +51,7 @@ def ready(problem: oneproj.Problem, **arguments: object) -> Setting:
         "schedule": None,
         "projector": "auto",
         "oracle": "auto",
-        "batch_size": 64,
+        "batch_size": None,
         "anchor_size": None,
     }
     return prepare(problem, **(defaults | arguments))
@@ -55,8 +65,8 @@ def ready(problem: oneproj.Problem, **arguments: object) -> Setting:
     [
         ((), "exact"),
         ((None,), "exact"),
-        ((FEW_BATCHES * 64,), "exact"),
-        ((FEW_BATCHES * 64 + 1,), "anchored"),
+        ((FEW_BATCHES * LARGEST,), "exact"),
+        ((FEW_BATCHES * LARGEST + 1,), "anchored"),
         ((None, 10, 9000), "anchored"),
         ((10, 20, 30), "exact"),
     ],
@@ -68,8 +78,8 @@ def test_the_oracle_follows_the_largest_data(
 
 
 def test_small_is_relative_to_the_minibatch() -> None:
-    assert ready(make(100), batch_size=8).oracle == "anchored"
-    assert ready(make(100), batch_size=25).oracle == "exact"
+    assert ready(make(100), batch_size=49).oracle == "anchored"
+    assert ready(make(100), batch_size=50).oracle == "exact"
 
 
 def test_a_schedule_asks_for_the_exact_oracle(short_schedule: Schedule) -> None:
@@ -175,8 +185,34 @@ def test_defaults() -> None:
     setting = ready(make(10))
     assert setting.steps == DEFAULT_STEPS == 500
     assert isinstance(setting.look(None), Exact)
-    described = {"steps": 500, "batch_size": 64, "anchor_size": None}
+    described = {"steps": 500, "batch_size": LARGEST, "anchor_size": None}
     assert described.items() <= setting.describe().items()
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (1, LARGEST),
+        (FREE // LARGEST, LARGEST),
+        (FREE // 100, 100),
+        (FREE // SMALLEST, SMALLEST),
+        (FREE, SMALLEST),
+    ],
+)
+def test_minibatches_are_as_large_as_costs_little(width: int, expected: int) -> None:
+    assert ready(make(10, width=width)).batch_size == expected
+    assert ready(make(10, width=width), batch_size=7).batch_size == 7
+
+
+def test_images_sequences_and_items_come_in_small_minibatches() -> None:
+    w = torch.ones(1, requires_grad=True)
+    table = oneproj.mean(lambda batch: w * batch.sum(1), torch.ones(300, 3))
+    image = oneproj.mean(lambda batch: w * batch.mean((1, 2)), torch.ones(300, 3, 3))
+    items = oneproj.mean(lambda batch: w * batch[0], TensorDataset(torch.ones(300)))
+    for term, expected in [(table, LARGEST), (image, SMALLEST), (items, SMALLEST)]:
+        for objective, other in [(term, table), (table, term), (table + term, table)]:
+            problem = oneproj.Problem(w, objective, {"cap": other <= 5.0})
+            assert ready(problem).batch_size == expected
 
 
 def test_seeds_give_independent_streams() -> None:

@@ -64,7 +64,9 @@ def test_a_first_minibatch_without_the_rare_losses_is_no_low_start() -> None:
         )
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            done = oneproj.solve(problem, steps=100, seed=seed, progress=False)
+            done = oneproj.solve(
+                problem, steps=100, seed=seed, batch_size=64, progress=False
+            )
         first.append(done.history["objective"][0])
     assert min(first) < 0.01 * done.objective
 

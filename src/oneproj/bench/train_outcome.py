@@ -13,9 +13,6 @@ from oneproj.tasks import Experiment
 
 PROJECTOR: Literal["cuts"] = "cuts"
 """Of every contestant, so that the comparison is not one of projectors."""
-BATCH_SIZE = 64
-"""The default of ``oneproj.solve``; of every contestant without settings of the paper.
-"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Task:
             schedule=None,
             projector=PROJECTOR,
             oracle="minibatch",
-            batch_size=BATCH_SIZE,
+            batch_size=None,  # the default: of all without settings of the paper
             anchor_size=None,
         )
 

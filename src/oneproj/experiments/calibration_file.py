@@ -92,7 +92,7 @@ class Calibration:
         Example:
             >>> shipped = {each.key: each for each in read_calibrations(SHIPPED)}
             >>> shipped["abstention-nasa", "oneproj", "one-projection"].options
-            {}
+            {'batch_size': 64}
         """
         for name in self.settings:
             if name not in (*OWN_PLACE, *OPTIONS):

@@ -14,7 +14,12 @@ from oneproj.arguments import check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.safeguard import safeguard
 from oneproj.oracles import ORACLES, AbstractOracle
-from oneproj.oracles.plan import BETWEEN_ANCHORS, AnchorPlan, plan_anchors
+from oneproj.oracles.plan import (
+    BETWEEN_ANCHORS,
+    AnchorPlan,
+    plan_anchors,
+    plan_batches,
+)
 from oneproj.parameters import assign, snapshot
 from oneproj.penalties import AbstractPenalty
 from oneproj.problem import Problem
@@ -25,8 +30,9 @@ from oneproj.terms.base import AbstractTerm
 from oneproj.theory import Schedule
 
 DEFAULT_STEPS = 500
-FEW_BATCHES = 4
-"""``oracle="auto"`` sees all data at every update if that is as many minibatches."""
+FEW_BATCHES = 2
+"""``oracle="auto"`` sees all data at every update if that is as many minibatches: what
+is anchored is evaluated twice, at the iterate and at the anchor."""
 TWICE = (
     "Two projections: the first was onto what is feasible and in the safeguard ball, "
     "and found no point; the second left the ball out."
@@ -140,7 +146,7 @@ def prepare(
     schedule: Schedule | None,
     projector: ProjectorLike,
     oracle: str,
-    batch_size: int,
+    batch_size: int | None,
     anchor_size: int | None,
     saved: bool = False,
 ) -> Setting:
@@ -153,8 +159,7 @@ def prepare(
     seed = check_count("seed", seed, bits, least=0)
     updates = "It is how many updates the run makes."
     steps = check_count("steps", _choose_steps(steps, schedule), updates)
-    sampled = "It is how many examples of each term an update sees."
-    batch_size = check_count("batch_size", batch_size, sampled)
+    batch_size = plan_batches(batch_size, problem)
     oracle = _choose_oracle(oracle, problem, schedule, batch_size)
     # Independent streams for sampling and selection, both fixed by the seed.
     sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)

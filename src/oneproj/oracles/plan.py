@@ -1,4 +1,4 @@
-"""How much data an anchor looks at, and how often: as asked for, or as it may cost."""
+"""How much data updates and anchors look at: as asked for, or as it may cost."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from oneproj.arguments import check_count
 from oneproj.parameters import PLAIN, dimension
 from oneproj.problem import Problem
 
+SMALLEST, LARGEST = 64, 256
+"""Examples of a minibatch, and of one for small models of tables."""
+FREE = 2_500_000
+"""Parameters times examples: up to here the time of an update is that of its calls, not
+of their arithmetic, and more examples cost next to nothing."""
 BETWEEN_ANCHORS = 10
 """Updates, for methods without a proximal centre; with one there are about as many."""
 AFFORDABLE = 3 * 10**8
@@ -44,6 +49,30 @@ class AnchorPlan(NamedTuple):
     """Anchors per look at all of that larger data; None for never."""
     every: int = 1
     """Proximal centres per anchor."""
+
+
+def plan_batches(batch_size: int | None, problem: Problem) -> int:
+    """Examples of a minibatch: as many as asked for, or as cost next to nothing.
+
+    What the data of all terms is, decides: of images or sequences, a model with few
+    parameters uses each many times.
+
+    Example:
+        >>> import oneproj, torch
+        >>> few, many = (torch.ones(n, requires_grad=True) for n in (18, 100_000))
+        >>> plan_batches(None, oneproj.Problem(few, oneproj.function(few.sum), {}))
+        256
+        >>> plan_batches(None, oneproj.Problem(many, oneproj.function(many.sum), {}))
+        64
+    """
+    if batch_size is not None:
+        sampled = "It is how many examples of each term an update sees."
+        return check_count("batch_size", batch_size, sampled)
+    terms = (problem.objective, *problem.constraints.values())
+    if not all(term.tabular for term in terms):
+        return SMALLEST
+    free = FREE // dimension(problem.parameters)
+    return max(SMALLEST, min(LARGEST, free))
 
 
 def plan_anchors(

@@ -37,7 +37,7 @@ class Mean(AbstractExpression):
         curvature: Curvature | None,
     ) -> None:
         """Keep the function and where its examples come from."""
-        self.size = source.size
+        self.size, self.tabular = source.size, source.tabular
         self._call = Call(fn)
         self._tried = False
         self._source = source

@@ -51,6 +51,10 @@ class AbstractTerm(ABC):
     size: int | None = None
     """The number of examples behind it; None for a term without data."""
 
+    tabular: bool = True
+    """Whether every example is a row of numbers in memory: many are as soon taken as
+    few, while images, sequences of vectors and items of a ``Dataset`` add up."""
+
     model: torch.nn.Module | None = None
     """In evaluation mode whenever the term is seen in full; ``Problem`` sets it."""
 

@@ -31,10 +31,15 @@ DataLike: TypeAlias = (
     Rows | Sequence[Rows] | Mapping[str, Rows] | Dataset[Any] | DataLoader[Any]
 )
 """What ``mean(..., data=...)`` accepts."""
+ROWS = 2
+"""Dimensions of a tensor whose examples are vectors, at most."""
 
 
 class AbstractSource(ABC):
     """Examples that can be counted and taken by index."""
+
+    tabular = False
+    """Whether every example is a row of numbers in memory."""
 
     def __init__(self, size: int) -> None:
         """Remember how many examples there are."""
@@ -95,6 +100,7 @@ class _TensorSource(AbstractSource):
                 raise InvalidProblemError(message)
         super().__init__(sizes[0])
         self._tensors = list(tensors)
+        self.tabular = all(tensor.dim() <= ROWS for tensor in tensors)
         self._rebuild = rebuild
 
     def take(self, indices: Tensor) -> Any:  # noqa: ANN401 - see the base class

@@ -37,7 +37,7 @@ class Constraint(AbstractTerm):
     def __init__(self, term: AbstractTerm, bound: float, *, sense: int) -> None:
         """Keep the term, the bound and the direction (+1 for <=, -1 for >=)."""
         self.term, self.bound, self.sense = term, _as_bound(bound), sense
-        self.size = term.size
+        self.size, self.tabular = term.size, term.tabular
         shape = term.curvature
         self.curvature = shape if sense > 0 else MIRRORED.get(shape, shape)
 

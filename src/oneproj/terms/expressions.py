@@ -126,6 +126,7 @@ class Combination(AbstractExpression):
         """Keep the factors, the terms and the constant b."""
         self.terms, self.constant = terms, constant
         self.size = max((t.size for _, t in terms if t.size is not None), default=None)
+        self.tabular = all(term.tabular for _, term in terms)
         self.curvature = _shape(terms)
         self._scale = abs(constant)
 
