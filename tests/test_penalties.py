@@ -163,8 +163,33 @@ def test_hinges_at_zero_and_without_constraints() -> None:
 def test_hinges_keep_the_dtype() -> None:
     for dtype in (torch.float32, torch.float64):
         c = torch.tensor([1.0, -1.0], dtype=dtype)
-        assert Hinges((0.1, 0.2)).weights(c).dtype == dtype
-        assert Hinges((0.1, 0.2)).value(c).dtype == dtype
+        for penalty in (Hinges((0.1, 0.2)), Hinges((0.1, 0.2), (3.0, 0.0))):
+            assert penalty.weights(c).dtype == dtype
+            assert penalty.value(c).dtype == dtype
+
+
+@examples
+@given(u=st.floats(-3.0, 3.0), lam=st.floats(0.0, 1e3), w=st.floats(1e-3, 2.0))
+def test_a_rounded_hinge_is_smooth_and_near_the_sharp_one(
+    u: float, lam: float, w: float
+) -> None:
+    penalty, step = Hinges((lam,), (w,)), 1e-6 * w
+
+    def value(at: float) -> float:
+        return penalty.value(real([at])).item()
+
+    above = value(u) - lam * max(u, 0.0)
+    assert -1e-9 * lam <= above <= lam * w / 4 * (1 + 1e-9)
+    difference = (value(u + step) - value(u - step)) / (2 * step)
+    (weight,) = penalty.weigh([u])
+    assert difference == pytest.approx(weight, abs=1e-5 * lam + 1e-9)
+    assert penalty.weights(real([u])).tolist() == [weight]
+
+
+def test_a_rounded_hinge_has_half_its_weight_at_the_bound() -> None:
+    penalty = Hinges((6.0, 6.0, 6.0, 6.0), (2.0, 2.0, 2.0, 0.0))
+    assert penalty.weigh([0.0, 2.0, -2.0, 0.0]) == [3.0, 6.0, 0.0, 0.0]
+    assert penalty.weigh([1.0, 9.0, -9.0, 1e-300]) == [4.5, 6.0, 0.0, 6.0]
 
 
 # --- the differentiable call --------------------------------------------------

@@ -115,29 +115,50 @@ class Hinge(AbstractPenalty):
 
 @dataclass(frozen=True)
 class Hinges(AbstractPenalty):
-    """One hinge per constraint: ``p(c) = sum_j strengths[j] * max(c_j, 0)``.
+    """One hinge per constraint, each rounded: ``p(c) = sum_j strengths[j] r_j(c_j)``.
 
-    It is exact where each strength exceeds its constraint's multiplier; see
-    ``methods.practice.strength`` for strengths that are found, not given.
+    With w its width, ``r(u)`` is 0 up to -w, u from w on, and ``(u + w)^2 / (4 w)``
+    between, at most w/4 above ``max(u, 0)``. Sharp ones (w = 0) are exact where each
+    strength exceeds its constraint's multiplier. A rounded one of twice the multiplier
+    balances the objective at the bound itself, where its weight is one half of it. See
+    ``methods.practice.strength`` for strengths and widths that are found, not given.
 
     Example:
         >>> Hinges((5.0, 2.0)).weights(torch.tensor([-1.0, 3.0])).tolist()
         [0.0, 2.0]
+        >>> Hinges((5.0, 2.0), widths=(4.0, 0.0)).weigh([0.0, 3.0])
+        [2.5, 2.0]
     """
 
     strengths: tuple[float, ...]
+    widths: tuple[float, ...] | None = None
+    """None if all are sharp."""
     combine: Combine = field(default="sum", init=False)
 
     def weigh(self, values: Sequence[float]) -> list[float]:
         """The same weights, without the cost of tensors for a few numbers."""
-        pairs = zip(self.strengths, values, strict=True)
-        return [strength if c > 0 else 0.0 for strength, c in pairs]
+        widths = self.widths or (0.0,) * len(self.strengths)
+        hinges = zip(self.strengths, values, widths, strict=True)
+        return [strength * _share(c, w) for strength, c, w in hinges]
 
     def _value(self, u: Tensor) -> Tensor:
-        return u.new_tensor(self.strengths) * u.clamp(min=0)
+        sharp = u.clamp(min=0)
+        if self.widths is None:
+            return u.new_tensor(self.strengths) * sharp
+        w = u.new_tensor(self.widths)
+        inside = (u.abs() < w).to(u.dtype)
+        bend = inside * (w - u.abs()).square() / (4 * w.where(w > 0, 1))
+        return u.new_tensor(self.strengths) * (sharp + bend)
 
     def _slope(self, u: Tensor) -> Tensor:
-        return u.new_tensor(self.strengths) * (u > 0).to(u.dtype)
+        return u.new_tensor(self.weigh(u.tolist()))
+
+
+def _share(c: float, width: float) -> float:
+    """The slope of a hinge that is rounded: from 0 to 1 between -width and width."""
+    if abs(c) >= width:  # also where both are zero
+        return 1.0 if c > 0 else 0.0
+    return 0.5 + 0.5 * (c / width)
 
 
 @dataclass(frozen=True)

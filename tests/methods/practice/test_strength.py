@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import oneproj
+from oneproj.bench.variations import VARIATIONS
 from oneproj.methods import penalized
+from oneproj.methods.practice import strength as practice
 from oneproj.methods.practice.patience import MOST
 from oneproj.methods.practice.strength import (
     FADED,
     FLOOR,
     HUGE,
     KEPT,
+    ROUNDED,
     SAFETY,
     AutoStrength,
 )
@@ -213,6 +216,36 @@ def test_no_strength_is_too_large_for_float32() -> None:
 
 def test_without_constraints_there_is_nothing_to_weigh() -> None:
     assert Watched("").see(wide(1.0), wide(0.0)) == ()
+
+
+# --- how rounded a hinge is ---------------------------------------------------
+
+
+def test_hinges_are_as_wide_as_their_constraints_move() -> None:
+    strength = AutoStrength()
+    for point, expected in [(1.0, (0.0, 0.0)), (3.0, (4.0, 10.0)), (3.0, (0.0, 0.0))]:
+        strength.watch(wide(-1.0))
+        jacobian = {"a": wide(2.0), "b": wide(-5.0)}
+        anchor = Anchor(wide(point), {"a": 0.1, "b": 0.1}, jacobian)
+        penalty = strength.adapt(anchor)
+        assert penalty.widths == pytest.approx([ROUNDED * w for w in expected])
+        again = AutoStrength().load_state_dict(strength.state_dict(), wide(0.0))
+        assert again == penalty
+
+
+def test_rounded_hinges_let_iterates_follow_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = VARIATIONS[0].problem
+    objectives = {}
+    for rounded in (0.0, ROUNDED):
+        monkeypatch.setattr(practice, "ROUNDED", rounded)
+        solved = [
+            oneproj.solve(problem(hidden=16, seed=s), steps=500, seed=s, progress=False)
+            for s in range(2)
+        ]
+        objectives[rounded] = sum(solution.objective for solution in solved)
+    assert objectives[ROUNDED] < 0.95 * objectives[0.0]
 
 
 # --- in a run -----------------------------------------------------------------

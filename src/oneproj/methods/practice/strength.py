@@ -18,6 +18,14 @@ steps meet the slope again, and a push of a thousand times the objective's stays
 memory of a base step for hundreds of updates. So no push is planned that is more than
 ``MOST`` times what the objective pulls with, both as large as they were of late.
 
+The hinges are rounded. A sharp one pushes with all of its strength on one side of the
+bound and not at all on the other, so that iterates that follow the bound are pushed to
+and fro: base steps with a memory, such as Adam's, take that for noise and shorten their
+steps *along* the bound as well. Rounded over ``ROUNDED`` of what a constraint changes
+by between two anchors, a strength of ``SAFETY = 2`` times the multiplier balances the
+objective at the bound, from update to update. As the steps decay the width does, and
+what is left is the exact penalty.
+
 The estimates scale as the objective and the constraints do, so no unit is built in.
 """
 
@@ -44,6 +52,9 @@ FLOOR = 0.01
 """Of the strength that would balance the objective alone: the least, near a bound. The
 first strength of a violated constraint is all of it."""
 
+ROUNDED = 0.3
+"""The width of a rounded hinge, by what its constraint changes by along its gradient on
+a way as long as that between the last two anchors."""
 FADED = 0.8
 """What is left at the next anchor of how large something was. Adam with a beta of 0.95
 forgets as fast: ten updates leave 0.77 of the size of a gradient."""
@@ -82,6 +93,7 @@ class AutoStrength:
         self._longest = 0.0
         """The most that was between two anchors."""
         self._strengths: dict[str, float] = {}
+        self._widths: dict[str, float] = {}
         self._patience = Patience()
         self._recent: dict[str, float] = {}
         """Steepness, and the objective's pull: the maximum, of which the past fades."""
@@ -107,8 +119,14 @@ class AutoStrength:
             for name in anchor.jacobian
         }
         self._limit(forces)
+        steepness = forces.steepness.items()
+        self._widths = {name: ROUNDED * moved * L for name, L in steepness}
         self._sum, self._count, self._last = None, 0, anchor.point
-        return Hinges(tuple(self._strengths[name] for name in anchor.values))
+        return self._hinges()
+
+    def _hinges(self) -> Hinges:
+        """The penalty in force."""
+        return Hinges(tuple(self._strengths.values()), tuple(self._widths.values()))
 
     def _limit(self, forces: _Forces) -> None:
         """Lower the strengths whose push would be out of all proportion."""
@@ -150,6 +168,7 @@ class AutoStrength:
             "last": self._last,
             "longest": self._longest,
             "strengths": dict(self._strengths),
+            "widths": dict(self._widths),
             "patience": self._patience.state_dict(),
             "recent": dict(self._recent),
         }
@@ -171,8 +190,9 @@ class AutoStrength:
         self._last = None if last is None else on_devices(last, like)
         self._count, self._strengths = state["count"], dict(state["strengths"])
         self._longest, self._recent = state["longest"], dict(state["recent"])
+        self._widths = dict(state["widths"])
         self._patience.load_state_dict(state["patience"])
-        return Hinges(tuple(self._strengths.values())) if self._strengths else None
+        return self._hinges() if self._strengths else None
 
 
 def _forces(total: Vector, count: int, anchor: Anchor, moved: float) -> _Forces:
