@@ -17,6 +17,7 @@ from oneproj.methods import METHODS
 from oneproj.oracles import ORACLES
 from oneproj.results import Update
 from oneproj.runs import iterate, statistics
+from oneproj.terms.averages import CHUNK_SIZE
 
 Parts = tuple[oneproj.Problem, Callable[[], float]]
 
@@ -40,10 +41,12 @@ def build(model: nn.Module, called: nn.Module | None = None, cap: float = 0.5) -
     def loss(batch: tuple[Tensor, Tensor]) -> Tensor:
         return softplus(-batch[1] * call(batch[0])[:, 0].float())
 
+    # With chunks of their own: else the constraint would be seen as a whole.
+    risk = oneproj.mean(loss, data=(source, z), chunk_size=CHUNK_SIZE - 1)
     problem = oneproj.Problem(
         model.parameters(),
         objective=oneproj.mean(loss, data=(x, y)),
-        constraints={"source": oneproj.mean(loss, data=(source, z)) <= cap},
+        constraints={"source": risk <= cap},
         radius=30.0,
         model=call,
     )

@@ -289,6 +289,7 @@ def test_a_term_that_lost_the_parameters_is_named(entry: Any, bound: float) -> N
         entry(problem)
 
 
+@pytest.mark.filterwarnings("ignore:step.. is called, but no parameter")
 def test_parameters_that_a_callback_replaced_are_told_of() -> None:
     model, problem = of_a_model(0.0001)
 

@@ -100,7 +100,7 @@ def test_the_defaults_in_force_are_in_the_settings() -> None:
         assert settings[name] == getattr(default, name)
     assert (settings["lr"], settings["batch_size"]) == (0.1, 64)
     assert (settings["inner_steps"], settings["outer_steps"]) == (10, 5)
-    assert settings["oracle"] == "anchored"
+    assert settings["oracle"] == "exact"
 
 
 def test_the_time_of_looking_is_not_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:

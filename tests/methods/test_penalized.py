@@ -27,11 +27,11 @@ def steep(slope: float = -100.0, bound: float = 0.0) -> tuple[oneproj.Problem, T
 
 
 def sampled(rows: int = 1000) -> oneproj.Problem:
-    """A constraint on data that cuts the solution off."""
+    """A constraint on data that cuts the solution off; too much to be seen at once."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(rows, 3, generator=generator)
     w = torch.full((3,), 0.2, requires_grad=True)
-    risk = oneproj.mean(lambda batch: (batch @ w).square(), x) <= 0.5
+    risk = oneproj.mean(lambda batch: (batch @ w).square(), x, chunk_size=500) <= 0.5
     objective = oneproj.function(lambda: (w - 1.0).square().sum())
     return oneproj.Problem(w, objective, {"risk": risk}, radius=9.0)
 

@@ -11,7 +11,6 @@ from torch.utils.data import TensorDataset
 import oneproj
 from oneproj.methods.setting import (
     DEFAULT_STEPS,
-    FEW_BATCHES,
     TWICE,
     Setting,
     prepare,
@@ -20,8 +19,10 @@ from oneproj.oracles import ORACLES, Anchored, Exact
 from oneproj.oracles.plan import (
     AFFORDABLE,
     BETWEEN_ANCHORS,
+    CHEAP,
     FREE,
     LARGEST,
+    MANY,
     SELDOM,
     SHARE,
     SMALLEST,
@@ -29,16 +30,21 @@ from oneproj.oracles.plan import (
 )
 from oneproj.projection.base import AbstractProjector
 from oneproj.results import Projection, Status
+from oneproj.terms.averages import CHUNK_SIZE
 from oneproj.theory import Schedule
 
 
-def make(*rows: int | None, width: int = 1) -> oneproj.Problem:
+def make(*rows: int | None, width: int = 1, tabular: bool = True) -> oneproj.Problem:
     """One constraint per entry, on so many examples; None for one without data."""
     w = torch.ones(width, requires_grad=True)
+    chunk_size = CHUNK_SIZE if tabular else CHUNK_SIZE - 1
     constraints = {
         f"c{j}": oneproj.function(w.sum) <= 1.0
         if n is None
-        else oneproj.mean(lambda batch: batch * w.sum(), torch.ones(n)) <= 1.0
+        else oneproj.mean(
+            lambda batch: batch * w.sum(), torch.ones(n), chunk_size=chunk_size
+        )
+        <= 1.0
         for j, n in enumerate(rows)
     }
     return oneproj.Problem(w, oneproj.function(w.sum), constraints, radius=1e3)
@@ -65,8 +71,8 @@ def ready(problem: oneproj.Problem, **arguments: object) -> Setting:
     [
         ((), "exact"),
         ((None,), "exact"),
-        ((FEW_BATCHES * LARGEST,), "exact"),
-        ((FEW_BATCHES * LARGEST + 1,), "anchored"),
+        ((MANY,), "exact"),
+        ((MANY + 1,), "anchored"),
         ((None, 10, 9000), "anchored"),
         ((10, 20, 30), "exact"),
     ],
@@ -78,8 +84,30 @@ def test_the_oracle_follows_the_largest_data(
 
 
 def test_small_is_relative_to_the_minibatch() -> None:
-    assert ready(make(100), batch_size=49).oracle == "anchored"
-    assert ready(make(100), batch_size=50).oracle == "exact"
+    costly = make(100, tabular=False)
+    assert ready(costly, batch_size=49).oracle == "anchored"
+    assert ready(costly, batch_size=50).oracle == "exact"
+    assert ready(make(100), batch_size=49).oracle == "exact"
+
+
+def test_small_is_relative_to_the_parameters_too() -> None:
+    width = CHEAP // 1000
+    assert ready(make(1000, width=width)).oracle == "exact"
+    assert ready(make(1001, width=width)).oracle == "anchored"
+    mixed = ready(make(1000, 1001, None, width=width))
+    assert (mixed.oracle, mixed.anchors.at_once) == ("anchored", 1000)
+    oracle = mixed.look(oneproj.Hinge(1.0), renew_every=None)
+    oracle.anchor()
+    with torch.no_grad():
+        mixed.problem.parameters[0].add_(1.0)
+    for _ in range(4):
+        before = mixed.counts.constraint_passes
+        oracle.backward()
+        assert mixed.counts.constraint_passes == before + 1
+
+
+def test_no_more_is_seen_at_once_than_an_anchor_may_see() -> None:
+    assert ready(make(1000), oracle="anchored", anchor_size=30).anchors.at_once == 30
 
 
 def test_a_schedule_asks_for_the_exact_oracle(short_schedule: Schedule) -> None:
@@ -158,7 +186,7 @@ def test_an_anchor_size_that_was_asked_for_is_taken() -> None:
 def test_looking_renews_anchors_unless_the_method_does(
     arguments: dict[str, int], looks: list[int]
 ) -> None:
-    setting = ready(make(300), oracle="anchored")
+    setting = ready(make(300, tabular=False), oracle="anchored")
     oracle = setting.look(oneproj.Hinge(1.0), **arguments)
     assert isinstance(oracle, Anchored)
     found = []

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
-from oneproj.oracles import AbstractOracle, Anchored, Minibatch
+from oneproj.oracles import AbstractOracle, Anchored, Minibatch, anchored
+from oneproj.oracles.anchored import SERVES
 from oneproj.oracles.plan import AnchorPlan
 from oneproj.penalties import AbstractPenalty, Combine, Hinge
 from oneproj.problem import Problem
@@ -138,6 +139,13 @@ def see_all(case: Case, oracle: AbstractOracle, size: int) -> tuple[Tensor, Tens
 # --- unbiased -----------------------------------------------------------------
 
 
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every update see a minibatch of its own."""
+    monkeypatch.setattr(anchored, "SERVES", 1)
+
+
+@pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize("length", [0.0, 0.3, 3.0])
 @pytest.mark.parametrize("size", [1, 2])
 def test_the_mean_over_all_minibatches_is_that_of_all_data(
@@ -210,6 +218,7 @@ def variances(kind: type[AbstractOracle], length: float) -> tuple[float, float]:
     )
 
 
+@pytest.mark.usefixtures("fresh")
 def test_the_variance_falls_with_the_square_of_the_distance() -> None:
     found = np.array([variances(Anchored, r) for r in RADII])
     for column in found.T:
@@ -246,6 +255,7 @@ def test_the_bound_of_lipschitz_losses_holds(size: int, length: float) -> None:
 # --- inside a hinge -----------------------------------------------------------
 
 
+@pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize("c", [-0.05, 0.0, 0.05])
 @pytest.mark.parametrize("length", [0.01, 0.1])
 def test_its_hinge_is_nearer_to_the_hinge_of_c(length: float, c: float) -> None:
@@ -358,6 +368,7 @@ def test_also_when_the_gradient_at_the_anchor_is_not_finite() -> None:
 # --- counts and renewal -------------------------------------------------------
 
 
+@pytest.mark.usefixtures("fresh")
 def test_an_anchor_and_its_updates_are_counted() -> None:
     case = Case(bound=5.0)  # more than the risk can be
     oracle = case.oracle(penalty=Hinge(1.0, "sum"))
@@ -374,6 +385,28 @@ def test_an_anchor_and_its_updates_are_counted() -> None:
     assert case.counts == Counts(
         objective_gradients=3, constraint_gradients=4 + pushed, constraint_passes=2
     )
+
+
+def test_a_minibatch_serves_some_updates_and_is_corrected_once() -> None:
+    case = Case(rows=50)
+    oracle = case.oracle(batch_size=4)
+    oracle.anchor()
+    case.move(0.5)
+    drawn, gradients, made = [], [], []
+    for k in range(2 * SERVES):
+        if k == SERVES + 1:
+            oracle.anchor()  # before its time is over
+            case.move(0.5)
+        before = case.counts.constraint_gradients
+        oracle.backward()
+        made.append(case.counts.constraint_gradients - before)
+        drawn.append(tuple(oracle._drawn["risk"].tolist()))
+        gradients.append(case.gradient())
+    assert drawn[0] == drawn[SERVES - 1] != drawn[SERVES]
+    assert drawn[SERVES] != drawn[SERVES + 1] == drawn[-1]
+    torch.testing.assert_close(gradients[0], gradients[SERVES - 1], rtol=0, atol=0)
+    # Four constraints push, of which two have data: theirs are seen at the anchor too.
+    assert made == [6, *[4] * (SERVES - 1), 6, 6, *[4] * (SERVES - 2)]
 
 
 def anchors(oracle: Anchored, updates: int) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor
@@ -134,3 +136,23 @@ def test_a_resumed_oracle_remembers_the_same(
         assert before.backward() == after.backward()
         assert torch.equal(first.w.grad, second.w.grad)
         assert before.anchor().values == after.anchor().values
+
+
+@pytest.mark.parametrize("updates", [1, 2, 3, 4])
+def test_a_resumed_oracle_goes_on_with_the_minibatch_that_serves(updates: int) -> None:
+    first, second = Looks(-9.0), Looks(-9.0)  # which pushes
+    before, after = first.oracle(), second.oracle()
+    before.anchor()
+    for case in (first, second):
+        with torch.no_grad():
+            case.w.mul_(0.5)
+    for _ in range(updates):
+        before.backward()
+    after.load_state_dict(copy.deepcopy(before.state_dict()))
+    after._generator.set_state(before._generator.get_state())
+    for _ in range(4):
+        counted = [each._counts.constraint_gradients for each in (before, after)]
+        assert before.backward() == after.backward()
+        assert torch.equal(first.w.grad, second.w.grad)
+        made = [each._counts.constraint_gradients for each in (before, after)]
+        assert made[0] - counted[0] == made[1] - counted[1]

@@ -41,7 +41,7 @@ def problem(**changes: object) -> oneproj.Problem:
     def loss(batch: tuple[Tensor, Tensor]) -> Tensor:
         return softplus(-batch[1] * (batch[0] @ w))
 
-    risk = oneproj.mean(loss, data=(source, y), curvature="convex")
+    risk = oneproj.mean(loss, data=(source, y), curvature="convex", chunk_size=500)
     half = oneproj.sets.Halfspace(torch.ones(4), offset=2.0)
     return oneproj.Problem(
         w,

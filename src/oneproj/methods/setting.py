@@ -18,6 +18,7 @@ from oneproj.oracles.plan import (
     BETWEEN_ANCHORS,
     AnchorPlan,
     plan_anchors,
+    plan_at_once,
     plan_batches,
 )
 from oneproj.parameters import assign, snapshot
@@ -30,9 +31,6 @@ from oneproj.terms.base import AbstractTerm
 from oneproj.theory import Schedule
 
 DEFAULT_STEPS = 500
-FEW_BATCHES = 2
-"""``oracle="auto"`` sees all data at every update if that is as many minibatches: what
-is anchored is evaluated twice, at the iterate and at the anchor."""
 TWICE = (
     "Two projections: the first was onto what is feasible and in the safeguard ball, "
     "and found no point; the second left the ball out."
@@ -204,5 +202,5 @@ def _choose_oracle(
         )
         raise InvalidProblemError(message)
     sizes = [constraint.size or 0 for constraint in problem.constraints.values()]
-    few = max(sizes, default=0) <= FEW_BATCHES * batch_size
+    few = max(sizes, default=0) <= plan_at_once(problem, batch_size)
     return "exact" if schedule is not None or few else "anchored"

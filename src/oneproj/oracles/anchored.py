@@ -19,8 +19,13 @@ seen, c(x) is the mean over S.
 At x itself the minibatch would cancel, so none is looked at there. Elsewhere the anchor
 remembers ``c_B(x)``, example by example, and where it saw a sample only, minibatches
 are of that. A second look at the minibatch, with the parameters back at x, is then for
-constraints that push only, whose gradient it takes. Models that train, and parameters
-of few bits, are looked at twice in any case.
+constraints that push only, whose gradient it takes. One such minibatch serves
+``SERVES`` updates in a row: after the first, z depends on B, and the estimates are
+biased by what the curvature of c_B, times ``z - x``, differs from that of c.
+
+Models that train, and parameters of few bits, are looked at twice in any case, on
+another minibatch each time. A constraint with so few examples that all of them cost no
+more than that (``plan.at_once``) is seen as it is.
 """
 
 from __future__ import annotations
@@ -28,6 +33,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -35,8 +42,26 @@ from torch import Tensor
 
 from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.base import AbstractOracle
-from oneproj.parameters import Vector
-from oneproj.terms.base import AbstractTerm
+from oneproj.parameters import Vector, on_devices
+from oneproj.terms.base import AbstractTerm, accumulate
+
+SERVES = 3
+"""Updates in a row that see one minibatch. On NASA, credit and ClimSim abstention, 8
+seeds each, 3 took 0.85 to 0.92 of the time that 1 takes; the objectives differed by 0.6
+percent, by less than seeds do, and where it is nearly gone, by 1e-4."""
+
+
+@dataclass
+class Serving:
+    """A minibatch whose values at the anchor are remembered."""
+
+    indices: Tensor
+    value: float
+    """``c_B(x)``."""
+    correction: list[Tensor] | None = None
+    """``grad c(x) - grad c_B(x)``; None before the constraint pushed."""
+    served: int = 1
+    """Updates."""
 
 
 class Anchored(AbstractOracle):
@@ -49,19 +74,23 @@ class Anchored(AbstractOracle):
 
     _age = 0
     _remembers = True
-    _there: dict[str, tuple[float, Tensor | None]]
-    """``c_B(x)`` of the minibatches of this update, and what carries its gradient; None
-    if that is to be made."""
+    _batches: Mapping[str, Serving] = MappingProxyType({})
+    """Of the constraints that the anchor remembers."""
+    _there: dict[str, tuple[float, Tensor]]
+    """Of the others, ``c_B(x)`` of the minibatch of this update, and what carries its
+    gradient."""
 
     def anchor(self) -> Anchor:
         """Make the present point the anchor."""
-        self._anchor, self._age = super().anchor(), 0
+        self._anchor, self._age, self._batches = super().anchor(), 0, {}
         return self._anchor
 
     def state_dict(self) -> dict[str, Any]:
-        """The anchor in force, and how old it is."""
+        """The anchor in force, how old it is, and the minibatches that serve on."""
         anchor = None if self._anchor is None else self._anchor.state_dict()
-        return super().state_dict() | {"anchor": anchor, "age": self._age}
+        batches = {name: dict(vars(batch)) for name, batch in self._batches.items()}
+        own = {"anchor": anchor, "age": self._age, "batches": batches}
+        return super().state_dict() | own
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
@@ -69,6 +98,10 @@ class Anchored(AbstractOracle):
         kept, like = state["anchor"], self._problem.parameters
         self._anchor = None if kept is None else Anchor.of_state(kept, like)
         self._age = state["age"]
+        self._batches = {name: Serving(**b) for name, b in state["batches"].items()}
+        for batch in self._batches.values():
+            if batch.correction is not None:
+                batch.correction = on_devices(batch.correction, like)
 
     def add_penalty(self) -> dict[str, float]:
         """Add a stochastic gradient of p(c), corrected by the anchor."""
@@ -87,25 +120,40 @@ class Anchored(AbstractOracle):
         if self._age == 1 and self._is_at(known.point):
             # A minibatch would cancel itself: what is known is the estimate.
             return {name: (value, None) for name, value in known.values.items()}
-        forgotten = []
-        for constraint in self._sampled:
-            drawn, each = known.draw(constraint, self._batch_size, self._generator)
-            self._drawn[constraint.name] = drawn
-            if each is None:
-                forgotten.append(constraint)
-            else:
-                self._there[constraint.name] = each.mean().item(), None
-        if forgotten:
+        constraints = self._problem.constraints.values()
+        large = [c for c in constraints if not self._is_seen_at_once(c)]
+        self._batches = {c.name: b for c in large if (b := self._minibatch(c))}
+        if len(self._batches) < len(large):
+            forgotten = [c for c in large if c.name not in self._batches]
             with self._at_anchor():
                 self._there |= {c.name: self._on_batch(c) for c in forgotten}
         return super()._see_constraints()
 
+    def _minibatch(self, constraint: AbstractTerm) -> Serving | None:
+        """The one that serves this update; None if nothing of it is remembered."""
+        batch = self._batches.get(constraint.name)
+        if batch is not None and batch.served < SERVES:
+            batch.served += 1
+        else:
+            known, size = self._known, self._batch_size
+            drawn, each = known.draw(constraint, size, self._generator)
+            self._drawn[constraint.name] = drawn
+            if drawn is None or each is None:
+                return None
+            batch = Serving(drawn, each.mean().item())
+        self._drawn[constraint.name] = batch.indices
+        return batch
+
     def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
         name = constraint.name
-        if name not in self._there:  # it has no data
-            return self._sample(constraint)
+        if name in self._batches:
+            there = self._batches[name].value
+        elif name in self._there:
+            there = self._there[name][0]
+        else:
+            return self._see_at_once(constraint)
         here, carrier = self._on_batch(constraint)
-        return here - self._there[name][0] + self._known.values[name], carrier
+        return here - there + self._known.values[name], carrier
 
     def _add_gradients(
         self,
@@ -113,18 +161,28 @@ class Anchored(AbstractOracle):
         seen: Mapping[str, tuple[float, Tensor | None]],
     ) -> None:
         super()._add_gradients(weighted, seen)
-        sampled = [(c, w) for c, w in weighted if c.name in self._there]
-        if sampled:
-            self._counts.constraint_gradients += len(sampled)
+        for c, w in weighted:
+            if c.name in self._batches and seen[c.name][1] is not None:
+                self._add(self._correction(c), w)
+        forgotten = [(c, w) for c, w in weighted if c.name in self._there]
+        if forgotten:
+            self._counts.constraint_gradients += len(forgotten)
             with self._at_anchor():
-                self._descend([(self._carrier(c), -w) for c, w in sampled])
-            for c, w in sampled:
+                self._descend([(self._there[c.name][1], -w) for c, w in forgotten])
+            for c, w in forgotten:
                 self._add(self._known.jacobian[c.name], w)
 
-    def _carrier(self, constraint: AbstractTerm) -> Tensor:
-        """What carries the gradient of ``c_B(x)``; the parameters are at x."""
-        carrier = self._there[constraint.name][1]
-        return self._on_batch(constraint)[1] if carrier is None else carrier
+    def _correction(self, constraint: AbstractTerm) -> Vector:
+        """``grad c(x) - grad c_B(x)``, made when a minibatch first pushes."""
+        batch = self._batches[constraint.name]
+        if batch.correction is None:
+            self._counts.constraint_gradients += 1
+            found = [row.clone() for row in self._known.jacobian[constraint.name]]
+            with self._at_anchor():
+                carrier = self._on_batch(constraint)[1]
+                accumulate(found, -carrier, self._problem.parameters)
+            batch.correction = found
+        return batch.correction
 
     def _full_gradient(self, constraint: AbstractTerm) -> Vector:
         return self._known.jacobian[constraint.name]

@@ -22,6 +22,7 @@ from oneproj.problem import Problem
 from oneproj.results import Counts
 from oneproj.terms.base import AbstractTerm
 from oneproj.terms.graphs import check_complete, nodes
+from oneproj.terms.modes import evaluating
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,6 @@ class AbstractOracle(ABC):
         self._seen: set[str] = set()
         self._unchecked: list[AbstractTerm] = []
         """Whose gradients are in ``.grad`` and may not be finite."""
-        constraints = problem.constraints.values()
-        self._sampled = [c for c in constraints if c.size is not None]
         objective = problem.objective
         self._deck = Deck(objective, batch_size, generator) if shuffle else None
 
@@ -146,6 +145,17 @@ class AbstractOracle(ABC):
     @abstractmethod
     def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
         """A value, and what carries its gradient; None for a full gradient later."""
+
+    def _is_seen_at_once(self, constraint: AbstractTerm) -> bool:
+        """Whether all of a constraint is seen for what a minibatch would cost."""
+        return constraint.size is None or constraint.size <= self._plan.at_once
+
+    def _see_at_once(self, constraint: AbstractTerm) -> tuple[float, Tensor]:
+        """The value on all data, and what carries its gradient: one forward pass."""
+        self._counts.constraint_passes += constraint.size is not None
+        self._drawn[constraint.name] = None
+        with evaluating(constraint.model):
+            return self._on_batch(constraint)
 
     def _see_constraints(self) -> dict[str, tuple[float, Tensor | None]]:
         constraints = self._problem.constraints

@@ -6,15 +6,13 @@ from torch import Tensor
 
 from oneproj.oracles.base import AbstractOracle
 from oneproj.terms.base import AbstractTerm
-from oneproj.terms.modes import evaluating
 
 
 class Exact(AbstractOracle):
     """Every constraint on all of its data, at every update."""
 
     def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
-        if constraint.size is None:
-            with evaluating(constraint.model):
-                return self._sample(constraint)
+        if self._is_seen_at_once(constraint):
+            return self._see_at_once(constraint)
         self._counts.constraint_passes += 1
         return constraint.value(), None

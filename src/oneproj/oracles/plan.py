@@ -14,6 +14,11 @@ SMALLEST, LARGEST = 64, 256
 FREE = 2_500_000
 """Parameters times examples: up to here the time of an update is that of its calls, not
 of their arithmetic, and more examples cost next to nothing."""
+AT_ONCE, CHEAP = 2, 1_250_000
+"""So many minibatches of a constraint cost what one costs that is anchored, which is
+seen twice. So do, in a table, examples whose product with the parameters is the other
+number, and which are no more than ``MANY``."""
+MANY = 2048
 BETWEEN_ANCHORS = 10
 """Updates, for methods without a proximal centre; with one there are about as many."""
 AFFORDABLE = 3 * 10**8
@@ -49,6 +54,8 @@ class AnchorPlan(NamedTuple):
     """Anchors per look at all of that larger data; None for never."""
     every: int = 1
     """Proximal centres per anchor."""
+    at_once: int = 0
+    """Examples up to which a constraint is seen on all of them at every update."""
 
 
 def plan_batches(batch_size: int | None, problem: Problem) -> int:
@@ -68,11 +75,29 @@ def plan_batches(batch_size: int | None, problem: Problem) -> int:
     if batch_size is not None:
         sampled = "It is how many examples of each term an update sees."
         return check_count("batch_size", batch_size, sampled)
-    terms = (problem.objective, *problem.constraints.values())
-    if not all(term.tabular for term in terms):
+    if not _is_tabular(problem):
         return SMALLEST
     free = FREE // dimension(problem.parameters)
     return max(SMALLEST, min(LARGEST, free))
+
+
+def plan_at_once(problem: Problem, batch_size: int) -> int:
+    """Examples of a constraint that are all seen for what a minibatch would cost.
+
+    Example:
+        >>> import oneproj, torch
+        >>> w = torch.ones(1000, requires_grad=True)
+        >>> problem = oneproj.Problem(w, oneproj.function(w.sum), {})
+        >>> plan_at_once(problem, batch_size=64)
+        1250
+    """
+    cheap = CHEAP // dimension(problem.parameters) if _is_tabular(problem) else 0
+    return max(AT_ONCE * batch_size, min(MANY, cheap))
+
+
+def _is_tabular(problem: Problem) -> bool:
+    terms = (problem.objective, *problem.constraints.values())
+    return all(term.tabular for term in terms)
 
 
 def plan_anchors(
@@ -87,19 +112,21 @@ def plan_anchors(
         >>> plan_anchors(None, problem, batch_size=64, oracle="anchored").size is None
         True
     """
+    at_once = plan_at_once(problem, batch_size)
     if anchor_size is not None:
         looked = "It is how many examples of a constraint an anchor sees."
-        return AnchorPlan(check_count("anchor_size", anchor_size, looked))
+        size = check_count("anchor_size", anchor_size, looked)
+        return AnchorPlan(size, at_once=min(size, at_once))
     affordable = AFFORDABLE // dimension(problem.parameters)
     few = max(affordable, int(SHARE * BETWEEN_ANCHORS * batch_size))
     largest = max((c.size or 0 for c in problem.constraints.values()), default=0)
     if largest <= few:
-        return AnchorPlan()
+        return AnchorPlan(at_once=at_once)
     if oracle == "minibatch":  # which remembers nothing of what was seen
         return AnchorPlan(few, every=SELDOM)
     every = max(LOOKS, math.ceil(largest / (VALUES * few)))
     helps = sees_the_same(problem) and every <= RAREST
-    return AnchorPlan(few, every if helps else None)
+    return AnchorPlan(few, every if helps else None, at_once=at_once)
 
 
 def sees_the_same(problem: Problem) -> bool:

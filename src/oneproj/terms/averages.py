@@ -37,7 +37,9 @@ class Mean(AbstractExpression):
         curvature: Curvature | None,
     ) -> None:
         """Keep the function and where its examples come from."""
-        self.size, self.tabular = source.size, source.tabular
+        self.size = source.size
+        # Who asks for smaller chunks has examples that take more than their rows do.
+        self.tabular = source.tabular and chunk_size >= CHUNK_SIZE
         self._call = Call(fn)
         self._tried = False
         self._source = source
@@ -55,9 +57,12 @@ class Mean(AbstractExpression):
         return self._dtype
 
     def batch_value(self, indices: Tensor | None) -> Tensor:
-        if indices is None:
-            indices = torch.arange(self._source.size, device="cpu")
-        return self.examples(indices).mean()
+        if indices is not None:
+            return self.examples(indices).mean()
+        n = self._source.size
+        values = self._values(self._read(self._source.span, 0, n), n)
+        weights = self._weights
+        return (values if weights is None else values * weights.to(values)).mean()
 
     def examples(self, indices: Tensor) -> Tensor:
         values = self._values(self._read(self._source.take, indices), len(indices))
