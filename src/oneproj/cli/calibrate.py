@@ -78,7 +78,7 @@ def calibrate(
         typer.Option(
             "--batch-size",
             min=1,
-            help="Examples per minibatch; several are compared as well. Default: 64.",
+            help="Examples per minibatch; several are compared as well. Default: as solve.",
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of every trial.")] = 10,
