@@ -91,7 +91,7 @@ class Calibration:
 
         Example:
             >>> shipped = {each.key: each for each in read_calibrations(SHIPPED)}
-            >>> shipped["abstention-nasa", "oneproj", "one-projection"].options
+            >>> shipped["abstention-nasa", "oneproj", "projected-sgd"].options
             {'batch_size': 64}
         """
         for name in self.settings:
