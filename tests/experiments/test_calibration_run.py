@@ -194,42 +194,59 @@ def test_of_several_radii_and_updates_the_least_ambiguous_is_taken(
     assert "100 updates, radius 2.5" in " ".join(result.output.split())
 
 
-def test_a_batch_size_is_chosen_and_kept_like_the_rest(
+def test_batch_size_and_strength_are_chosen_and_kept_like_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def calibrate(
-        _: object, __: object, *, targets: Pair, batch_size: int, **___: object
+        _: object,
+        __: object,
+        *,
+        targets: Pair,
+        batch_size: int,
+        strength: float,
+        **___: object,
     ) -> Search:
-        trial = Trial((0.3, 0.3), targets, 1 / batch_size)
+        trial = Trial((0.3, 0.3), targets, 1 / (batch_size * strength))
         return Search(Task(targets, (0.0, 0.0), (200.0, 200.0)), trial, (trial,))
 
     monkeypatch.setattr(calibration_run, "calibrate", calibrate)
     file = tmp_path / "file.json"
     arguments = ["abstention-gaussian", "--seeds", "1", "--target", "0.1", "0.1"]
     arguments += ["--batch-size", "50", "--batch-size", "200", "--radius", "3"]
+    arguments += ["--strength", "2", "--strength", "0.5"]
     result = CliRunner().invoke(app, ["calibrate", *arguments, "--out", str(file)])
     assert result.exit_code == 0, result.output
     (found,) = read_calibrations(file)
     assert (found.updates, found.radius) == (500, 3.0)
-    assert found.options == {"batch_size": 200}
-    assert "500 updates of 200 examples in radius 3 have an ambig" in found.note
-    assert "radius 3, batch_size 200" in " ".join(result.output.split())
+    assert found.options == {"batch_size": 200, "strength": 2.0}
+    words = "500 updates of 200 examples in radius 3 with strength 2 have an ambig"
+    assert words in found.note
+    assert "radius 3, batch_size 200, strength 2.0" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"radii": [0.0]}, {"radii": [-1.0]}, {"radii": [math.inf]}, {"batch_sizes": [0]}],
+    [
+        {"radii": [0.0]},
+        {"radii": [-1.0]},
+        {"radii": [math.inf]},
+        {"batch_sizes": [0]},
+        {"strengths": [0.0]},
+        {"strengths": [math.nan]},
+    ],
 )
 def test_nothing_is_read_or_trained_for_settings_that_cannot_be(
     monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(calibration_run, "attempt", pytest.fail)
     monkeypatch.setattr(calibration_run.Development, "of", pytest.fail)
-    with pytest.raises(InvalidProblemError, match=r"A (radius|batch size) must be"):
+    with pytest.raises(
+        InvalidProblemError, match=r"A (radius|batch size|strength) must"
+    ):
         run_calibration("abstention-gaussian", match="projected-sgd", **wrong, seeds=1)
 
 
-@pytest.mark.parametrize("name", ["updates", "radii", "batch_sizes"])
+@pytest.mark.parametrize("name", ["updates", "radii", "batch_sizes", "strengths"])
 def test_the_paper_s_settings_stay(name: str) -> None:
     given: dict[str, Any] = {name: [50]}
     with pytest.raises(InvalidProblemError, match=rf"{name}=\[50\]"):

@@ -98,7 +98,7 @@ def test_the_preset_oneproj_gives_no_setting(experiment: str, method: Method) ->
     updates = 500 if found is None else found.settings["steps"]
     # None but those that were chosen along with the thresholds.
     assert spec.options == ({} if found is None else found.options)
-    assert set(spec.options) <= {"batch_size"}
+    assert set(spec.options) <= {"batch_size", "strength"}
     assert (spec.updates, spec.projector) == (updates, "cuts")
     assert spec.inner_steps == choose_inner_steps(None, updates)
     assert (spec.thresholds is None) == experiment.startswith("transfer")
@@ -159,7 +159,7 @@ def test_a_calibration_may_set_only_what_calibrations_choose(
     write_calibration(file, replace(one, settings={**one.settings, name: 3}))
     with pytest.raises(CalibrationError, match=f"{name!r} is none of") as raised:
         make_spec(*one.key, thresholds=file)
-    assert "steps, projector, radius, batch_size" in str(raised.value)
+    assert "steps, projector, radius, batch_size, strength" in str(raised.value)
 
 
 def test_raw_variables_are_those_of_the_paper() -> None:

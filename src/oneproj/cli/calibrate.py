@@ -78,7 +78,16 @@ def calibrate(
         typer.Option(
             "--batch-size",
             min=1,
-            help="Examples per minibatch; several are compared as well. Default: as solve.",
+            help="Examples per minibatch; several are compared as well. Default: as "
+            "`oneproj.solve` has it.",
+        ),
+    ] = None,
+    strengths: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--strength",
+            help="Of a sharp hinge on the larger residual, for One Projection; several "
+            "are compared as well. Default: rounded hinges that find their own.",
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of every trial.")] = 10,
@@ -86,8 +95,8 @@ def calibrate(
         int,
         typer.Option(
             min=1,
-            help="Trials, at most, for each combination of updates, radius and batch "
-            "size.",
+            help="Trials, at most, for each combination of updates, radius, batch "
+            "size and strength.",
         ),
     ] = 14,
     out: Annotated[
@@ -102,9 +111,9 @@ def calibrate(
     """
     terminal = console()
     numbers, balls = tuple(updates or ()), tuple(radii or ())
-    sizes = tuple(batch_sizes or ())
+    sizes, pushes = tuple(batch_sizes or ()), tuple(strengths or ())
     stopped = "Stopped. Nothing was written."
-    searches = math.prod(len(each) or 1 for each in (numbers, balls, sizes))
+    searches = math.prod(len(each) or 1 for each in (numbers, balls, sizes, pushes))
     trials = rounds * searches + (match is not None)
     with exits(stopped=stopped):
         from oneproj.experiments.calibration_file import check_place, write_calibration
@@ -122,6 +131,7 @@ def calibrate(
                 updates=numbers,
                 radii=balls,
                 batch_sizes=sizes,
+                strengths=pushes,
                 seeds=seeds,
                 rounds=rounds,
                 report=report,

@@ -24,7 +24,7 @@ SHIPPED = Path(__file__).with_name("calibrated.json")
 """What this library's own preset uses."""
 OWN_PLACE = ("steps", "projector", "radius")
 """Settings that a spec has a place of its own for."""
-OPTIONS = ("batch_size",)
+OPTIONS = ("batch_size", "strength")
 """The other settings that are chosen along with the thresholds: options of a spec."""
 
 

@@ -37,6 +37,7 @@ MATCHED = (
 """Where targets come from, in words."""
 BALL = "It is that of the safeguard ball: leave it out for the experiment's own."
 EXAMPLES = "It is how many examples a minibatch has: leave it out for the default."
+PUSH = "It is that of the penalty: leave it out for those that find themselves."
 
 
 def run_calibration(
@@ -50,6 +51,7 @@ def run_calibration(
     updates: Sequence[int] = (),
     radii: Sequence[float] = (),
     batch_sizes: Sequence[int] = (),
+    strengths: Sequence[float] = (),
     seeds: int = 10,
     rounds: int = ROUNDS,
     report: Callable[[Trial | None], None] | None = None,
@@ -74,6 +76,10 @@ def run_calibration(
             want a smaller ball in place of fewer updates.
         batch_sizes: Examples per minibatch, for the preset ``"oneproj"``: those of
             ``oneproj.solve`` if left out. Each is searched with each of the others.
+        strengths: Of the penalty, for One Projection with the preset ``"oneproj"``: one
+            per constraint, which finds itself, if left out. One that is given is that
+            of a sharp hinge on the larger residual, as in the paper: a model that fits
+            its training data too well may want that.
         seeds: How many, from ``FIRST_SEED`` on.
         rounds: As for ``calibrate``, for each combination of these.
         report: As for ``calibrate``.
@@ -93,7 +99,13 @@ def run_calibration(
         raise InvalidProblemError(message)
     settings = _settings(experiment)
     choices = _choices(
-        experiment, preset, method, updates=updates, radii=radii, sizes=batch_sizes
+        experiment,
+        preset,
+        method,
+        updates=updates,
+        radii=radii,
+        sizes=batch_sizes,
+        strengths=strengths,
     )
     numbers = tuple(range(FIRST_SEED, FIRST_SEED + seeds))
     samples = {seed: Development.of(settings.load(seed)) for seed in numbers}
@@ -178,23 +190,27 @@ def _choices(
     updates: Sequence[int] = (),
     radii: Sequence[float] = (),
     sizes: Sequence[int] = (),
+    strengths: Sequence[float] = (),
 ) -> list[dict[str, Any]]:
     """What a training of the preset is given, for each combination asked for."""
     if preset == "oneproj":  # its specs need the thresholds that are yet to be found
         # Found out here, before data is read or a rival trained for ten minutes.
         balls = [check_number("A radius", radius, BALL) for radius in radii]
         batches = [check_count("A batch size", size, EXAMPLES) for size in sizes]
+        pushes = [check_number("A strength", strength, PUSH) for strength in strengths]
         return [
-            {"steps": steps, "projector": OWN_PROJECTOR, **ball, **batch}
+            {"steps": steps, "projector": OWN_PROJECTOR, **ball, **batch, **push}
             for steps in dict.fromkeys(updates or [STEPS])
             for ball in _each("radius", balls)
             for batch in _each("batch_size", batches)
+            for push in _each("strength", pushes)
         ]
-    if updates or radii or sizes:
+    if updates or radii or sizes or strengths:
         message = (
-            f"The preset {preset!r} has the paper's updates, radius and batch size; "
-            f"got updates={list(updates)}, radii={list(radii)} and batch_sizes="
-            f"{list(sizes)}. Leave them out, or take the preset 'oneproj'."
+            f"The preset {preset!r} has the paper's updates, radius, batch size and "
+            f"strength; got updates={list(updates)}, radii={list(radii)}, batch_sizes="
+            f"{list(sizes)} and strengths={list(strengths)}. Leave them out, or take "
+            "the preset 'oneproj'."
         )
         raise InvalidProblemError(message)
     spec = make_spec(experiment, preset, method)
@@ -231,7 +247,8 @@ def _least_ambiguous(
 def _in_words(options: Mapping[str, Any]) -> str:
     ball = f" in radius {options['radius']:g}" if "radius" in options else ""
     batch = f" of {options['batch_size']} examples" if "batch_size" in options else ""
-    return f"{options['steps']} updates{batch}{ball}"
+    push = f" with strength {options['strength']:g}" if "strength" in options else ""
+    return f"{options['steps']} updates{batch}{ball}{push}"
 
 
 def _note(search: Search) -> str:
