@@ -6,9 +6,9 @@ penalty's gradient is ``sum_j w_j grad c_j`` with weights from the values seen.
 - ``exact``: c on all of its data at every update. What the theorems assume.
 - ``minibatch``: c on a fresh minibatch. What the paper's experiments do; inside a
   hinge the estimate is biased upwards, ``E [c_batch]_+ >= [c]_+``.
-- ``anchored``: c on a fresh minibatch, corrected by what the same minibatch and all
-  data say at the proximal centre. As unbiased as a minibatch, with a variance that
-  vanishes towards the centre.
+- ``anchored``: c on a minibatch, corrected by what the same minibatch and all data say
+  at the proximal centre. When it is fresh it is as unbiased as any, with a variance
+  that vanishes towards the centre. Of few examples, all.
 
 The objective is seen on a minibatch by all of them. Without a schedule of the theorems,
 ``exact`` and ``anchored`` deal its examples from a deck, epoch by epoch.

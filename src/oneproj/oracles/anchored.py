@@ -65,7 +65,7 @@ class Serving:
 
 
 class Anchored(AbstractOracle):
-    """Every constraint on a fresh minibatch, with the anchor as control variate.
+    """Constraints on minibatches, with the anchor as control variate.
 
     ``anchor()`` renews the anchor where the parameters are; a method with a proximal
     centre calls it there. For the others the anchor renews itself every
