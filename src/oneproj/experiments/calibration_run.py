@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from oneproj.arguments import check_count, check_number
 from oneproj.errors import CalibrationError, InvalidProblemError
@@ -38,6 +38,15 @@ MATCHED = (
 BALL = "It is that of the safeguard ball: leave it out for the experiment's own."
 EXAMPLES = "It is how many examples a minibatch has: leave it out for the default."
 PUSH = "It is that of the penalty: leave it out for those that find themselves."
+
+
+class Wanted(NamedTuple):
+    """Settings to compare, for the preset ``"oneproj"``; see ``run_calibration``."""
+
+    updates: Sequence[int] = ()
+    radii: Sequence[float] = ()
+    batch_sizes: Sequence[int] = ()
+    strengths: Sequence[float] = ()
 
 
 def run_calibration(
@@ -98,15 +107,8 @@ def run_calibration(
         message = f"Give targets={targets} or match={match!r}, not both."
         raise InvalidProblemError(message)
     settings = _settings(experiment)
-    choices = _choices(
-        experiment,
-        preset,
-        method,
-        updates=updates,
-        radii=radii,
-        sizes=batch_sizes,
-        strengths=strengths,
-    )
+    wanted = Wanted(updates, radii, batch_sizes, strengths)
+    choices = _choices(experiment, preset, method, wanted)
     numbers = tuple(range(FIRST_SEED, FIRST_SEED + seeds))
     samples = {seed: Development.of(settings.load(seed)) for seed in numbers}
     with abandoning(), one_thread():
@@ -177,22 +179,16 @@ def _paper_trial(
     if limits is None:
         message = f"The paper has no thresholds for {experiment!r} to be matched."
         raise InvalidProblemError(message)
-    (options,) = _choices(experiment, "paper", method)
+    (options,) = _choices(experiment, "paper", method, Wanted())
     options["projector"] = OWN_PROJECTOR
     return attempt(settings, samples, limits, method=method, report=report, **options)
 
 
 def _choices(
-    experiment: str,
-    preset: Preset,
-    method: Method,
-    *,
-    updates: Sequence[int] = (),
-    radii: Sequence[float] = (),
-    sizes: Sequence[int] = (),
-    strengths: Sequence[float] = (),
+    experiment: str, preset: Preset, method: Method, wanted: Wanted
 ) -> list[dict[str, Any]]:
     """What a training of the preset is given, for each combination asked for."""
+    updates, radii, sizes, strengths = wanted
     if preset == "oneproj":  # its specs need the thresholds that are yet to be found
         # Found out here, before data is read or a rival trained for ten minutes.
         balls = [check_number("A radius", radius, BALL) for radius in radii]
@@ -205,7 +201,7 @@ def _choices(
             for batch in _each("batch_size", batches)
             for push in _each("strength", pushes)
         ]
-    if updates or radii or sizes or strengths:
+    if any(wanted):
         message = (
             f"The preset {preset!r} has the paper's updates, radius, batch size and "
             f"strength; got updates={list(updates)}, radii={list(radii)}, batch_sizes="
