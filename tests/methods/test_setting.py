@@ -87,7 +87,8 @@ def test_small_is_relative_to_the_minibatch() -> None:
     costly = make(100, tabular=False)
     assert ready(costly, batch_size=49).oracle == "anchored"
     assert ready(costly, batch_size=50).oracle == "exact"
-    assert ready(make(100), batch_size=49).oracle == "exact"
+    assert ready(make(100), batch_size=49).oracle == "anchored"
+    assert ready(make(100), batch_size=50).oracle == "exact"
 
 
 def test_small_is_relative_to_the_parameters_too() -> None:

@@ -157,8 +157,9 @@ def prepare(
     seed = check_count("seed", seed, bits, least=0)
     updates = "It is how many updates the run makes."
     steps = check_count("steps", _choose_steps(steps, schedule), updates)
-    batch_size = plan_batches(batch_size, problem)
-    oracle = _choose_oracle(oracle, problem, schedule, batch_size)
+    given, batch_size = batch_size is not None, plan_batches(batch_size, problem)
+    at_once = plan_at_once(problem, batch_size, given=given)
+    oracle = _choose_oracle(oracle, problem, schedule, at_once)
     # Independent streams for sampling and selection, both fixed by the seed.
     sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     return Setting(
@@ -167,7 +168,7 @@ def prepare(
         projector=choose_projector(projector, problem.constraints),
         oracle=oracle,
         batch_size=batch_size,
-        anchors=plan_anchors(anchor_size, problem, batch_size, oracle),
+        anchors=plan_anchors(anchor_size, problem, batch_size, oracle, at_once),
         counts=Counts(),
         sampling=torch.Generator().manual_seed(int(sampling >> 1)),
         selection=torch.Generator().manual_seed(int(selection >> 1)),
@@ -189,7 +190,7 @@ def _choose_steps(steps: int | None, schedule: Schedule | None) -> int:
 
 
 def _choose_oracle(
-    oracle: str, problem: Problem, schedule: Schedule | None, batch_size: int
+    oracle: str, problem: Problem, schedule: Schedule | None, at_once: int
 ) -> str:
     if isinstance(oracle, str) and oracle in ORACLES:
         return oracle
@@ -202,5 +203,5 @@ def _choose_oracle(
         )
         raise InvalidProblemError(message)
     sizes = [constraint.size or 0 for constraint in problem.constraints.values()]
-    few = max(sizes, default=0) <= plan_at_once(problem, batch_size)
+    few = max(sizes, default=0) <= at_once
     return "exact" if schedule is not None or few else "anchored"

@@ -81,8 +81,10 @@ def plan_batches(batch_size: int | None, problem: Problem) -> int:
     return max(SMALLEST, min(LARGEST, free))
 
 
-def plan_at_once(problem: Problem, batch_size: int) -> int:
+def plan_at_once(problem: Problem, batch_size: int, *, given: bool = False) -> int:
     """Examples of a constraint that are all seen for what a minibatch would cost.
+
+    A batch size that was given says what is too much, whatever the parameters do.
 
     Example:
         >>> import oneproj, torch
@@ -90,8 +92,11 @@ def plan_at_once(problem: Problem, batch_size: int) -> int:
         >>> problem = oneproj.Problem(w, oneproj.function(w.sum), {})
         >>> plan_at_once(problem, batch_size=64)
         1250
+        >>> plan_at_once(problem, batch_size=64, given=True)
+        128
     """
-    cheap = CHEAP // dimension(problem.parameters) if _is_tabular(problem) else 0
+    free = _is_tabular(problem) and not given
+    cheap = CHEAP // dimension(problem.parameters) if free else 0
     return max(AT_ONCE * batch_size, min(MANY, cheap))
 
 
@@ -101,7 +106,11 @@ def _is_tabular(problem: Problem) -> bool:
 
 
 def plan_anchors(
-    anchor_size: int | None, problem: Problem, batch_size: int, oracle: str
+    anchor_size: int | None,
+    problem: Problem,
+    batch_size: int,
+    oracle: str,
+    at_once: int = 0,
 ) -> AnchorPlan:
     """Plan the anchors of a run: of the size asked for, or of what they may cost.
 
@@ -112,7 +121,6 @@ def plan_anchors(
         >>> plan_anchors(None, problem, batch_size=64, oracle="anchored").size is None
         True
     """
-    at_once = plan_at_once(problem, batch_size)
     if anchor_size is not None:
         looked = "It is how many examples of a constraint an anchor sees."
         size = check_count("anchor_size", anchor_size, looked)
