@@ -24,7 +24,10 @@ and fro: base steps with a memory, such as Adam's, take that for noise and short
 steps *along* the bound as well. Rounded over ``ROUNDED`` of what a constraint changes
 by between two anchors, a strength of ``SAFETY = 2`` times the multiplier balances the
 objective at the bound, from update to update. As the steps decay the width does, and
-what is left is the exact penalty.
+what is left is the exact penalty. In many dimensions a move is nearly orthogonal to a
+gradient, and the product of their lengths says little of the change. So no hinge is
+wider than the largest residual, or slack, that any anchor saw: one that is pushes with
+half of its strength wherever it is, and holds nothing.
 
 The estimates scale as the objective and the constraints do, so no unit is built in.
 """
@@ -54,7 +57,7 @@ first strength of a violated constraint is all of it."""
 
 ROUNDED = 0.3
 """The width of a rounded hinge, by what its constraint changes by along its gradient on
-a way as long as that between the last two anchors."""
+a way as long as that between the last two anchors, and no more than its values."""
 FADED = 0.8
 """What is left at the next anchor of how large something was. Adam with a beta of 0.95
 forgets as fast: ten updates leave 0.77 of the size of a gradient."""
@@ -94,6 +97,8 @@ class AutoStrength:
         """The most that was between two anchors."""
         self._strengths: dict[str, float] = {}
         self._widths: dict[str, float] = {}
+        self._largest: dict[str, float] = {}
+        """The most that a constraint was away from its bound, at any anchor."""
         self._patience = Patience()
         self._recent: dict[str, float] = {}
         """Steepness, and the objective's pull: the maximum, of which the past fades."""
@@ -119,8 +124,12 @@ class AutoStrength:
             for name in anchor.jacobian
         }
         self._limit(forces)
-        steepness = forces.steepness.items()
-        self._widths = {name: ROUNDED * moved * L for name, L in steepness}
+        for name, L in forces.steepness.items():
+            away = max(abs(anchor.values[name]), self._largest.get(name, 0.0))
+            self._largest[name], self._widths[name] = (
+                away,
+                min(ROUNDED * moved * L, away),
+            )
         self._sum, self._count, self._last = None, 0, anchor.point
         return self._hinges()
 
@@ -169,6 +178,7 @@ class AutoStrength:
             "longest": self._longest,
             "strengths": dict(self._strengths),
             "widths": dict(self._widths),
+            "largest": dict(self._largest),
             "patience": self._patience.state_dict(),
             "recent": dict(self._recent),
         }
@@ -190,7 +200,7 @@ class AutoStrength:
         self._last = None if last is None else on_devices(last, like)
         self._count, self._strengths = state["count"], dict(state["strengths"])
         self._longest, self._recent = state["longest"], dict(state["recent"])
-        self._widths = dict(state["widths"])
+        self._widths, self._largest = dict(state["widths"]), dict(state["largest"])
         self._patience.load_state_dict(state["patience"])
         return self._hinges() if self._strengths else None
 
