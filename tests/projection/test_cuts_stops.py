@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from statistics import mean
 
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -40,19 +40,21 @@ def wave(seed: int) -> tuple[list[Tensor], dict[str, oneproj.terms.base.Abstract
     return list(net.parameters()), dict(stated)
 
 
-# By runs to a KKT residual of 1e-6. The first ended where steps that were slow outside
-# first led inside, at 1.68; the others by the stop for kinks.
-@pytest.mark.parametrize(
-    ("seed", "nearest"), [(0, 1.37995), (5, 1.21216), (7, 1.33287)]
-)
-def test_a_smooth_problem_ends_near_its_nearest_point(
-    seed: int, nearest: float
-) -> None:
-    parameters, stated = wave(seed)
-    done = oneproj.project(parameters, stated)
-    assert done.distance <= 1.004 * nearest
-    assert done.kkt_residual < 0.2
-    assert done.remark == ""
+# By runs to a KKT residual of 1e-6. The first once ended where steps that were slow
+# outside first led inside, at 1.68; the others by the stop for kinks.
+NEAREST = [1.37995, 1.44787, 1.00719, 1.03194, 1.46803, 1.21216, 1.37181, 1.33287]
+
+
+def test_smooth_problems_end_near_their_nearest_points() -> None:
+    ratios = []
+    for seed, nearest in enumerate(NEAREST):
+        parameters, stated = wave(seed)
+        done = oneproj.project(parameters, stated)
+        assert done.kkt_residual < 0.2
+        assert done.remark == ""
+        ratios.append(done.distance / nearest)
+    assert max(ratios) <= 1.01, "what the stop for kinks may cost"
+    assert mean(ratios) <= 1.004
 
 
 def test_a_sum_of_absolute_values_is_a_polytope_found_facet_by_facet() -> None:

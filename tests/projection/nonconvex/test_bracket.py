@@ -59,6 +59,24 @@ def saturated(dtype: torch.dtype, bias: float, seed: int) -> tuple[Tensor, Proje
     return w, oneproj.project(w, {"rate": rate <= 0.01}, on_failure="return")
 
 
+@pytest.mark.parametrize(
+    ("dtype", "bias", "seed"),
+    [
+        (torch.float64, 10.0, 6),
+        (torch.float32, 5.0, 9),
+        (torch.float32, 10.0, 8),
+        (torch.float32, 10.0, 16),
+    ],
+)
+def test_an_answer_behind_a_plateau_is_brought_back(
+    dtype: torch.dtype, bias: float, seed: int
+) -> None:
+    # They ended 4 to 80 times as far away, feasible and flat all around.
+    _, done = saturated(dtype, bias, seed)
+    assert done.status is Status.FEASIBLE
+    assert done.distance <= 1.1 * (bias + 1.147)
+
+
 @pytest.mark.parametrize("seed", [1, 3])
 @pytest.mark.parametrize(
     ("dtype", "bias"),

@@ -13,6 +13,7 @@ from oneproj.errors import NonFiniteError
 from oneproj.projection.nonconvex.frame import INDEPENDENT, Frame
 from oneproj.projection.vectors import piles
 from oneproj.projection.vectors.packed import AbstractPacked, Long, Short
+from oneproj.projection.vectors.piles import pile_of
 
 
 def short(*numbers: float) -> Short:
@@ -146,11 +147,58 @@ def test_all_coordinates_at_once_are_those_one_by_one(pack: Pack) -> None:
     assert alone.size == together.size == 5
 
 
+@both
+@pytest.mark.parametrize("group", [1, 3])
+def test_lists_that_hardly_change_are_located_by_their_changes(
+    pack: Pack, group: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    formed = []
+    kind = type(pile_of(pack(1.0, 1.0)))
+    make = kind.remainder
+    monkeypatch.setattr(
+        kind, "remainder", lambda *given: formed.append(given) or make(*given)
+    )
+    frame, lists = Frame(room=40), [vectors(group, 0, pack)]
+    for seed in (1, 2):
+        moved = [v.times(1.0) for v in lists[-1]]
+        for v, change in zip(moved, vectors(group, seed, pack), strict=True):
+            v.add(change, 1e-2**seed)  # each change is as new as it is small
+        lists.append(moved)
+    rows = [frame.all_coordinates(given) for given in lists]
+    assert frame.size == 3 * group
+    for given, found in zip(lists, rows, strict=True):
+        for v, y in zip(given, found, strict=True):
+            assert distance(frame.vector(y), v) < 1e-11
+    assert not formed, "nothing was looked for twice"
+
+
+@both
+def test_there_are_no_more_axes_than_dimensions(pack: Pack) -> None:
+    frame, moved = Frame(room=40), vectors(3, 0, pack)
+    for seed in range(1, 7):
+        frame.all_coordinates(moved)
+        moved = [v.times(1.0) for v in moved]
+        for v, change in zip(moved, vectors(3, seed, pack), strict=True):
+            v.add(change, 1e-2**seed)
+    assert frame.size <= 11
+
+
+@both
+def test_a_vector_that_all_but_vanished_keeps_its_digits(pack: Pack) -> None:
+    frame, (large, tiny) = Frame(room=5), vectors(2, 0, pack)
+    small = tiny.times(1e-12)
+    frame.all_coordinates([large])
+    row = frame.all_coordinates([small])[0]
+    assert float(np.linalg.norm(row)) == pytest.approx(small.norm(), rel=1e-12)
+    assert distance(frame.vector(row), small) < 1e-12 * small.norm()
+
+
 def test_products_of_several_long_vectors_are_made_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one_by_one = []
     monkeypatch.setattr(piles, "products", one_by_one.append)
+    monkeypatch.setattr(piles, "products_of_change", one_by_one.append)
     frame = Frame(room=9)
     for seed in range(3):
         frame.all_coordinates(vectors(3, seed, long))
@@ -170,19 +218,43 @@ def test_a_vector_whose_square_overflows_is_refused(pack: Pack, room: int) -> No
     assert frame.coordinates(pack(3e150, 0.0))[0] == pytest.approx(3e150)
 
 
+def check_orthonormal(frame: Frame) -> None:
+    axes = [frame.vector(row) for row in np.eye(frame.room)[: frame.size]]
+    gram = np.array([[a.dot(b) for b in axes] for a in axes])
+    assert np.abs(gram - np.eye(frame.size)).max() < 1e-8
+
+
 @both
-def test_it_stays_orthonormal_along_an_ill_conditioned_quadratic(pack: Pack) -> None:
+@pytest.mark.parametrize("listed", [False, True])
+def test_it_stays_orthonormal_along_an_ill_conditioned_quadratic(
+    pack: Pack,
+    listed: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
     # Gradients of a quadratic along its own descent: each nearly in the span so far.
     rng = np.random.default_rng(1)
     spread = np.logspace(3, -3, 30)
     x, frame = rng.normal(size=30), Frame(room=40)
     for _ in range(60):
-        frame.coordinates(pack(*(spread * x)))
+        gradient = pack(*(spread * x))
+        if listed:
+            frame.all_coordinates([gradient])
+        else:
+            frame.coordinates(gradient)
         x = x - spread * x / spread.max() * rng.uniform(0.5, 1.5)
     assert 10 < frame.size <= 30
-    axes = [frame.vector(row) for row in np.eye(frame.room)[: frame.size]]
-    gram = np.array([[a.dot(b) for b in axes] for a in axes])
-    assert np.abs(gram - np.eye(frame.size)).max() < 1e-8
+    check_orthonormal(frame)
+
+
+@both
+def test_what_was_too_small_for_an_axis_is_in_none_later(pack: Pack) -> None:
+    # Known coordinates lack what was dropped; a change of that size would bring it in.
+    rng = np.random.default_rng(0)
+    frame, x = Frame(room=60), rng.normal(size=40)
+    for k in range(150):
+        frame.all_coordinates([pack(*x)])
+        x = x + 10.0 ** rng.uniform(-12, -4) * rng.normal(size=40) * (k % 3 > 0)
+    assert frame.size == 40
+    check_orthonormal(frame)
 
 
 @pytest.mark.parametrize("seed", range(3))

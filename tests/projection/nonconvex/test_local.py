@@ -115,7 +115,8 @@ def test_the_way_inside_is_found_from_a_hair_outside() -> None:
 
 
 def test_a_rejected_full_step_is_corrected_before_it_is_shortened() -> None:
-    w = point(3 * math.cos(3.0), 3 * math.sin(3.0))
+    # The step goes along the tangent of a circle, which it leaves by its square.
+    w = point(math.cos(1.8), math.sin(1.8))
     visited: list[Array] = []
 
     def size() -> Tensor:
@@ -126,12 +127,13 @@ def test_a_rejected_full_step_is_corrected_before_it_is_shortened() -> None:
         w,
         {
             "circle": oneproj.function(size) <= 1.0,
-            "right": oneproj.function(lambda: w[0] + 0.3 * w[1].sin()) >= 0.5,
+            "right": oneproj.function(lambda: 0.1 * (w[0] + 0.3 * w[1].sin())) >= 0.05,
             "not inside": oneproj.function(lambda: w.square().sum()) >= 0.99,
         },
     )
     assert found.advance() > 0
-    start, full, corrected, *_ = visited
+    start, full, corrected, *more = visited
+    assert not more, "the corrected step is taken"
     p, q = full - start, corrected - start
     assert abs(p[0] * q[1] - p[1] * q[0]) > 1e-3, "it turns; a shorter step would not"
 
@@ -148,7 +150,8 @@ def test_a_step_that_overshoots_is_shortened() -> None:
     found = models(w, {"wall": oneproj.function(wall) <= 0.0})
     for _ in range(8):
         found.advance()
-    assert min(visited) < -50.0, "the full step was tried"
+    assert min(visited) < -25.0, "the full step was tried"
+    assert visited[2] > -25.0, "what misses by more than it corrects is not corrected"
     assert abs(w.item()) < 3.0
     assert found._view.best.worst < 0.5
 

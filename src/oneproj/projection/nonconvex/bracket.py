@@ -19,6 +19,8 @@ WITHIN = 1.01
 """The ratio of a feasible length to an infeasible one that is close enough."""
 LOOKS = 30
 """At most."""
+NEARER = 0.9
+"""The share of a way at which to look whether it is too long."""
 
 
 def is_unaware(place: Place, share: float = 0.0) -> bool:
@@ -29,6 +31,16 @@ def is_unaware(place: Place, share: float = 0.0) -> bool:
     """
     c = np.minimum(place.c, 0.0)  # a feasible place has its margins to spare
     return bool((c - (1.0 - share) * (place.J @ place.d)).max() <= 0)
+
+
+def can_be_nearer(chart: Chart, place: Place) -> bool:
+    """Whether a tenth less of the way to a feasible place is feasible as well.
+
+    Then the place is behind a plateau, or on one: no boundary is near it.
+    """
+    place = chart.refreshed(place)
+    trial = chart.visit(NEARER * place.d)
+    return trial is not None and trial.look.worst <= 0
 
 
 def close_in(chart: Chart, place: Place, *, fully: bool = False) -> Place:

@@ -30,6 +30,9 @@ it is below the second, that part itself is formed, and stored in the vector's p
 With 1e-4 for the second, errors grow from vector to vector: after twenty gradients of
 an ill-conditioned constraint the frame was no longer orthonormal at all.
 """
+FAINT = 1e-6
+"""What is new in a difference to a known vector, but is a smaller share of the vector
+than this, is near the rounding of the known coordinates: it is formed, too."""
 
 LONG = "the squared length of a constraint's gradient"
 
@@ -56,7 +59,10 @@ class Frame:
         """Start with the empty frame, for at most ``room`` vectors."""
         self.room = room
         self._pile: AbstractPile[Any] | None = None
-        self._inverse: Array = np.zeros((room, room))  # of L
+        self._inverse: Array = np.zeros((room, room))
+        """A row has the weights of the stored vectors in one axis of the frame."""
+        self._last: list[tuple[AbstractPacked, Array] | None] = []
+        """The last list of vectors with their coordinates; None if these miss a bit."""
 
     @property
     def size(self) -> int:
@@ -66,17 +72,21 @@ class Frame:
     def all_coordinates(self, vectors: Sequence[AbstractPacked]) -> Array:
         """The coordinates of one vector after the other, as rows.
 
-        The same as one by one; of long vectors the products are made at once.
+        The same as one by one; of long vectors the products are made at once. Those of
+        a vector near the one that had its place in the last list are found from their
+        difference. Near the answer gradients hardly change: what is new of one is a
+        small share of it, to be looked for twice, but a large share of the change.
         """
-        if self._pile is None:
-            self._pile = pile_of(vectors[0])
-        pile, rows = self._pile, np.empty((len(vectors), self.room))
-        pile.expect(vectors)
+        pile = self._pile = pile_of(vectors[0]) if self._pile is None else self._pile
+        known = self._last if len(self._last) == len(vectors) else [None] * len(vectors)
+        rows, self._last = np.empty((len(vectors), self.room)), []
+        pile.expect(vectors, [None if last is None else last[0] for last in known])
         try:
             for j, vector in enumerate(vectors):
-                rows[j] = self.coordinates(vector)
+                rows[j], whole = self._locate(pile, vector, known[j])
+                self._last.append((vector, rows[j]) if whole else None)
         finally:
-            pile.expect([])
+            pile.expect([], [])
         return rows
 
     def coordinates(self, vector: AbstractPacked) -> Array:
@@ -88,46 +98,74 @@ class Frame:
             NonFiniteError: The vector is so long that its square overflows.
         """
         pile = self._pile = pile_of(vector) if self._pile is None else self._pile
+        return self._locate(pile, vector, None)[0]
+
+    def _locate(
+        self,
+        pile: AbstractPile[Any],
+        vector: AbstractPacked,
+        known: tuple[AbstractPacked, Array] | None,
+    ) -> tuple[Array, bool]:
+        """The coordinates, by way of those of a vector that are known, if any are.
+
+        And whether they are all there is: what is too small to add an axis is dropped.
+        """
         n = len(pile)
         if n == self.room:
             inside: Array = self._inverse.dot(pile.products(vector))
             if not np.isfinite(inside).all():
                 raise NonFiniteError(LONG)
-            return inside
-        y, square = self._append(pile, vector)
-        if y[n] ** 2 > CLEAR**2 * square:
-            return y
+            return inside, False
+        if known is None:
+            products = pile.products(vector)
+            square = vector.dot(vector)
+            y = self._grow(pile, vector, products, square)
+        else:
+            products, square = pile.products_of_change(vector, known[0])
+            y = self._grow(pile, vector, products, square, known[1])
+        size = float(y.dot(y))
+        if y[n] ** 2 > max(CLEAR**2 * square, FAINT**2 * size):
+            return y, True
         pile.remove(n)
         y[n:] = 0.0
-        if n:
-            # What is left of it without its part in the span.
-            outside = self.vector(-y)
-            outside.add(vector, 1.0)
-            vector = outside
-        rest, _ = self._append(pile, vector)
-        if rest[n] ** 2 <= INDEPENDENT**2 * square:
+        if n == 0:
+            return y, True
+        # What is left of it without its part in the span.
+        left = pile.remainder(vector, y[:n].dot(self._inverse[:n, :n]))
+        rest = self._grow(pile, *left)
+        stored = bool(rest[n] ** 2 > INDEPENDENT**2 * size)
+        if not stored:
             pile.remove(n)
             rest[n:] = 0.0
-        refined: Array = y + rest
-        return refined
+        return y + rest, stored
 
-    def _append(
-        self, pile: AbstractPile[Any], vector: AbstractPacked
-    ) -> tuple[Array, float]:
-        """Store a vector; its coordinates, the last being new, and its square."""
-        n, inverse = len(pile), self._inverse
-        y = np.zeros(self.room)
-        products = pile.append(vector)
-        y[:n] = inverse[:n, :n].dot(products[:n])
-        square = float(products[n])
+    def _grow(
+        self,
+        pile: AbstractPile[Any],
+        vector: AbstractPacked,
+        products: Array,
+        square: float,
+        known: Array | None = None,
+    ) -> Array:
+        """Store a vector; its coordinates, of which the last is new.
+
+        Products and square are its own, or those of its difference to a vector of which
+        the coordinates are known.
+        """
         if not math.isfinite(square):
-            pile.remove(n)  # all that comes after it would be NaN
-            raise NonFiniteError(LONG)
-        y[n] = new = math.sqrt(max(square - float(y.dot(y)), 0.0))
+            raise NonFiniteError(LONG)  # all that comes after it would be NaN
+        n, inverse = len(pile), self._inverse
+        pile.store(vector)
+        y = np.zeros(self.room)
+        y[:n] = inverse[:n, :n].dot(products)
+        new = math.sqrt(max(square - float(y.dot(y)), 0.0))
+        if known is not None:
+            y += known
+        y[n] = new
         if new > 0:
             inverse[n, :n] = y[:n].dot(inverse[:n, :n]) / -new
             inverse[n, n] = 1.0 / new
-        return y, square
+        return y
 
     def vector(self, coordinates: Array) -> AbstractPacked:
         """The vector with these coordinates, in a frame that is not empty."""

@@ -11,9 +11,9 @@ from oneproj.projection.nonconvex.model import Place, Plan
 SHORTER, SHORTENINGS, SHORTEST = 0.4, 8, 1e-3
 """By how much a step is shortened, how many lengths are tried at most, and the share
 of a step with which the next search begins at least."""
-LONGER = 10.0
-"""A correction that is this much longer than the step is none: the step led to a
-plateau, where the model errs by more than it corrects."""
+CORRECTED = 0.25
+"""A correction is small beside the step: what moves the end by a larger share of it
+says that the step led to where the model errs by more than it corrects."""
 ROUNDING = 1e-13
 """Changes of the merit below this share are rounding."""
 
@@ -46,9 +46,9 @@ class LineSearch:
                 # The linear model was off by this much; aim at the true residuals.
                 error = tries[-1][1].c - start.J.dot(plan.p)
                 corrected, _ = plan.model.step(rho, error + plan.aim)
-                if math.hypot(*corrected) > LONGER * math.hypot(*plan.p):
-                    corrected = plan.p  # a plateau: that is no correction
-                elif self._try(start, corrected, plan, rho, tries) <= limit:
+                change = math.hypot(*(corrected - plan.p))
+                small = change <= CORRECTED * math.hypot(*plan.p)
+                if small and self._try(start, corrected, plan, rho, tries) <= limit:
                     break
             share *= SHORTER
         if len(tries) <= 1:  # nothing was rejected; a place without a value is no hint

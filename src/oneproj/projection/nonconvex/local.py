@@ -18,7 +18,8 @@ so far. If that is not worth a gradient, the search ends.
 
 Models of one gradient per constraint know nothing on plateaus and little at the kinks
 of a maximum. From a saddle, where a symmetric search ends, they begin anew beside it.
-The way back from beyond a plateau is in ``bracket.py``, other ways into the feasible
+The way back from beyond a plateau is in ``bracket.py``, and an answer that is no KKT
+point is tried a tenth nearer, lest it lies behind one. Other ways into the feasible
 set are in ``descent.py``, and what may be convex is tried as if it were, also where
 the gradients at the answer do not balance: at the kinks of a maximum or a norm.
 
@@ -93,8 +94,12 @@ def project_local(
     if view.best.worst > 0 and find_inside(
         view, looks=max_evaluations, capacity=capacity
     ):
-        _improve(models, view, tolerance, max_evaluations)
+        deep = view.best.worst < -INSIDE * view.first.worst
+        _improve(models, view, tolerance, max_evaluations, fully=deep)
     models.finish()
+    if carried is None and models.is_too_far(UNEVEN):
+        _improve(models, view, tolerance, max_evaluations, fully=True)
+        models.finish()
     lost = view.best.worst > 0 or view.evaluations >= max_evaluations
     balanced = models.place.is_balanced(models.mu, UNEVEN)
     wrong = carried is None and not balanced
@@ -137,11 +142,16 @@ def _search(
             break
 
 
-def _improve(models: LocalModels, view: View, tolerance: float, looks: int) -> None:
-    """Come nearer from a feasible point that was found on another way."""
+def _improve(
+    models: LocalModels, view: View, tolerance: float, looks: int, *, fully: bool
+) -> None:
+    """Come nearer from a feasible point that was found on another way.
+
+    First back to the boundary; ``fully``, whatever the model there thinks of it.
+    """
     budget = view.evaluations + looks
     models.resume()
-    models.close_in(fully=view.best.worst < -INSIDE * view.first.worst)
+    models.close_in(fully=fully)
     slow = 0
     while view.evaluations < budget and slow < SLOW and not models.settled(tolerance):
         slow = 0 if models.advance() > 0 else slow + 1

@@ -10,7 +10,7 @@ import torch
 
 from oneproj.arrays import Array
 from oneproj.parameters import combine, difference, dimension
-from oneproj.projection.nonconvex.bracket import close_in, is_unaware
+from oneproj.projection.nonconvex.bracket import can_be_nearer, close_in, is_unaware
 from oneproj.projection.nonconvex.chart import Carried, Chart
 from oneproj.projection.nonconvex.descent import nudges
 from oneproj.projection.nonconvex.line_search import SHORTENINGS, SHORTER, LineSearch
@@ -25,7 +25,7 @@ curvature is known from fewer moves than this."""
 ABOVE = 1.5
 """The penalty's ratio to the multipliers, which it has to exceed."""
 BELIEVED = 0.3
-"""The share of the promised decrease that a step delivers if the model is right."""
+"""The share of the promised decrease that a right model delivers."""
 KINKED, COARSE = 100.0, 1e-2
 """Where the model is wrong, as at kinks, a gain of this multiple of the progress asked
 for, but of no more than this share, is not worth the gradients that it takes."""
@@ -65,8 +65,8 @@ class LocalModels:
         self._chart = Chart(view, memory=memory, capacity=capacity, carried=carried)
         self._begin_at(self._chart.best_place())
         self.mu: Array = np.zeros(len(self.place.c)) if carried is None else carried.mu
-        self._rho, self._weakest, self._quick = TINY, TINY, carried is not None
-        self._believed = True
+        self._rho = self._weakest = TINY
+        self._quick, self._believed = carried is not None, True
         size = math.sqrt(dimension(view.parameters))
         self._scale = max(view.space.size_of_origin(), size)
         self._line = LineSearch(self._chart)
@@ -116,10 +116,7 @@ class LocalModels:
         plan = self._planned()
         place, rho = self.place, self._rho
         before = place.merit(rho, plan.aim)
-        worst = max(
-            before if recent is place else recent.merit(rho, plan.aim)
-            for recent in self._recent
-        )
+        worst = max(recent.merit(rho, plan.aim) for recent in self._recent)
         promised, share = max(before - plan.ahead, 0.0), self._line.share
         tries = self._line.search(place, plan, rho, worst - SUFFICIENT * promised)
         after, self.place = min(tries, key=itemgetter(0), default=(before, place))
@@ -140,6 +137,11 @@ class LocalModels:
             self._line.share = 1.0
             self._chart.forget()
 
+    def is_too_far(self, uneven: float) -> bool:
+        """Whether this is feasible, no KKT point, and not at the boundary either."""
+        uneven_here = not self.place.is_balanced(self.mu, uneven)
+        return self.feasible and uneven_here and can_be_nearer(self._chart, self.place)
+
     def leave_plateau(self) -> None:
         """Leave a start where what is violated has no gradient, if that helps."""
         if self.place.has_slope():
@@ -157,9 +159,9 @@ class LocalModels:
         there see neither. Beside it they see one. Whether it was done.
         """
         self.resume()
-        c, J, view = self.place.c, self.place.J, self._view
-        p = self._linear_step(c)
-        if float((c + J @ p).max()) <= LITTLE * float(c.max()):
+        c, view = self.place.c, self._view
+        left = c + self.place.J @ self._linear_step(c)
+        if float(left.max()) <= LITTLE * float(c.max()):
             return False
         moved = difference(view.best_point, view.origin)
         place = self._chart.jump(combine([1.0, 1.0], [moved, next(nudges(view))]))
@@ -233,13 +235,12 @@ class LocalModels:
         Taken over the parameters themselves: their frame drops what is tiny.
         """
         view, mu = self._view, self.mu.tolist()
-        moved = view.moved()
         pulls = [view.best.gradients[name] for name in self._chart.names]
         largest = min(torch.finfo(t.dtype).max for t in view.parameters)
         if not max((abs(weight) for weight in mu), default=0.0) < largest:
             return math.inf  # of an empty set: no finite weight balances it
         here = [parameter.detach() for parameter in view.parameters]
-        return view.space.length(here, mu, pulls) / max(moved, TINY)
+        return view.space.length(here, mu, pulls) / max(view.moved(), TINY)
 
     def multipliers(self) -> dict[str, float]:
         """Mu by the constraint's name."""

@@ -19,9 +19,14 @@ from oneproj.projection.vectors.blocks import (
     combine_into,
     product_table,
     products,
+    products_of_change,
+    remainder,
 )
 from oneproj.projection.vectors.packed import AbstractPacked, Long, Short
 from oneproj.projection.vectors.space import AbstractSpace
+
+NONE = SQUARE = 0
+"""Stands for no vector, and for a square among products: no object's identity."""
 
 P = TypeVar("P", bound=AbstractPacked)
 
@@ -34,19 +39,37 @@ class AbstractPile(ABC, Generic[P]):
         """How many there are."""
 
     @abstractmethod
-    def expect(self, vectors: Sequence[P]) -> None:
+    def expect(self, vectors: Sequence[P], less: Sequence[P | None]) -> None:
         """Prepare for the products of these, if that is better done at once.
 
-        They are not kept for it; they are until others are expected, or none.
+        Or of the differences of some to others. They are not kept for it; they are
+        until others are expected, or none.
         """
 
     @abstractmethod
+    def store(self, vector: P) -> None:
+        """Keep a vector."""
+
     def append(self, vector: P) -> Array:
         """Keep a vector; returns its product with each, itself last."""
+        self.store(vector)
+        return self.products(vector)
 
     @abstractmethod
     def products(self, vector: P) -> Array:
         """The product of a vector with each of those that are kept."""
+
+    @abstractmethod
+    def products_of_change(self, vector: P, less: P) -> tuple[Array, float]:
+        """The products of ``vector - less`` with each, and its square.
+
+        A small difference has them to its own precision, which those of the two vectors
+        lack.
+        """
+
+    @abstractmethod
+    def remainder(self, vector: P, weights: Array) -> tuple[P, Array, float]:
+        """``vector - sum_i weights[i] * vector_i``, its products, and its square."""
 
     @abstractmethod
     def combination(self, weights: Array) -> P:
@@ -74,10 +97,10 @@ class _ShortPile(AbstractPile[Short]):
     def __len__(self) -> int:
         return self._count
 
-    def expect(self, vectors: Sequence[Short]) -> None:
-        del vectors  # they are in the matrix's form already
+    def expect(self, vectors: Sequence[Short], less: Sequence[Short | None]) -> None:
+        del vectors, less  # they are in the matrix's form already
 
-    def append(self, vector: Short) -> Array:
+    def store(self, vector: Short) -> None:
         n, row = self._count, vector.numbers
         if n == len(self._matrix):
             grown = np.zeros((max(2 * n, 8), len(row)))
@@ -86,11 +109,21 @@ class _ShortPile(AbstractPile[Short]):
             self._matrix = grown
         self._matrix[n] = row
         self._count += 1
-        return self.products(vector)
 
     def products(self, vector: Short) -> Array:
+        if self._count == 0:
+            return np.zeros(0)
         found: Array = self._matrix[: self._count].dot(vector.numbers)
         return found
+
+    def products_of_change(self, vector: Short, less: Short) -> tuple[Array, float]:
+        change = vector.numbers - less.numbers
+        found: Array = self._matrix[: self._count].dot(change)
+        return found, float(change.dot(change))
+
+    def remainder(self, vector: Short, weights: Array) -> tuple[Short, Array, float]:
+        left = vector.minus(self.combination(weights))
+        return left, self.products(left), left.dot(left)
 
     def combination(self, weights: Array) -> Short:
         return Short(weights.dot(self._matrix[: len(weights)]), self._eps)
@@ -108,31 +141,50 @@ class _LongPile(AbstractPile[Long]):
 
     def __init__(self) -> None:
         self._vectors: list[Vector] = []
-        self._expected: list[Vector] = []
-        self._found: dict[tuple[int, int], float] = {}
+        self._expected: list[Long | None] = []
+        self._found: dict[tuple[int, int], dict[int, float]] = {}
+        """For an expected vector, less another or none: its products, its square."""
 
     def __len__(self) -> int:
         return len(self._vectors)
 
-    def expect(self, vectors: Sequence[Long]) -> None:
-        self._expected, self._found = [v.tensors for v in vectors], {}
-        if len(vectors) > 1:
-            others = [*self._vectors, *self._expected]
-            table = product_table(self._expected, others)
-            for x, row in zip(self._expected, table.tolist(), strict=True):
-                for y, found in zip(others, row, strict=True):
-                    self._found[id(x), id(y)] = found
+    def expect(self, vectors: Sequence[Long], less: Sequence[Long | None]) -> None:
+        self._expected, self._found = [*vectors, *less], {}
+        if len(vectors) > 1 and all(t.device.type == "cpu" for t in vectors[0].tensors):
+            new = [v.tensors for v in vectors]
+            old = [None if v is None else v.tensors for v in less]
+            others = [*self._vectors, *new]
+            table = product_table(new, others, old).tolist()
+            for j, row in enumerate(table):
+                found = {id(y): row[k] for k, y in enumerate(others)}
+                found[SQUARE] = row[len(others) + j]
+                self._found[id(new[j]), NONE if old[j] is None else id(old[j])] = found
 
-    def append(self, vector: Long) -> Array:
+    def store(self, vector: Long) -> None:
         self._vectors.append(vector.tensors)
-        return self.products(vector)
 
     def products(self, vector: Long) -> Array:
-        x, found = vector.tensors, self._found
-        new = [y for y in self._vectors if (id(x), id(y)) not in found]
-        rest = iter(products(x, new) if new else ())
-        known = (found.get((id(x), id(y))) for y in self._vectors)
-        return np.array([next(rest) if k is None else k for k in known])
+        x, others = vector.tensors, self._vectors
+        found = self._found.get((id(x), NONE), {})
+        new = [y for y in others if id(y) not in found]
+        if new:
+            made = zip(new, products(x, new), strict=True)
+            found = found | {id(y): product for y, product in made}
+        return np.array([found[id(y)] for y in others])
+
+    def products_of_change(self, vector: Long, less: Long) -> tuple[Array, float]:
+        x, old, others = vector.tensors, less.tensors, self._vectors
+        found = self._found.get((id(x), id(old)), {})
+        if not all(id(y) in found for y in others):
+            *made, square = products_of_change(x, old, others)
+            return np.array(made), square
+        return np.array([found[id(y)] for y in others]), found[SQUARE]
+
+    def remainder(self, vector: Long, weights: Array) -> tuple[Long, Array, float]:
+        left, (*found, square) = remainder(
+            vector.tensors, weights.tolist(), self._vectors
+        )
+        return Long(left), np.array(found), square
 
     def combination(self, weights: Array) -> Long:
         return Long(combination(*self._used(weights)))
