@@ -39,7 +39,7 @@ HUGE, HUGE_EXAMPLES = 10**6, 250
 second and its hidden layer little memory."""
 LINEAR_CAP, NETWORK_CAP = 0.4, 0.5
 """Of the logistic risk; log 2 is that of a score of 0."""
-UPDATES, HUGE_UPDATES = 100, 50
+UPDATES, HUGE_UPDATES = 500, 50
 """Of the training that leads to the trained start."""
 LOOSER = 0.005
 """By how much looser caps it sees: else every other iterate is feasible already, and
@@ -74,7 +74,7 @@ def make_instance(size: int, start: Start, generator: torch.Generator) -> Instan
     """A problem with at least ``size`` parameters: linear at 18, else a network.
 
     The random start is that of training; the trained one is what the method itself
-    would project: where ``oneproj.solve`` is after 100 updates, 50 if it is huge.
+    would project: where ``oneproj.solve`` is after 500 updates, 50 if it is huge.
 
     Example:
         >>> made = make_instance(18, "trained", torch.Generator().manual_seed(0))

@@ -92,6 +92,20 @@ class Anchor:
         return cls(point, values, rows, each, dict(state["sample"]), wholes)
 
 
+def sees_all(constraint: AbstractTerm, plan: AnchorPlan) -> bool:
+    """Whether anchors have both value and gradient of all examples of a constraint.
+
+    Example:
+        >>> import oneproj
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> long = oneproj.mean(lambda x: x @ w, data=torch.ones(3000, 1)) <= 1.0
+        >>> sees_all(long.named("long"), AnchorPlan())
+        False
+    """
+    most = SLOPES if plan.size is None else min(SLOPES, plan.size)
+    return (constraint.size or 0) <= most
+
+
 def take_anchor(
     problem: Problem,
     *,
