@@ -25,6 +25,7 @@ from oneproj.bench.train_contestants import (
     MINE_PAPER,
     REFERENCE,
     RIVAL,
+    TIGHT,
     library_contestants,
 )
 from oneproj.bench.train_outcome import Contestant, Outcome, Task
@@ -34,6 +35,8 @@ from oneproj.data import find
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.parameters import snapshot
 from oneproj.problem import Problem
+from oneproj.projection.cuts import Cuts
+from oneproj.projection.project import ProjectorLike
 from oneproj.results import Solution
 from oneproj.tasks import PAPER, build
 
@@ -284,27 +287,33 @@ def test_slsqp_refuses_what_is_too_large() -> None:
     assert refuses(large) == "5,001 parameters are more than 5,000"
 
 
-def test_the_papers_projector_is_extrapolated_from_a_few_updates(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("name", [EXTRAPOLATED, TIGHT])
+def test_slower_projectors_are_extrapolated_from_a_few_updates(
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    asked: list[ProjectorLike] = []
 
-    def solve(problem: Problem, *, projector: str, **given: Any) -> Solution:  # noqa: ANN401 - as solve
+    def solve(problem: Problem, *, projector: ProjectorLike, **given: Any) -> Solution:  # noqa: ANN401 - as solve
         asked.append(projector)
         return oneproj.solve(problem, projector="cuts", **given)  # a quicker one
 
     monkeypatch.setattr(train_contestants, "solve", solve)
-    contestant = train.all_contestants(extrapolate=True)[EXTRAPOLATED]
+    contestant = train.all_contestants(extrapolate=True)[name]
     experiment = build(PROBLEM, seed=0)
     assert contestant.refuses(experiment) == "networks only"
     began = time.perf_counter()
     found = contestant.run(Task(experiment, 0, 20_000, Trace(experiment.problem)))
     took = time.perf_counter() - began
-    assert asked == ["augmented-lagrangian"]
+    (projector,) = asked
+    assert (
+        projector == "augmented-lagrangian"
+        if name == EXTRAPOLATED
+        else (isinstance(projector, Cuts))
+    )
     assert found.note == "extrapolated from 20 updates"
     assert (found.objective, found.updates, found.projections) == (None, 20, 20)
     assert took < found.seconds < 1000 * took
-    assert EXTRAPOLATED not in train.all_contestants()
+    assert name not in train.all_contestants()
 
 
 def test_the_command_prints_tables_and_writes_record_and_figure(tmp_path: Path) -> None:

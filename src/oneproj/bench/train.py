@@ -18,7 +18,7 @@ from typing import Any
 
 from oneproj.bench.train_contestants import (
     STEPS,
-    extrapolated_contestant,
+    extrapolated_contestants,
     library_contestants,
 )
 from oneproj.bench.train_outcome import PROJECTOR, Contestant, Task
@@ -44,7 +44,7 @@ def all_contestants(*, extrapolate: bool = False) -> dict[str, Contestant]:
         >>> "cooper" in all_contestants(), len(all_contestants(extrapolate=True))
         (True, 19)
     """
-    more = [extrapolated_contestant()] if extrapolate else []
+    more = extrapolated_contestants() if extrapolate else []
     listed = [*library_contestants(), *peer_contestants(), *more]
     return {contestant.name: contestant for contestant in listed}
 
