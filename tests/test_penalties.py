@@ -41,6 +41,10 @@ def softplus(c: float, strength: float, smoothing: float) -> float:
 
 @examples
 @given(c=VECTORS, lam=STRENGTH, gamma=SMOOTHING)
+def test_no_number_has_no_weight_to_divide_by() -> None:
+    assert Hinges((1.0,)).weigh([math.nan]) == [0.0]
+
+
 def test_values_are_those_of_the_formula(
     c: list[float], lam: float, gamma: float
 ) -> None:

@@ -156,7 +156,7 @@ class Hinges(AbstractPenalty):
 
 def _share(c: float, width: float) -> float:
     """The slope of a hinge that is rounded: from 0 to 1 between -width and width."""
-    if abs(c) >= width:  # also where both are zero
+    if not abs(c) < width:  # also where both are zero, or one is no number
         return 1.0 if c > 0 else 0.0
     return 0.5 + 0.5 * (c / width)
 

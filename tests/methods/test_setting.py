@@ -107,6 +107,24 @@ def test_small_is_relative_to_the_parameters_too() -> None:
         assert mixed.counts.constraint_passes == before + 1
 
 
+def test_small_anchors_ask_for_little_to_be_seen_at_every_update() -> None:
+    # With all of it at every update, smaller anchors would make a run costlier.
+    setting = ready(make(1500), anchor_size=100)
+    assert (setting.oracle, setting.anchors.at_once) == ("anchored", 100)
+    assert ready(make(100), anchor_size=100).oracle == "exact"
+
+
+def test_sequences_of_tokens_are_no_table() -> None:
+    table = torch.nn.Embedding(50, 8)
+    for tokens, expected in [
+        (torch.zeros(9, 512), 256),
+        (torch.zeros(9, 512).long(), 64),
+    ]:
+        risk = oneproj.mean(lambda t: table(t.long()).sum(dim=(1, 2)), data=tokens)
+        problem = oneproj.Problem(table.parameters(), risk, {}, radius=1e3)
+        assert ready(problem).batch_size == expected
+
+
 def test_no_more_is_seen_at_once_than_an_anchor_may_see() -> None:
     assert ready(make(1000), oracle="anchored", anchor_size=30).anchors.at_once == 30
 

@@ -130,7 +130,7 @@ def bench_train(
     steps: Annotated[int, typer.Option(min=1, help="Updates of each run.")] = 500,
     extrapolate: Annotated[
         bool,
-        typer.Option("--extrapolate", help="Time the paper's projector on networks."),
+        typer.Option("--extrapolate", help="Time slower projectors on networks."),
     ] = False,
     out: Annotated[
         Path, typer.Option(help="The record, as JSON; continued if it exists.")

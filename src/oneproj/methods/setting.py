@@ -158,7 +158,10 @@ def prepare(
     updates = "It is how many updates the run makes."
     steps = check_count("steps", _choose_steps(steps, schedule), updates)
     given, batch_size = batch_size is not None, plan_batches(batch_size, problem)
-    at_once = plan_at_once(problem, batch_size, given=given)
+    if anchor_size is not None:
+        looked = "It is how many examples of a constraint an anchor sees."
+        anchor_size = check_count("anchor_size", anchor_size, looked)
+    at_once = plan_at_once(problem, batch_size, given=given, anchor_size=anchor_size)
     oracle = _choose_oracle(oracle, problem, schedule, at_once)
     # Independent streams for sampling and selection, both fixed by the seed.
     sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)

@@ -111,9 +111,10 @@ class Anchored(AbstractOracle):
         if self._anchor is None or self._age >= every:
             self.anchor()
         self._age += 1
-        residuals = super().add_penalty()
-        self._there = {}  # graphs are large
-        return residuals
+        try:
+            return super().add_penalty()
+        finally:
+            self._there = {}  # graphs are large
 
     def _see_constraints(self) -> dict[str, tuple[float, Tensor | None]]:
         known, self._there = self._known, {}

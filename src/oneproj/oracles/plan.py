@@ -19,6 +19,7 @@ AT_ONCE, CHEAP = 2, 1_250_000
 seen twice. So do, in a table, examples whose product with the parameters is the other
 number, and which are no more than ``MANY``."""
 MANY = 2048
+"""No more than anchors have the gradients of, or all would be looked at twice there."""
 BETWEEN_ANCHORS = 10
 """Updates, for methods without a proximal centre; with one there are about as many."""
 AFFORDABLE = 3 * 10**8
@@ -81,10 +82,17 @@ def plan_batches(batch_size: int | None, problem: Problem) -> int:
     return max(SMALLEST, min(LARGEST, free))
 
 
-def plan_at_once(problem: Problem, batch_size: int, *, given: bool = False) -> int:
+def plan_at_once(
+    problem: Problem,
+    batch_size: int,
+    *,
+    given: bool = False,
+    anchor_size: int | None = None,
+) -> int:
     """Examples of a constraint that are all seen for what a minibatch would cost.
 
-    A batch size that was given says what is too much, whatever the parameters do.
+    A batch size that was given says what is too much, whatever the parameters do, and
+    so does the size of anchors.
 
     Example:
         >>> import oneproj, torch
@@ -97,7 +105,8 @@ def plan_at_once(problem: Problem, batch_size: int, *, given: bool = False) -> i
     """
     free = _is_tabular(problem) and not given
     cheap = CHEAP // dimension(problem.parameters) if free else 0
-    return max(AT_ONCE * batch_size, min(MANY, cheap))
+    most = max(AT_ONCE * batch_size, min(MANY, cheap))
+    return most if anchor_size is None else min(most, anchor_size)
 
 
 def _is_tabular(problem: Problem) -> bool:
@@ -122,9 +131,7 @@ def plan_anchors(
         True
     """
     if anchor_size is not None:
-        looked = "It is how many examples of a constraint an anchor sees."
-        size = check_count("anchor_size", anchor_size, looked)
-        return AnchorPlan(size, at_once=min(size, at_once))
+        return AnchorPlan(anchor_size, at_once=at_once)
     affordable = AFFORDABLE // dimension(problem.parameters)
     few = max(affordable, int(SHARE * BETWEEN_ANCHORS * batch_size))
     largest = max((c.size or 0 for c in problem.constraints.values()), default=0)

@@ -60,12 +60,13 @@ class Cuts(AbstractProjector):
             without kinks.
         max_evaluations: Full constraint gradients after which to stop improving; None
             for 200, or more if the constraints are convex and the parameters are many.
-            Where no feasible point was seen by then, other ways to one may take several
-            times as many.
+            Where no feasible point was seen by then, or one behind a plateau, other
+            ways may take several times as many.
         memory: Nonconvex: moves from which the curvature is estimated.
         capacity: Parameter-size vectors to keep at most; None for 100, or more cuts if
             the model is small. The least, which large models want, is two more than
-            there are constraints (nonconvex: than twice as many). With the least a
+            there are constraints (nonconvex: than twice as many, and the gradients of
+            the last look beside them). With the least a
             smooth convex constraint is projected onto as exactly as with more; at kinks
             up to a percent of the distance is lost, which ``lower_bound`` shows.
 

@@ -100,7 +100,11 @@ class _TensorSource(AbstractSource):
                 raise InvalidProblemError(message)
         super().__init__(sizes[0])
         self._tensors = list(tensors)
-        self.tabular = all(tensor.dim() <= ROWS for tensor in tensors)
+        # Rows of whole numbers are sequences of tokens, as a rule.
+        self.tabular = all(
+            t.dim() < ROWS or (t.dim() == ROWS and t.is_floating_point())
+            for t in tensors
+        )
         self._rebuild = rebuild
 
     def take(self, indices: Tensor) -> Any:  # noqa: ANN401 - see the base class

@@ -101,6 +101,18 @@ def test_resuming_goes_to_the_best_point() -> None:
     assert found.length == pytest.approx(math.hypot(1.2, 0.1))
 
 
+def test_the_kkt_residual_is_that_of_the_best_point_wherever_the_parameters_are() -> (
+    None
+):
+    w = point(2.0, 0.5)
+    found = models(w, {"size": oneproj.function(lambda: w.square().sum()) <= 4.0})
+    found.advance()
+    found.finish()
+    expected = found.kkt_residual()
+    found._view.move([torch.tensor([5.0, 5.0], dtype=torch.float64)])
+    assert found.kkt_residual() == found.kkt_residual() == expected
+
+
 def test_the_way_inside_is_found_from_a_hair_outside() -> None:
     w = point(1.0 + 1e-7, 0.0)
     view = View(

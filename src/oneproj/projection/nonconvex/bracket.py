@@ -38,7 +38,6 @@ def can_be_nearer(chart: Chart, place: Place) -> bool:
 
     Then the place is behind a plateau, or on one: no boundary is near it.
     """
-    place = chart.refreshed(place)
     trial = chart.visit(NEARER * place.d)
     return trial is not None and trial.look.worst <= 0
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from oneproj.arrays import Array
 from oneproj.errors import NonFiniteError
@@ -169,6 +170,17 @@ class Chart:
         """
         lower = self._view.first.worst - max(self._view.best.worst, 0.0)
         return self.best_half / lower if lower > 0 else 0.0
+
+    def imbalance(self, mu: Array) -> float:
+        """``|d + sum_j mu_j grad c_j|`` at the best point, over the parameters."""
+        view, weights = self._view, mu.tolist()
+        view.return_to_best()
+        pulls = [view.best.gradients[name] for name in self.names]
+        largest = min(torch.finfo(t.dtype).max for t in view.parameters)
+        if not max((abs(weight) for weight in weights), default=0.0) < largest:
+            return math.inf  # of an empty set: no finite weight balances it
+        here = [parameter.detach() for parameter in view.parameters]
+        return view.space.length(here, weights, pulls)
 
     def carry(self, mu: Array) -> Carried:
         """What helps a projection onto the same constraints from a point nearby."""

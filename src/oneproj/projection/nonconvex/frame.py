@@ -73,9 +73,9 @@ class Frame:
         """The coordinates of one vector after the other, as rows.
 
         The same as one by one; of long vectors the products are made at once. Those of
-        a vector near the one that had its place in the last list are found from their
-        difference. Near the answer gradients hardly change: what is new of one is a
-        small share of it, to be looked for twice, but a large share of the change.
+        a vector are found from its difference to the one that had its place in the last
+        list. Near the answer gradients hardly change: what is new of one is a small
+        share of it, to be looked for twice, but a large share of the change.
         """
         pile = self._pile = pile_of(vectors[0]) if self._pile is None else self._pile
         known = self._last if len(self._last) == len(vectors) else [None] * len(vectors)
@@ -137,7 +137,8 @@ class Frame:
         if not stored:
             pile.remove(n)
             rest[n:] = 0.0
-        return y + rest, stored
+        # What is left of a long vector is rounded to its dtype: a bit may be missing.
+        return y + rest, stored and vector.sum_eps <= FAINT**2
 
     def _grow(
         self,

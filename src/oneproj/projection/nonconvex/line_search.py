@@ -21,7 +21,7 @@ Tries = list[tuple[float, Place]]
 
 
 class LineSearch:
-    """Tries a step, its second-order correction, then shorter ones.
+    """Tries a step, its second-order correction if that is small, then shorter ones.
 
     It begins with the share of a step that the last search came to; with more, if that
     did not have to shorten. Without this memory, steps far from the feasible set take

@@ -10,7 +10,8 @@ where B estimates the curvature ``sum_j mu_j hess c_j`` (``curvature.py``) and t
 solution also where the linearised constraints contradict each other: it then lowers the
 worst residual (restoration). A step is taken if it lowers the merit
 ``(1/2)|d|^2 + rho max(0, max_j c_j + e_j)`` below the worse of its last two values; a
-full step that does not is corrected to second order, then shortened, and the next
+full step that does not is corrected to second order, if that is a small correction,
+then shortened, and the next
 search begins with the length that this one came to.
 
 The model also says how much nearer the boundary could be than the best feasible point
@@ -97,10 +98,10 @@ def project_local(
         deep = view.best.worst < -INSIDE * view.first.worst
         _improve(models, view, tolerance, max_evaluations, fully=deep)
     models.finish()
+    lost = view.best.worst > 0 or view.evaluations >= max_evaluations
     if carried is None and models.is_too_far(UNEVEN):
         _improve(models, view, tolerance, max_evaluations, fully=True)
         models.finish()
-    lost = view.best.worst > 0 or view.evaluations >= max_evaluations
     balanced = models.place.is_balanced(models.mu, UNEVEN)
     wrong = carried is None and not balanced
     if (lost or wrong) and may_be_convex(view):

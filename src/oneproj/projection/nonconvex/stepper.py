@@ -6,7 +6,6 @@ import math
 from operator import itemgetter
 
 import numpy as np
-import torch
 
 from oneproj.arrays import Array
 from oneproj.parameters import combine, difference, dimension
@@ -139,8 +138,10 @@ class LocalModels:
 
     def is_too_far(self, uneven: float) -> bool:
         """Whether this is feasible, no KKT point, and not at the boundary either."""
-        uneven_here = not self.place.is_balanced(self.mu, uneven)
-        return self.feasible and uneven_here and can_be_nearer(self._chart, self.place)
+        if not self.feasible or self.place.is_balanced(self.mu, uneven):
+            return False
+        self.place = self._chart.refreshed(self.place)
+        return can_be_nearer(self._chart, self.place)
 
     def leave_plateau(self) -> None:
         """Leave a start where what is violated has no gradient, if that helps."""
@@ -234,13 +235,7 @@ class LocalModels:
 
         Taken over the parameters themselves: their frame drops what is tiny.
         """
-        view, mu = self._view, self.mu.tolist()
-        pulls = [view.best.gradients[name] for name in self._chart.names]
-        largest = min(torch.finfo(t.dtype).max for t in view.parameters)
-        if not max((abs(weight) for weight in mu), default=0.0) < largest:
-            return math.inf  # of an empty set: no finite weight balances it
-        here = [parameter.detach() for parameter in view.parameters]
-        return view.space.length(here, mu, pulls) / max(view.moved(), TINY)
+        return self._chart.imbalance(self.mu) / max(self._view.moved(), TINY)
 
     def multipliers(self) -> dict[str, float]:
         """Mu by the constraint's name."""

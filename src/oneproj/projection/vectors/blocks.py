@@ -145,8 +145,8 @@ def product_table(
     """The inner products in float64: a row for each vector, a column for each other.
 
     Of ``vectors[j] - less[j]`` where that is given; their products with each other come
-    last. A block is converted once, however many products it takes part in, and no copy
-    is longer than a block.
+    last. A block is converted once per list that it is in, however many products it
+    takes part in, and no copy is longer than a block.
 
     Example:
         >>> a, b = [torch.tensor([3.0, 1.0])], [torch.tensor([0.0, 2.0])]

@@ -175,7 +175,7 @@ class _LongPile(AbstractPile[Long]):
     def products_of_change(self, vector: Long, less: Long) -> tuple[Array, float]:
         x, old, others = vector.tensors, less.tensors, self._vectors
         found = self._found.get((id(x), id(old)), {})
-        if not all(id(y) in found for y in others):
+        if SQUARE not in found or not all(id(y) in found for y in others):
             *made, square = products_of_change(x, old, others)
             return np.array(made), square
         return np.array([found[id(y)] for y in others]), found[SQUARE]
