@@ -41,10 +41,6 @@ def softplus(c: float, strength: float, smoothing: float) -> float:
 
 @examples
 @given(c=VECTORS, lam=STRENGTH, gamma=SMOOTHING)
-def test_no_number_has_no_weight_to_divide_by() -> None:
-    assert Hinges((1.0,)).weigh([math.nan]) == [0.0]
-
-
 def test_values_are_those_of_the_formula(
     c: list[float], lam: float, gamma: float
 ) -> None:
@@ -330,3 +326,7 @@ def test_a_strength_is_a_number(bad: Any) -> None:  # noqa: ANN401 - anything
         InvalidProblemError, match=f"one finite number > 0, got {bad!r}"
     ):
         Softplus(1.0, smoothing=bad)
+
+
+def test_no_number_has_no_weight_to_divide_by() -> None:
+    assert Hinges((1.0,)).weigh([math.nan]) == [0.0]

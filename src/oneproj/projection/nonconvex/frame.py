@@ -32,7 +32,8 @@ an ill-conditioned constraint the frame was no longer orthonormal at all.
 """
 FAINT = 1e-6
 """What is new in a difference to a known vector, but is a smaller share of the vector
-than this, is near the rounding of the known coordinates: it is formed, too."""
+than this, is near the rounding of the known coordinates: it is formed, too. Where sums
+of vectors are rounded to more than its square, none is taken for known."""
 
 LONG = "the squared length of a constraint's gradient"
 
@@ -108,7 +109,8 @@ class Frame:
     ) -> tuple[Array, bool]:
         """The coordinates, by way of those of a vector that are known, if any are.
 
-        And whether they are all there is: what is too small to add an axis is dropped.
+        And whether they are all there is: what is too small to add an axis is dropped,
+        and long vectors of few bits are rounded.
         """
         n = len(pile)
         if n == self.room:
@@ -124,8 +126,9 @@ class Frame:
             products, square = pile.products_of_change(vector, known[0])
             y = self._grow(pile, vector, products, square, known[1])
         size = float(y.dot(y))
+        exact = vector.sum_eps <= FAINT**2
         if y[n] ** 2 > max(CLEAR**2 * square, FAINT**2 * size):
-            return y, True
+            return y, exact
         pile.remove(n)
         y[n:] = 0.0
         if n == 0:
@@ -137,8 +140,7 @@ class Frame:
         if not stored:
             pile.remove(n)
             rest[n:] = 0.0
-        # What is left of a long vector is rounded to its dtype: a bit may be missing.
-        return y + rest, stored and vector.sum_eps <= FAINT**2
+        return y + rest, stored and exact
 
     def _grow(
         self,

@@ -127,9 +127,13 @@ def remainder(
     left = [torch.empty_like(t) for t in vector]
     parts: list[list[float]] = [[] for _ in range(len(others) + 1)]
     for y, first, *rest in _aligned([left, vector, *others]):
-        y.copy_(first)
+        wide = (
+            y if y.dtype == torch.float64 else torch.empty_like(y, dtype=torch.double)
+        )
+        wide.copy_(first)
         for weight, part in zip(weights, rest, strict=True):
-            y.add_(part, alpha=-weight)
+            wide.add_(part, alpha=-weight)
+        y.copy_(wide)  # in few bits it is rounded once
         x = y.reshape(-1).double()
         for found, part in zip(parts, (*rest, y), strict=True):
             found.append(float(torch.dot(x, part.reshape(-1).double())))
