@@ -42,7 +42,7 @@ def all_contestants(*, extrapolate: bool = False) -> dict[str, Contestant]:
 
     Example:
         >>> "cooper" in all_contestants(), len(all_contestants(extrapolate=True))
-        (True, 19)
+        (True, 20)
     """
     more = extrapolated_contestants() if extrapolate else []
     listed = [*library_contestants(), *peer_contestants(), *more]
@@ -70,7 +70,7 @@ def train_record(
         contestants: Names; all of them if left out.
         seeds: Seeds 0 to ``seeds - 1``, each of data, start and sampling.
         steps: Updates of each run.
-        extrapolate: Time the paper's projector as well, on networks.
+        extrapolate: Time slower projectors as well, on networks.
         limit: Seconds that a run may take.
         out: The file; a record that is there is continued.
         progress: As in ``oneproj.progress.progress_bar``.
