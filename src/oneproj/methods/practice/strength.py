@@ -126,10 +126,8 @@ class AutoStrength:
         self._limit(forces)
         for name, L in forces.steepness.items():
             away = max(abs(anchor.values[name]), self._largest.get(name, 0.0))
-            self._largest[name], self._widths[name] = (
-                away,
-                min(ROUNDED * moved * L, away),
-            )
+            self._largest[name] = away
+            self._widths[name] = min(ROUNDED * moved * L, away)
         self._sum, self._count, self._last = None, 0, anchor.point
         return self._hinges()
 

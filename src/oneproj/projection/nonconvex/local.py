@@ -11,8 +11,7 @@ solution also where the linearised constraints contradict each other: it then lo
 worst residual (restoration). A step is taken if it lowers the merit
 ``(1/2)|d|^2 + rho max(0, max_j c_j + e_j)`` below the worse of its last two values; a
 full step that does not is corrected to second order, if that is a small correction,
-then shortened, and the next
-search begins with the length that this one came to.
+then shortened, and the next search begins with the length that this one came to.
 
 The model also says how much nearer the boundary could be than the best feasible point
 so far. If that is not worth a gradient, the search ends.
