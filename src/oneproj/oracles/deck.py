@@ -44,12 +44,12 @@ class Deck:
         self._dealt = 0
 
     def deal(self) -> Tensor | None:
-        """Indices of the next minibatch; None where there is no data to sample."""
+        """Indices of the next minibatch; None for all data, or where there is none."""
         n, b = self._term.size, self._batch_size
         if n is None or n > LARGEST:
             return self._term.draw(b, self._generator)
         if n <= b:
-            return torch.arange(n, device="cpu")
+            return None
         if self._cards is None or self._dealt + b > n:
             self._cards = torch.randperm(n, generator=self._generator, device="cpu")
             self._dealt = 0

@@ -117,6 +117,21 @@ def _adam(groups: Groups) -> Optimizer:
     )
 
 
+class _Decay(LambdaLR):
+    """Torch's scheduler without its questions about who calls it, and in which order.
+
+    They take ten times as long as the next step size, and only a method calls this.
+    """
+
+    def step(self, epoch: int | None = None) -> None:
+        self._step_count += 1
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        groups, rates = self.optimizer.param_groups, self.base_lrs
+        for group, lr, factor in zip(groups, rates, self.lr_lambdas, strict=True):
+            group["lr"] = lr * factor(self.last_epoch)
+        self._last_lr = [group["lr"] for group in groups]
+
+
 BASES: dict[str, Callable[[Groups], Optimizer]] = {
     "sgd": SGD,
     "momentum": partial(SGD, momentum=0.9),
@@ -167,11 +182,11 @@ def schedule_lr(decay: DecayLike, optimizer: Optimizer, steps: int) -> LRSchedul
         )
         raise InvalidProblemError(message)
     if decay == "constant":
-        return LambdaLR(optimizer, lambda _: 1.0)
+        return _Decay(optimizer, lambda _: 1.0)
     if decay == "linear":
-        return LambdaLR(optimizer, lambda k: max(0.0, 1.0 - k / steps))
+        return _Decay(optimizer, lambda k: max(0.0, 1.0 - k / steps))
     if decay == "cosine":
-        return LambdaLR(optimizer, partial(_warm_cosine, steps=steps))
+        return _Decay(optimizer, partial(_warm_cosine, steps=steps))
     message = (
         'decay must be "linear", "cosine", "constant" or a function that makes a '
         f"scheduler of torch.optim.lr_scheduler for an optimiser, got {decay!r}."
