@@ -15,7 +15,7 @@ from torch import Tensor
 
 from oneproj.arguments import check_number
 from oneproj.autograd import fresh_casts, require_autograd
-from oneproj.errors import InvalidProblemError
+from oneproj.errors import InvalidProblemError, warn
 from oneproj.parameters import dimension
 from oneproj.terms.base import AbstractTerm
 from oneproj.terms.expressions import AbstractExpression
@@ -101,7 +101,9 @@ class Problem:
         self.radius = _as_radius(radius)
         self.center = as_center(center, self.parameters)
         terms = (self.objective, *self.constraints.values())
-        check_connected(terms, self.parameters)
+        probe = check_connected(terms, self.parameters)
+        if probe.training:
+            _warn_of_modes(probe.kinds())
 
     def __repr__(self) -> str:
         """What it is about, in words."""
@@ -238,6 +240,17 @@ def _as_model(model: object) -> torch.nn.Module | None:
         "torch.nn.ModuleList([a, b]); functions without modes need no model."
     )
     raise InvalidProblemError(message)
+
+
+def _warn_of_modes(kinds: str) -> None:
+    message = (
+        f"{kinds} in training mode: the value of a term is "
+        "random, changes with every call, or depends on the rest of its batch, so that "
+        "what is found feasible need not be so after model.eval(). Pass "
+        "oneproj.Problem(..., model=model), the one that has them, which evaluates "
+        "where it counts, or call model.eval() first."
+    )
+    warn(message)
 
 
 def _as_radius(radius: float) -> float:

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import oneproj
-from oneproj.terms.modes import watching_modes
+from oneproj.terms.modes import evaluating_when_called
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
-ADVICE = r"model=model.*model\.eval\(\) first"
 
 
 def terms(model: nn.Module) -> tuple[oneproj.terms.expressions.AbstractExpression, ...]:
@@ -67,12 +66,43 @@ def test_so_it_is_of_the_older_spectral_norm() -> None:
         build(model)
 
 
-def test_so_it_is_before_a_projection() -> None:
-    model = RESTLESS["Dropout"]()
-    constraints = {"risk": terms(model)[1] <= 9.0}
-    with pytest.warns(oneproj.OneprojWarning, match=ADVICE) as caught:
-        oneproj.project(model.parameters(), constraints)
+def gathered(model: nn.Module) -> dict[str, Tensor]:
+    return {name: buffer.clone() for name, buffer in model.named_buffers()}
+
+
+@pytest.mark.parametrize("kind", RESTLESS)
+def test_a_projection_judges_what_trains_in_evaluation_mode(kind: str) -> None:
+    torch.manual_seed(0)  # of the initial weights
+    model = RESTLESS[kind]()
+    for _ in range(20):
+        model(3.0 * X + 1.0)  # statistics that are not those of X
+    constraint = terms(model)[1] <= 0.05
+    kept = gathered(model)
+    match = f"^{kind} in training mode.*judged in evaluation mode"
+    with pytest.warns(oneproj.OneprojWarning, match=match) as caught:
+        done = oneproj.project(model.parameters(), {"risk": constraint})
     assert caught[0].filename == __file__
+    assert len(caught) == 1
+    assert done.residuals_before["risk"] > 0 >= done.residuals["risk"]
+    assert all(torch.equal(b, kept[name]) for name, b in gathered(model).items())
+    assert all(module.training for module in model.modules())
+    assert constraint.judged_by(model.eval()).named("risk").value() <= 0
+
+
+@pytest.mark.parametrize("kind", RESTLESS)
+def test_neither_a_problem_nor_a_projection_that_fails_moves_statistics(
+    kind: str,
+) -> None:
+    model = RESTLESS[kind]()
+    kept = gathered(model)
+    with pytest.warns(oneproj.OneprojWarning, match="in training mode"):
+        build(model)
+    impossible = {"risk": terms(model)[1] <= -1.0}
+    failed = pytest.raises(oneproj.InfeasibleError)
+    with failed, pytest.warns(oneproj.OneprojWarning, match="in training mode"):
+        oneproj.project(model.parameters(), impossible)
+    assert all(torch.equal(b, kept[name]) for name, b in gathered(model).items())
+    assert all(module.training for module in model.modules())
 
 
 @pytest.mark.parametrize("kind", RESTLESS)
@@ -105,18 +135,26 @@ def test_what_has_one_mode_or_evaluates_needs_no_warning(kind: str) -> None:
 
 def test_the_watch_ends_with_its_block_also_after_an_error() -> None:
     model = RESTLESS["Dropout"]()
-    with pytest.raises(KeyError), watching_modes() as seen:
+    with pytest.raises(KeyError), evaluating_when_called() as found:
+        model(X)
         raise KeyError
+    assert model[1].training
+    del found[:]
     model(X)
-    assert seen == set()
+    assert found == []
 
 
 def test_a_compiled_model_is_seen_as_well() -> None:
-    model = torch.compile(RESTLESS["Dropout"](), backend="eager")
+    inner = RESTLESS["BatchNorm1d and Dropout"]()
+    model = torch.compile(inner, backend="eager")
+    kept = gathered(inner)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         build(model)
+        oneproj.project(model.parameters(), {"risk": terms(model)[1] <= 0.05})
     assert {type(warning.message) for warning in caught} == {oneproj.OneprojWarning}
+    assert all(torch.equal(b, kept[name]) for name, b in gathered(inner).items())
+    assert all(module.training for module in inner.modules())
 
 
 def test_a_compiled_model_that_is_given_is_compiled_once() -> None:

@@ -47,14 +47,3 @@ def test_a_model_in_training_mode_is_told_of_once_for_all_terms() -> None:
     with pytest.warns(OneprojWarning, match="Dropout in training mode") as caught:
         oneproj.project(model.parameters(), caps, on_failure="return")
     assert len(caught) == 1
-
-
-def test_a_model_in_training_mode_is_told_of_also_if_a_later_term_is_refused() -> None:
-    model, x = nn.Sequential(nn.Linear(3, 1), nn.Dropout(0.5)), torch.ones(4, 3)
-    term = oneproj.mean(lambda batch: model(batch)[:, 0], x)
-    wrong = oneproj.mean(model[0], x)  # shape (n, 1)
-    refused = pytest.raises(oneproj.InvalidProblemError, match="one value per example")
-    with pytest.warns(OneprojWarning, match="Dropout in training mode"), refused:
-        oneproj.Problem(model.parameters(), term, {"cap": wrong <= 1.0})
-    with refused:  # warnings are errors here, and do not stand in for that one
-        oneproj.Problem(model.parameters(), term, {"cap": wrong <= 1.0})

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from torch import Tensor
 
 from oneproj.autograd import fresh_casts
-from oneproj.errors import InfeasibleError, InvalidProblemError
+from oneproj.errors import InfeasibleError, InvalidProblemError, warn
 from oneproj.parameters import assign, snapshot
 from oneproj.problem import Problem, named_constraints
 from oneproj.progress import progress_line
@@ -21,6 +21,7 @@ from oneproj.projection.dual_bisection import DualBisection
 from oneproj.projection.view import watching
 from oneproj.results import Projection, Status
 from oneproj.terms.base import AbstractTerm
+from oneproj.terms.modes import without_training
 from oneproj.terms.probes import check_connected
 from oneproj.trainable import trainable
 
@@ -65,8 +66,9 @@ def project(
         progress: Show how far it is once it takes long; None does so when a terminal
             is watching.
 
-    Whatever this raises, an error of a function of yours and Ctrl-C included, leaves
-    the parameters as they were.
+    Dropout, batch norm and the like are judged in evaluation mode, also where they are
+    found in training mode, which is warned of. Whatever this raises, an error of a
+    function of yours and Ctrl-C included, leaves the parameters as they were.
 
     Raises:
         InvalidProblemError: No projector can handle these constraints.
@@ -90,14 +92,18 @@ def project(
     chosen = choose_projector(projector, named)
     start = snapshot(moving)
     try:
-        random = check_connected(named.values(), moving)
+        probe = check_connected(named.values(), moving)
+        if probe.training:
+            _warn_of_modes(probe.kinds())
         with (
+            without_training(probe.training),
             fresh_casts(),
             progress_line("projecting", enabled=progress) as say,
             watching(lambda k, c: say(f"{k} full gradients, worst residual {c:.2e}")),
         ):
             projection = chosen.project(moving, named)
-        projection = _seen_again(projection, {name: named[name] for name in random})
+            doubtful = {name: named[name] for name in probe.random}
+            projection = _seen_again(projection, doubtful)
         if on_failure == "raise":
             raise_if_infeasible(projection)
     except BaseException:
@@ -140,6 +146,15 @@ def choose_projector(
         'Use projector="auto", or pass an AbstractProjector of your own.'
     )
     raise InvalidProblemError(message)
+
+
+def _warn_of_modes(kinds: str) -> None:
+    message = (
+        f"{kinds} in training mode: a constraint has no one value there. It was judged "
+        "in evaluation mode, so it holds after model.eval(). Call that first, and this "
+        "is not said."
+    )
+    warn(message)
 
 
 def raise_if_infeasible(projection: Projection) -> None:

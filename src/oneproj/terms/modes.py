@@ -8,13 +8,13 @@ value there.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
-from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.nn.utils.spectral_norm import SpectralNorm
 
@@ -62,50 +62,81 @@ def settled(model: nn.Module | None) -> Iterator[None]:
         True
     """
     modules = () if model is None else model.modules()
-    norms = [m for m in modules if m.training and _has_statistics(m)]
-    try:
-        for norm in norms:
-            norm.training = False
+    with without_training(m for m in modules if m.training and _has_statistics(m)):
         yield
-    finally:
-        for norm in norms:
-            norm.training = True
 
 
 @contextmanager
-def watching_modes(*, enabled: bool = True) -> Iterator[set[str]]:
-    """See which kinds of module run in training mode though they have another one.
+def evaluating_when_called(*, enabled: bool = True) -> Iterator[list[nn.Module]]:
+    """Put modules that have two modes into evaluation mode as they are called.
 
-    Yields their class names, which the block fills; none where it is not enabled.
+    That is before they run, so that no norm gathers statistics of what is only tried.
+    Yields those that were in training mode, which the block fills; none where it is not
+    enabled. At the end they train again.
 
     Example:
         >>> import torch
-        >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
-        >>> with watching_modes() as training:
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+        >>> with evaluating_when_called() as found:
         ...     _ = model(torch.ones(1, 2))
-        >>> training
-        {'Dropout'}
+        >>> found, model[1].training, model[1].running_mean.tolist()
+        ([BatchNorm1d(2, eps=1e-05, ...)], True, [0.0, 0.0])
     """
-    seen: set[str] = set()
+    found: list[nn.Module] = []
 
-    def note(module: nn.Module, given: tuple[Tensor, ...], made: object) -> None:
-        del given, made
-        if module.training:
-            parts = module, *module._forward_pre_hooks.values()  # noqa: SLF001 - no other name
-            names = [type(part).__name__ for part in parts if _has_two_modes(part)]
-            seen.update(name.removeprefix("_") for name in names)
+    def switch(module: nn.Module, given: tuple[Tensor, ...]) -> None:
+        del given
+        if module.training and restless_parts(module):
+            module.training = False
+            found.append(module)
 
     if not enabled:
-        yield seen
+        yield found
         return
-    handle = register_module_forward_hook(note)
+    handle = register_module_forward_pre_hook(switch)
     try:
         with warnings.catch_warnings():
             # A compiled module is then seen twice, which does not matter here.
             warnings.filterwarnings("ignore", ".*there are global hooks on modules")
-            yield seen
+            yield found
     finally:
         handle.remove()
+        for module in found:
+            module.training = True
+
+
+@contextmanager
+def without_training(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Put these modules, not their parts, into evaluation mode; then they train again.
+
+    Example:
+        >>> dropout = nn.Dropout(0.5)
+        >>> with without_training([dropout]):
+        ...     dropout.training
+        False
+        >>> dropout.training
+        True
+    """
+    switched = list(modules)
+    try:
+        for module in switched:
+            module.training = False
+        yield
+    finally:
+        for module in switched:
+            module.training = True
+
+
+def restless_parts(module: nn.Module) -> list[str]:
+    """What of a module has two modes, by name: itself, or a hook before it.
+
+    Example:
+        >>> restless_parts(nn.Dropout(0.5)), restless_parts(nn.Linear(2, 2))
+        (['Dropout'], [])
+    """
+    parts = module, *module._forward_pre_hooks.values()  # noqa: SLF001 - no other name
+    names = [type(part).__name__ for part in parts if _has_two_modes(part)]
+    return [name.removeprefix("_") for name in names]
 
 
 def _has_two_modes(part: object) -> bool:

@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from oneproj.autograd import fresh_parametrisations
-from oneproj.errors import (
-    InvalidProblemError,
-    NonFiniteError,
-    OneprojWarning,
-    warn,
-)
+from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.parameters import Vector
 from oneproj.terms.base import AbstractTerm
 from oneproj.terms.constraints import Constraint
 from oneproj.terms.graphs import check_complete, check_fresh, nodes, rounding
 from oneproj.terms.hooks import check_hooks
-from oneproj.terms.modes import evaluating, watching_modes
+from oneproj.terms.modes import evaluating, evaluating_when_called, restless_parts
 
 PROBE_SIZE = 3
 """Examples on which each term is tried; the last is another one the second time."""
 
 
-@torch.enable_grad()
-def check_connected(terms: Iterable[AbstractTerm], parameters: Vector) -> list[str]:
-    """Try terms on a few examples: right shape, finite, reached by parameters.
+class Probe(NamedTuple):
+    """What trying terms has shown."""
 
-    Returns:
-        The names of constraints that may be random, which is warned of: once for all
-        that run a model in training mode.
+    random: list[str]
+    """The names of constraints that may be, which is warned of."""
+    training: list[nn.Module]
+    """Modules that were found in training mode; they were tried in the other one."""
+
+    def kinds(self) -> str:
+        """The kinds of these modules, in words."""
+        names = {name for module in self.training for name in restless_parts(module)}
+        return " and ".join(sorted(names))
+
+
+@torch.enable_grad()
+def check_connected(terms: Iterable[AbstractTerm], parameters: Vector) -> Probe:
+    """Try terms on a few examples: right shape, finite, reached by parameters.
 
     Raises:
         InvalidProblemError: The shape is wrong, no gradient reaches a parameter, a
@@ -43,36 +48,26 @@ def check_connected(terms: Iterable[AbstractTerm], parameters: Vector) -> list[s
     Example:
         >>> from oneproj import function
         >>> w = torch.ones(1, requires_grad=True)
-        >>> check_connected([function(lambda: w.norm())], [w])
+        >>> check_connected([function(lambda: w.norm())], [w]).random
         []
     """
-    training: set[str] = set()
-    try:
-        random = [t.name for t in terms if _may_be_random(t, parameters, training)]
-    except Exception:
-        # The mode may be why. Where warnings are errors, this one is the news.
-        with suppress(OneprojWarning):
-            _warn_of_modes(training)
-        raise
-    _warn_of_modes(training)
-    return random
-
-
-def _may_be_random(term: AbstractTerm, parameters: Vector, training: set[str]) -> bool:
-    """Try one term; adds to the kinds of module that run in training mode."""
-    probe = _examples(term)
+    terms = list(terms)
     # A model that is given evaluates; watched, it would be compiled once more.
-    watching = watching_modes(enabled=not _holds(term.model, parameters))
+    given = all(_holds(term.model, parameters) for term in terms)
+    with evaluating_when_called(enabled=not given) as training:
+        random = [term.name for term in terms if _may_be_random(term, parameters)]
+    return Probe(random, training)
+
+
+def _may_be_random(term: AbstractTerm, parameters: Vector) -> bool:
+    """Try one term."""
+    probe = _examples(term)
     before = _versions(parameters)
-    with evaluating(term.model), watching as seen, fresh_parametrisations():
+    with evaluating(term.model), fresh_parametrisations():
         values = _values(term, probe)
     if _versions(parameters) != before:
         _refuse_to_be_moved(term)
-    training |= seen
-    if seen:
-        random = isinstance(term, Constraint)
-    else:
-        random = _look_again(term, values, parameters)
+    random = _look_again(term, values, parameters)
     value = values.mean()
     if not bool(torch.isfinite(value)):
         quantity = f"the value of {term.name!r} at the start"
@@ -226,15 +221,3 @@ def _warn_of_company(term: Constraint, once: Tensor, beside: Tensor) -> None:
     )
     warn(message)
 
-
-def _warn_of_modes(training: Collection[str]) -> None:
-    if not training:
-        return
-    message = (
-        f"{' and '.join(sorted(training))} in training mode: the value of a term is "
-        "random, changes with every call, or depends on the rest of its batch, so that "
-        "what is found feasible need not be so after model.eval(). Pass "
-        "oneproj.Problem(..., model=model), the one that has them, which evaluates "
-        "where it counts, or call model.eval() first."
-    )
-    warn(message)
