@@ -181,3 +181,20 @@ def test_an_error_ends_the_past() -> None:
 def test_projectors_that_carry_nothing_are_warm_as_they_are() -> None:
     projector = ClosedForm()
     assert projector.warm() is projector
+
+
+def test_project_goes_on_from_the_past_too() -> None:
+    """It names the constraints anew with every call, which makes copies of them."""
+    warm = Cuts().warm()
+    w = torch.tensor([3.0, 4.0], dtype=torch.float64, requires_grad=True)
+    size = oneproj.function(lambda: w.square().sum(), curvature="convex")
+    disc, larger = {"disc": size <= 1.0}, {"disc": size <= 4.0}
+    used = []
+    for stated in (disc, disc, larger):
+        with torch.no_grad():
+            w.copy_(torch.tensor([3.0, 4.0]))
+        done = oneproj.project(w, stated, projector=warm)
+        assert done.distance == pytest.approx(4.0 if stated is disc else 3.0, rel=1e-9)
+        used.append(done.evaluations)
+    assert used[1] < used[0]
+    assert used[2] > used[1]

@@ -252,11 +252,22 @@ def test_what_cannot_be_called_back_is_refused(
         oneproj.solve(nearest_in_ball(), steps=4, callbacks=callbacks)
 
 
-@pytest.mark.parametrize("answer", [torch.zeros(2), np.zeros(2)])
+@pytest.mark.parametrize("answer", [torch.zeros(2), np.zeros(2), 1, 0.25, "stop"])
 def test_an_answer_that_is_no_truth_is_named(answer: object) -> None:
-    with pytest.raises(
-        oneproj.InvalidProblemError, match=rf"returned a {type(answer).__name__} that"
-    ):
+    kind = type(answer).__name__
+    with pytest.raises(oneproj.InvalidProblemError, match=rf"one returned .*, a {kind}"):
         Callbacks(lambda _: answer)(Update(1, 9, 0.0, {}, 0.0))
-    one = np.bool_(True)  # noqa: FBT003 - it is the answer
-    assert Callbacks(lambda _: one)(Update(1, 9, 0.0, {}, 0.0))
+
+
+@pytest.mark.parametrize("answer", [True, np.bool_(True), torch.tensor([True])])  # noqa: FBT003 - it is the answer
+def test_one_truth_of_any_library_stops(answer: Any) -> None:  # noqa: ANN401 - as above
+    assert Callbacks(lambda _: answer)(Update(1, 9, 0.0, {}, 0.0))
+    assert not Callbacks(lambda _: answer ^ answer)(Update(1, 9, 0.0, {}, 0.0))
+
+
+def test_a_callback_that_ends_the_run_at_once_is_named(nearest_in_ball: Make) -> None:
+    with (
+        pytest.warns(oneproj.OneprojWarning, match="selected iterate is the start"),
+        pytest.warns(oneproj.OneprojWarning, match=r"first of 40 updates.*tqdm"),
+    ):
+        oneproj.solve(nearest_in_ball(), steps=40, callbacks=lambda _: True)

@@ -46,10 +46,9 @@ class Past:
     def concerns(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
     ) -> bool:
-        """Whether these are its very parameters and constraints."""
+        """Whether these are its very parameters and constraints, or copies of these."""
         same = [*map(id, parameters)] == [*map(id, self.parameters)]
-        terms = {name: id(term) for name, term in constraints.items()}
-        return same and terms == {n: id(term) for n, term in self.constraints.items()}
+        return same and _identities(constraints) == _identities(self.constraints)
 
     def suspects(self) -> list[str]:
         """The constraints that held the last answer back, and may the next."""
@@ -66,3 +65,8 @@ class Past:
             for part in self.cuts:
                 part.shift(move)
         return self.cuts
+
+
+def _identities(constraints: Mapping[str, AbstractTerm]) -> dict[str, int]:
+    """What was made as a constraint, whatever name and model it was given since."""
+    return {name: id(term.original) for name, term in constraints.items()}

@@ -6,9 +6,14 @@ the log, not the run.
 
 from __future__ import annotations
 
+import math
 import os
+import reprlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+
+import numpy as np
+from torch import Tensor
 
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.files import check_place, in_words, is_special
@@ -68,7 +73,7 @@ class Callbacks:
 
     def _answer(self, call: Callback, update: Update) -> bool:
         if not isinstance(call, AbstractLog):
-            return _truth(call(update))
+            return _stops(call(update))
         try:
             call(update)
         except OSError as error:
@@ -122,16 +127,20 @@ def _check_place(log: AbstractLog) -> None:
         raise InvalidProblemError(message) from error
 
 
-def _truth(answer: object) -> bool:
-    try:
+def _stops(answer: object) -> bool:
+    """Whether an answer is True; one that is no truth at all is a mistake."""
+    if answer is None or isinstance(answer, bool):
         return bool(answer)
-    except (RuntimeError, TypeError, ValueError) as error:
-        message = (
-            "A callback returns True to stop the run, and False or nothing to go on, "
-            f"but one returned a {type(answer).__name__} that is neither: {error}. "
-            "Return one truth, with .all() or .any() for example."
-        )
-        raise InvalidProblemError(message) from error
+    if isinstance(answer, np.generic | np.ndarray | Tensor):
+        alone = math.prod(answer.shape) == 1
+        if alone and "bool" in str(answer.dtype):
+            return bool(answer)
+    message = (
+        "A callback returns True to stop the run, and False or nothing to go on, but "
+        f"one returned {reprlib.repr(answer)}, a {type(answer).__name__}. A lambda "
+        "returns what it computes: write a function without return."
+    )
+    raise InvalidProblemError(message)
 
 
 def _as_calls(callbacks: Iterable[Callback] | Callback) -> tuple[Callback, ...]:

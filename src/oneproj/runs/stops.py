@@ -24,7 +24,8 @@ def heed_end(end: End, stopped: float, update: int, steps: int) -> None:
     """Say of a run with a feasible point why it has fewer updates than planned.
 
     Args:
-        end: The reason. That a callback or a budget of time ends it is no news.
+        end: The reason. That a budget of time ends it is no news, nor that a callback
+            does, but for the first update: then it was hardly meant.
         stopped: When, by the monotonic clock.
         update: The last one that was made.
         steps: The updates that were planned.
@@ -39,6 +40,13 @@ def heed_end(end: End, stopped: float, update: int, steps: int) -> None:
         if soon:
             raise KeyboardInterrupt
         _warn_of_interrupt(update, steps)
+    if end is End.ASKED and update == 1 < steps:
+        message = (
+            f"A callback returned True after the first of {steps} updates, which ends "
+            "the run. The update() of a progress bar, such as tqdm's, returns True "
+            "where it draws: call it in a function that returns nothing."
+        )
+        warn(message)
     if end is End.STUCK:
         message = (
             f"The projection of update {update + 1} failed by its own account, and the "

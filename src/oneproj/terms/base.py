@@ -58,16 +58,23 @@ class AbstractTerm(ABC):
     model: torch.nn.Module | None = None
     """In evaluation mode whenever the term is seen in full; ``Problem`` sets it."""
 
+    _copied_from: AbstractTerm | None = None
+
+    @property
+    def original(self) -> AbstractTerm:
+        """The term as it was made, of which this may be a copy with another name."""
+        return self if self._copied_from is None else self._copied_from
+
     def named(self, name: str) -> Self:
         """A copy of this term under another name."""
         renamed = copy.copy(self)
-        renamed.name = name
+        renamed.name, renamed._copied_from = name, self.original
         return renamed
 
     def judged_by(self, model: torch.nn.Module | None) -> Self:
         """A copy of this term that is seen in full with the model evaluating."""
         judged = copy.copy(self)
-        judged.model = model
+        judged.model, judged._copied_from = model, self.original
         return judged
 
     def precision(self) -> torch.dtype | None:
