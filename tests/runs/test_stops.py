@@ -255,7 +255,8 @@ def test_what_cannot_be_called_back_is_refused(
 @pytest.mark.parametrize("answer", [torch.zeros(2), np.zeros(2), 1, 0.25, "stop"])
 def test_an_answer_that_is_no_truth_is_named(answer: object) -> None:
     kind = type(answer).__name__
-    with pytest.raises(oneproj.InvalidProblemError, match=rf"one returned .*, a {kind}"):
+    named = rf"one returned .*, a {kind}"
+    with pytest.raises(oneproj.InvalidProblemError, match=named):
         Callbacks(lambda _: answer)(Update(1, 9, 0.0, {}, 0.0))
 
 

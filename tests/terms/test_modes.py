@@ -135,13 +135,15 @@ def test_what_has_one_mode_or_evaluates_needs_no_warning(kind: str) -> None:
 
 def test_the_watch_ends_with_its_block_also_after_an_error() -> None:
     model = RESTLESS["Dropout"]()
-    with pytest.raises(KeyError), evaluating_when_called() as found:
-        model(X)
-        raise KeyError
-    assert model[1].training
-    del found[:]
-    model(X)
+    with pytest.raises(RuntimeError), evaluating_when_called() as found:
+        model(X[:, :2])  # its first layer refuses that shape
     assert found == []
+    with pytest.raises(RuntimeError), evaluating_when_called() as found:
+        model(X).backward()  # a vector
+    assert found == [model[1]]
+    assert model[1].training
+    model(X)
+    assert found == [model[1]]
 
 
 def test_a_compiled_model_is_seen_as_well() -> None:

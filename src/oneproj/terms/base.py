@@ -58,23 +58,24 @@ class AbstractTerm(ABC):
     model: torch.nn.Module | None = None
     """In evaluation mode whenever the term is seen in full; ``Problem`` sets it."""
 
-    _copied_from: AbstractTerm | None = None
+    copied_from: AbstractTerm | None = None
+    """The term as it was made, of which this is a copy with another name or model."""
 
     @property
     def original(self) -> AbstractTerm:
-        """The term as it was made, of which this may be a copy with another name."""
-        return self if self._copied_from is None else self._copied_from
+        """The term as it was made: itself, unless it is a copy."""
+        return self if self.copied_from is None else self.copied_from
 
     def named(self, name: str) -> Self:
         """A copy of this term under another name."""
         renamed = copy.copy(self)
-        renamed.name, renamed._copied_from = name, self.original
+        renamed.name, renamed.copied_from = name, self.original
         return renamed
 
     def judged_by(self, model: torch.nn.Module | None) -> Self:
         """A copy of this term that is seen in full with the model evaluating."""
         judged = copy.copy(self)
-        judged.model, judged._copied_from = model, self.original
+        judged.model, judged.copied_from = model, self.original
         return judged
 
     def precision(self) -> torch.dtype | None:

@@ -220,4 +220,3 @@ def _warn_of_company(term: Constraint, once: Tensor, beside: Tensor) -> None:
         "the constraint as an oneproj.function of all data."
     )
     warn(message)
-
