@@ -225,3 +225,38 @@ def test_a_trial_point_where_nothing_is_finite_is_replaced(start: float) -> None
     side = oneproj.function(lambda: w[1] + w[0].square().exp(), curvature="convex")
     met = oneproj.project(w, {"side": side <= 1.5})
     assert met.distance == pytest.approx(0.5, rel=1e-3)
+
+
+@pytest.mark.parametrize(("wide", "narrow"), [(1.0, 1e-8), (1e8, 1.0), (1e5, 1e-5)])
+def test_sides_that_nearly_cancel_prove_nothing(wide: float, narrow: float) -> None:
+    """An ellipsoid whose sides are parallel to the root of rounding has an end."""
+    w = torch.tensor([narrow, 0.0], dtype=torch.float64, requires_grad=True)
+    far = oneproj.function(
+        lambda: (w[0] / narrow) ** 2 + (w[1] / wide - 1.0) ** 2, curvature="convex"
+    )
+    done = oneproj.project(w, {"far": far <= 0.25}, on_failure="return")
+    assert done.status is not Status.EMPTY
+    if done.status.ok:
+        assert done.distance == pytest.approx(0.5 * wide, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_in_other_units_prove_nothing(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    doubles = {"generator": generator, "dtype": torch.float64}
+    units = torch.tensor([5e4, 40.0, 1e-3, 1e-4], dtype=torch.float64)
+    Z, noise = torch.randn(300, 4, **doubles), torch.randn(300, **doubles)
+    X, y = Z * units, (Z.sum(1) + 0.5 * noise).sign()
+    known = (1.0 / units).requires_grad_()
+    w = torch.zeros(4, dtype=torch.float64, requires_grad=True)
+
+    def risk(at: Tensor) -> Tensor:
+        return torch.nn.functional.softplus(-y * (X @ at)).mean()
+
+    term = oneproj.function(lambda: risk(w), curvature="convex")
+    bound = risk(known).item() + 0.02
+    done = oneproj.project(w, {"risk": term <= bound}, on_failure="return")
+    assert done.status is Status.FEASIBLE
+    assert done.distance <= known.norm().item()
+    assert done.lower_bound is not None
+    assert done.lower_bound <= done.distance

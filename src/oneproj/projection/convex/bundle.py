@@ -28,6 +28,11 @@ from oneproj.simplex_qp import EPSILON, QpSolution, solve_nonnegative_qp
 ROUNDED = 4.0
 """By so many rounding units a cut is loosened for the bound on the distance."""
 
+HORIZON, NOWHERE = 1e3, 1e9
+"""Times the size of the parameters. Cuts that cancel have to exclude all that is within
+the first, for more they cannot, and those that nearly do all that is within the second.
+"""
+
 BLURRED = 1e-6
 """The share of a solution's square that rounding may have."""
 
@@ -50,7 +55,9 @@ class Bundle(KeptCuts):
         super().__init__(capacity)
         self._tight: Array = np.zeros(0)
         self.contradicts = False
-        """Whether the cuts, at the last solution, prove that no point is feasible."""
+        """Whether the cuts, at the last solution, contradict each other."""
+        self._ray: Array | None = None
+        """Weights with which they do."""
         self.leads_far = False
         """Whether that solution is by what is left of cuts that nearly cancel."""
 
@@ -64,10 +71,11 @@ class Bundle(KeptCuts):
 
         Returns:
             Whether some displacement satisfies all tightened cuts, and rounding does
-            not decide which. If none does, and if that is beyond rounding,
-            ``contradicts``: no point is feasible by the margins.
+            not decide which. If none does, and if that is beyond rounding, they
+            are in contradiction.
         """
         self.leads_far = False
+        self._ray = None
         if self._excludes_all:
             self.contradicts = True
             return False
@@ -75,6 +83,7 @@ class Bundle(KeptCuts):
         found, settled = self._settle(margins)
         ray = found.ray
         self.contradicts = not settled and ray is not None and self._exclude(ray)
+        self._ray = ray if self.contradicts else None
         if settled or not (far and self._keep_left(found)):
             return settled
         self.leads_far = self._settle(margins)[1]
@@ -169,6 +178,22 @@ class Bundle(KeptCuts):
         found, _ = self._minimiser(h)
         tried = (found.z,) if found.ray is None else (found.z, found.ray)
         return max(proven_distance(normals, cuts, h, z) for z in tried)
+
+    def excludes(self, size: float) -> bool:
+        """Whether the contradiction proves that no point is feasible.
+
+        The Gram matrix cannot tell normals that cancel from those that nearly do, like
+        the sides of an ellipsoid with axes of very different lengths: their weighted
+        sum tells. If it is more than rounding, what they prove is a distance.
+        """
+        normals, ray = self._normals, self._ray
+        if normals is None or ray is None:
+            return self.contradicts  # one that excludes every point by itself
+        left, total = summed(normals, self._cuts, ray), float(ray.sum())
+        if left.norm() > UNITS * left.sum_eps * total:
+            return self.lower_bound() > NOWHERE * size
+        gain, unit = -float(self._tight @ ray), ROUNDED * left.eps * total
+        return gain > HORIZON * size * unit
 
     def _is_noise(self) -> bool:
         """Whether so much cancels in ``sum_i z_i g_i`` that rounding decides."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 
 from oneproj.errors import NonFiniteError
+from oneproj.parameters import dimension
 from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import ROUNDED, Bundle
 from oneproj.projection.convex.refutation import Witness
@@ -69,7 +70,8 @@ def project_convex(
             return False
         if not search.move(hurry=hurry):
             return False
-    return bundle.contradicts and view.best.worst > 0
+    size = max(view.space.size_of_origin(), math.sqrt(dimension(view.parameters)))
+    return view.best.worst > 0 and bundle.excludes(size)
 
 
 class _Search:
