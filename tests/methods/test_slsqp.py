@@ -230,3 +230,27 @@ def test_a_run_ends_when_scipy_has_converged() -> None:
     problem, _ = instance()
     settings = oneproj.solve(problem, method="slsqp", steps=2).settings
     assert settings["ended"] == "stopped before it converged"
+
+
+@pytest.mark.parametrize("bias", [-1.0, -3.0, -5.0, -8.0])
+def test_a_saturated_rate_does_not_send_it_away(bias: float) -> None:
+    """Linearised where its gradient is nearly zero, it asks for a step of 10^8."""
+    generator = torch.Generator().manual_seed(100)
+    x = torch.randn(500, 5, generator=generator, dtype=torch.float64)
+    noise = torch.randn(500, generator=generator, dtype=torch.float64)
+    sign = (x[:, 0] + 0.5 * noise).sign()
+    w = torch.zeros(6, dtype=torch.float64)
+    w[5] = bias
+    w.requires_grad_()
+
+    def scores(rows: torch.Tensor) -> torch.Tensor:
+        return rows @ w[:5] + w[5]
+
+    risk = oneproj.mean(
+        lambda batch: torch.nn.functional.softplus(-batch[1] * scores(batch[0])),
+        data=(x, sign),
+    )
+    recall = oneproj.mean(lambda rows: torch.sigmoid(5 * scores(rows)), x[sign > 0])
+    problem = oneproj.Problem(w, risk, {"recall": recall >= 0.95})
+    solution = oneproj.solve(problem, steps=500, method="slsqp")
+    assert solution.objective == pytest.approx(0.3494528, rel=1e-5)  # from any start

@@ -125,9 +125,12 @@ def recommend(setting: Setting) -> tuple[type[AbstractMethod], str]:
     size = f"{n} parameters and {examples} examples"
     if setting.schedule is not None:
         return Penalized, "a schedule is executed by Algorithm 1 only"
-    if n > SLSQP_PARAMETERS or examples > SLSQP_EXAMPLES:
-        limits = f"{SLSQP_PARAMETERS} and {SLSQP_EXAMPLES}"
-        return Penalized, f"{size} are more than {limits}: SLSQP would cost more"
+    if n > SLSQP_PARAMETERS:
+        limit = f"more than {SLSQP_PARAMETERS} parameters"
+        return Penalized, f"{size}, which is {limit}: SLSQP would cost more"
+    if examples > SLSQP_EXAMPLES:
+        limit = f"more than {SLSQP_EXAMPLES} examples"
+        return Penalized, f"{size}, which is {limit}: SLSQP would cost more"
     if setting.saved:
         return Penalized, f"{size} are few, but a run of SLSQP cannot be saved"
     setting.counts.constraint_passes += 2 * len(problem.constraints)

@@ -17,6 +17,10 @@ from where it stopped, in the units of that point and with a new ``B``, until on
 nothing. At a solution of a smooth problem that takes no evaluation. A stage that fails
 where the next one gains nothing did not stop early.
 
+A gradient that is nearly zero, as that of a rate whose sigmoids are saturated, sends
+the first step to where nothing can be seen. A stage that gets that far is made again
+with bounds on how far it may go; the next one goes on from there.
+
 Where a violated start nearly minimises f, the size of its gradient says nothing: in
 that unit a first step can lead so far away that float32 never finds back. So an end
 that is infeasible, or higher than such a start, is compared with a feasible point near
@@ -43,6 +47,10 @@ NOTEWORTHY, REPAIRABLE = 0.5, 0.4
 violation that is. One up to the second, where no stage could do better, is no early
 stop: line searches end so near to the kinks of a set, and the last projection repairs
 it."""
+FAR, REACH = 1e3, 1e2
+"""Of the scale of a parameter, or of its size at the first point if that is more: how
+far away a stage has gone astray, and how far it may go then. Bounds that are there from
+the beginning would cost more than the rest where parameters are many."""
 FEWER = 0.9
 """Of the violation: less is a gain."""
 ROUNDINGS = 4.0
@@ -51,6 +59,10 @@ CONVERGED, LIMIT_REACHED = 0, 9
 """SciPy's statuses for success, and for the iteration limit, which is the user's."""
 LOST = -1
 """Ours, for a stage that came to where nothing is finite; SciPy's are not negative."""
+
+
+class _Astray(Exception):  # noqa: N818 - it begins a stage again, it is no error
+    """A stage is so far away that its steps mean nothing."""
 
 
 class Ending(NamedTuple):
@@ -175,13 +187,40 @@ class Stages:
         return lower and self._meets(new, self._units(new))
 
     def _run(self, memory: Memory, here: Point, units: Units) -> _End:
-        """One call of SciPy; if it gets lost, it reached the last point it knew."""
+        """One stage; if it gets lost, it reached the last point it knew."""
+        size = max(1.0, float(np.max(np.abs(here.x / self.scales), initial=0.0)))
+        try:
+            try:
+                return self._call(memory, here, units, FAR * size)
+            except _Astray:
+                bound = REACH * size
+                return self._call(memory, here, units, math.inf, bound)
+        except Lost:
+            message = "The next point has no finite values"
+            return _End(memory.look_again(), LOST, message)
+
+    def _call(
+        self,
+        memory: Memory,
+        here: Point,
+        units: Units,
+        far: float,
+        bound: float | None = None,
+    ) -> _End:
+        """One call of SciPy, from here, with bounds if there is one.
+
+        Raises:
+            _Astray: An iterate is so far away.
+            Lost: There are no finite values where it wants to go.
+        """
         memory.last = here  # so that it is not asked about again
         origin, scales = here.x, self.scales
 
         def objective(u: Array, *, differentiate: bool = False) -> Any:  # noqa: ANN401 - a number or a vector
             x = origin + scales * u
             if differentiate:
+                if np.max(np.abs(u), initial=0.0) > far:
+                    raise _Astray
                 return memory.point(x).slope.f * scales / units.f
             return memory.value(x).f / units.f
 
@@ -192,21 +231,18 @@ class Stages:
             slopes = memory.point(origin + scales * u).slope.c * scales
             return -slopes / units.c[:, np.newaxis]
 
-        try:
-            found = minimize(
-                objective,
-                np.zeros_like(origin),
-                jac=lambda u: objective(u, differentiate=True),
-                constraints={"type": "ineq", "fun": room, "jac": room_slopes}
-                if len(self.margins)
-                else (),
-                method="SLSQP",
-                options={"ftol": self.tolerance, "maxiter": self.steps},
-            )
-            reached = memory.point(origin + scales * found.x)
-        except Lost:
-            message = "The next point has no finite values"
-            return _End(memory.look_again(), LOST, message)
+        found = minimize(
+            objective,
+            np.zeros_like(origin),
+            jac=lambda u: objective(u, differentiate=True),
+            bounds=None if bound is None else [(-bound, bound)] * len(origin),
+            constraints={"type": "ineq", "fun": room, "jac": room_slopes}
+            if len(self.margins)
+            else (),
+            method="SLSQP",
+            options={"ftol": self.tolerance, "maxiter": self.steps},
+        )
+        reached = memory.point(origin + scales * found.x)
         same = np.array_equal(reached.x, here.x)
         return _End(here if same else reached, found.status, found.message)
 
