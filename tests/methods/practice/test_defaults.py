@@ -17,6 +17,7 @@ from oneproj.methods.practice.defaults import (
     INNER_STEPS,
     LR,
     choose_inner_steps,
+    default_lr,
     far_lr,
 )
 from oneproj.oracles import Anchor
@@ -177,3 +178,49 @@ def test_the_library_chooses_inner_steps_without_a_word() -> None:
 def test_inner_steps_that_divide_are_taken_as_they_are() -> None:
     assert choose_inner_steps(25, 50) == 25
     assert choose_inner_steps(2, 8) == 2
+
+
+def looked_up(*, sparse: bool, rows: int = 3000) -> oneproj.Problem:
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, rows, (400,), generator=generator)
+    table = torch.nn.Embedding(rows, 4, sparse=sparse)
+    head = torch.nn.Linear(4, 1)
+    risk = oneproj.mean(lambda i: head(table(i)).square().squeeze(-1), data=ids)
+    return oneproj.Problem([table.weight, *head.parameters()], risk, {})
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_that_are_looked_up_count_as_far_as_examples_use_them(
+    *, sparse: bool
+) -> None:
+    # 8 examples use 8 rows of 4 numbers at most: far fewer than a thousand.
+    assert default_lr(looked_up(sparse=sparse)) == LR
+
+
+def layered(*, zeros: bool) -> oneproj.Problem:
+    torch.manual_seed(0)  # of the initial weights
+    model = torch.nn.Sequential(
+        torch.nn.Linear(8, 200),
+        torch.nn.BatchNorm1d(200),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(0.5),
+        torch.nn.Linear(200, 10),
+    )
+    if zeros:
+        torch.nn.init.zeros_(model[-1].weight)
+    x = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+    risk = oneproj.mean(lambda batch: model(batch).square().sum(1), data=x)
+    return oneproj.Problem(model.parameters(), risk, {}, model=model)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_layers_count_in_full_also_where_units_are_off(*, zeros: bool) -> None:
+    problem = layered(zeros=zeros)
+    n = sum(p.numel() for p in problem.parameters)
+    model = problem.model
+    assert model is not None
+    kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    state = torch.random.get_rng_state()
+    assert default_lr(problem) == pytest.approx(LR * (1000 / n) ** 0.5)
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert all(torch.equal(b, kept[name]) for name, b in model.named_buffers())

@@ -21,19 +21,26 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
+import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from oneproj.autograd import fresh_parametrisations
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.methods.optimizer.checks import check_inner_steps
 from oneproj.oracles import Anchor
 from oneproj.parameters import Vector, dimension
 from oneproj.problem import Problem
+from oneproj.terms.base import AbstractTerm
+from oneproj.terms.modes import evaluating, evaluating_when_called
 
 INNER_STEPS = 10
 """K, unless the user says otherwise."""
 LR, FEW_PARAMETERS = 0.1, 1000
 """The step unless the user says otherwise, and up to how many parameters."""
+EXAMPLES, LOOKED_UP = 8, 0.25
+"""So many show of which tensors only a part is in use, and how small it is if entries
+are looked up: of a layer half the units can be off."""
 WAYS = 12.0
 """So many times the way to the bounds is what all steps together should allow."""
 FARTHEST = 1e6
@@ -90,16 +97,51 @@ def default_lr(problem: Problem) -> float:
     A step of Adam changes every parameter by about lr, so a score that adds up n of
     them changes by n times that, while they are of the size 1 / sqrt(n) that
     initialisations give them. The rule yields what is common: 0.01 for 10^5 parameters,
-    0.001 for 10^7.
+    0.001 for 10^7. Those of which an example uses a few, as it does of the rows of an
+    embedding or of weights of sparse features, count for these few.
 
     Example:
         >>> import oneproj, torch
         >>> w = torch.zeros(100_000, requires_grad=True)
         >>> round(default_lr(oneproj.Problem(w, oneproj.function(w.sum), {})), 6)
         0.01
+        >>> table = torch.nn.Embedding(50_000, 2)
+        >>> risk = oneproj.mean(lambda i: table(i).square().sum(1), torch.arange(20))
+        >>> default_lr(oneproj.Problem(table.parameters(), risk, {}))
+        0.1
     """
     n = dimension(problem.parameters)
+    if n > FEW_PARAMETERS:
+        terms = (problem.objective, *problem.constraints.values())
+        n = max(_in_use(term, problem.parameters) for term in terms)
     return LR * min(1.0, math.sqrt(FEW_PARAMETERS / n))
+
+
+@torch.enable_grad()
+def _in_use(term: AbstractTerm, parameters: Vector) -> int:
+    """The number of parameters that a few examples of a term depend on.
+
+    Of a tensor with slopes all over count all, and so they do of one without any, as
+    before a layer of zeros: what the first step changes may give it some.
+    """
+    some = None
+    if term.size is not None:
+        some = torch.arange(EXAMPLES, device="cpu") * term.size // EXAMPLES
+    drawn = torch.random.fork_rng(range(torch.cuda.device_count()))
+    unseen = evaluating_when_called(enabled=term.model is None)
+    with drawn, evaluating(term.model), unseen, fresh_parametrisations():
+        value = term.batch_value(some)
+        if not value.requires_grad:  # evaluating, a model may be without a graph
+            return dimension(parameters)
+        slopes = torch.autograd.grad(value, list(parameters), allow_unused=True)
+    used = 0
+    for p, slope in zip(parameters, slopes, strict=True):
+        found = 0
+        if slope is not None:
+            dense = slope.coalesce().values() if slope.is_sparse else slope
+            found = int(torch.count_nonzero(dense))
+        used += found if 0 < found < LOOKED_UP * p.numel() else p.numel()
+    return used
 
 
 def far_lr(anchor: Anchor, steps: int, convex: Collection[str] = ()) -> float:
