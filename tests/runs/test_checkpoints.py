@@ -103,7 +103,7 @@ def test_stopped_and_resumed_is_not_to_be_told_from_a_whole_run(
     assert_same(outcome(problem(), **arguments), whole)
 
 
-@pytest.mark.parametrize("stop", [1, 11, 12, 13])
+@pytest.mark.parametrize("stop", [2, 11, 12, 13])
 def test_random_selection_resumes_before_and_after_the_draw(
     tmp_path: Path, stop: int
 ) -> None:

@@ -29,6 +29,7 @@ from oneproj.methods.practice.defaults import (
     far_lr,
     lengthen,
 )
+from oneproj.methods.practice.push import limited_push
 from oneproj.methods.practice.scheduled import with_schedule
 from oneproj.methods.practice.strength import AutoStrength
 from oneproj.methods.setting import Setting
@@ -122,7 +123,7 @@ class Penalized(AbstractMethod):
             if anchor is not None:
                 oracle.penalize(self._strength.adapt(anchor))
                 self._lengthen(anchor)
-        residuals = oracle.add_penalty()
+        residuals = self._push()
         if self._alarm is not None:
             self._alarm.hear(objective, self.optimizer.param_groups[0]["lr"])
         self.optimizer.step()
@@ -185,6 +186,15 @@ class Penalized(AbstractMethod):
         if self._outer % self._setting.anchors.every != 0:
             return None
         return self._oracle.anchor()
+
+    def _push(self) -> dict[str, float]:
+        """Add the penalty's gradient, within a limit where strengths are in doubt."""
+        oracle, parameters = self._oracle, self._setting.problem.parameters
+        most = None if self._strength is None else self._strength.most_push
+        if most is None:
+            return oracle.add_penalty()
+        with limited_push(parameters, most):
+            return oracle.add_penalty()
 
     def _lengthen(self, anchor: Anchor) -> None:
         """Lengthen the steps, at the start, if feasible points are far from it."""

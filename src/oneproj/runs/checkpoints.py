@@ -22,7 +22,7 @@ from oneproj.arguments import as_path
 from oneproj.errors import CheckpointError
 from oneproj.files import in_words, replacing
 
-VERSION = 8
+VERSION = 9
 """Of the format. A state that is read otherwise than before needs another number, and
 so does one whose classes moved to another module: they are in it by name."""
 MAGIC = b"oneproj checkpoint, format "

@@ -89,6 +89,11 @@ class Patience:
         self._seen[name], self._largest[name], self._floors[name] = seen, most, floor
         return floor
 
+    def limit(self, name: str, most: float) -> None:
+        """Forget what was asked for on a plateau, where any strength seems too weak."""
+        self._floors[name] = min(self._floors.get(name, 0.0), most)
+        self._largest[name] = min(self._largest.get(name, 0.0), most)
+
     def state_dict(self) -> dict[str, Any]:
         """What was seen of each constraint, and its floor."""
         return copy.deepcopy(vars(self))

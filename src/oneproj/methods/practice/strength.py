@@ -16,7 +16,9 @@ A gradient that is nearly zero, as that of a rate whose sigmoids are saturated, 
 a strength without limit, and so do many gradients that cancel each other. The next
 steps meet the slope again, and a push of a thousand times the objective's stays in the
 memory of a base step for hundreds of updates. So no push is planned that is more than
-``MOST`` times what the objective pulls with, both as large as they were of late.
+``MOST`` times what the objective pulls with, both as large as they were of late. And
+where a bound is far away for its gradient, which may then be that of a plateau, no push
+is larger either that the updates until the next anchor meet (``most_push``).
 
 The hinges are rounded. A sharp one pushes with all of its strength on one side of the
 bound and not at all on the other, so that iterates that follow the bound are pushed to
@@ -100,6 +102,8 @@ class AutoStrength:
         self._largest: dict[str, float] = {}
         """The most that a constraint was away from its bound, at any anchor."""
         self._patience = Patience()
+        self.most_push: float | None = None
+        """What the penalty may push with until the next anchor; None for anything."""
         self._recent: dict[str, float] = {}
         """Steepness, and the objective's pull: the maximum, of which the past fades."""
 
@@ -123,7 +127,10 @@ class AutoStrength:
             name: self._strength(name, anchor.values[name], forces)
             for name in anchor.jacobian
         }
-        self._limit(forces)
+        limit = self._limit(forces)
+        values, longest = anchor.values, self._longest
+        far = [n for n, L in forces.steepness.items() if _is_far(values[n], longest, L)]
+        self.most_push = limit if far else None
         for name, L in forces.steepness.items():
             away = max(abs(anchor.values[name]), self._largest.get(name, 0.0))
             self._largest[name] = away
@@ -135,17 +142,23 @@ class AutoStrength:
         """The penalty in force."""
         return Hinges(tuple(self._strengths.values()), tuple(self._widths.values()))
 
-    def _limit(self, forces: _Forces) -> None:
-        """Lower the strengths whose push would be out of all proportion."""
+    def _limit(self, forces: _Forces) -> float:
+        """Lower the strengths whose push would be out of all proportion.
+
+        Returns the largest that is not.
+        """
         sizes = forces.steepness | {"objective": forces.pull}  # no constraint's name
         kept = {name: FADED * size for name, size in self._recent.items()}
         self._recent = {n: max(size, kept.get(n, 0.0)) for n, size in sizes.items()}
         pull = self._recent["objective"]
+        most = max(MOST * pull, FELT)
         for name in forces.steepness:
             L = self._recent[name]
             if pull > 0 and L > 0:  # else nothing says what the proportion is
-                limit = min(max(MOST * pull, FELT) / L, HUGE)
+                limit = min(most / L, HUGE)
                 self._strengths[name] = min(self._strengths[name], limit)
+                self._patience.limit(name, limit)
+        return most
 
     def _strength(self, name: str, c: float, forces: _Forces) -> float:
         """Safely above the estimate, and not below what else asks for more.
@@ -158,7 +171,7 @@ class AutoStrength:
         alone = forces.pull / L if L > 0 else 0.0
         near, first = name in forces.multipliers, not self._strengths
         share = 0.0 if not near else 1.0 if first else FLOOR
-        far = c > MOVES * self._longest * L
+        far = _is_far(c, self._longest, L)
         kept = present if far else KEPT * present  # a push that fades slows down
         felt = FELT / L if far and L > 0 else 0.0
         floor = self._patience.floor(name, c, alone=alone, present=present, felt=felt)
@@ -179,6 +192,7 @@ class AutoStrength:
             "largest": dict(self._largest),
             "patience": self._patience.state_dict(),
             "recent": dict(self._recent),
+            "most_push": self.most_push,
         }
 
     def load_state_dict(self, state: Mapping[str, Any], like: Vector) -> Hinges | None:
@@ -199,8 +213,14 @@ class AutoStrength:
         self._count, self._strengths = state["count"], dict(state["strengths"])
         self._longest, self._recent = state["longest"], dict(state["recent"])
         self._widths, self._largest = dict(state["widths"]), dict(state["largest"])
+        self.most_push = state["most_push"]
         self._patience.load_state_dict(state["patience"])
         return self._hinges() if self._strengths else None
+
+
+def _is_far(c: float, longest: float, steepness: float) -> bool:
+    """Whether a bound is more than a few moves away, by the gradient at hand."""
+    return c > MOVES * longest * steepness
 
 
 def _forces(total: Vector, count: int, anchor: Anchor, moved: float) -> _Forces:
