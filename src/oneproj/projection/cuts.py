@@ -24,6 +24,7 @@ from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.convex.noise import secure
 from oneproj.projection.convex.within import Within
+from oneproj.projection.into_sets import enter
 from oneproj.projection.nonconvex.linearity import seems_linear_within_sets
 from oneproj.projection.nonconvex.local import project_local
 from oneproj.projection.past import Past
@@ -258,6 +259,9 @@ class Cuts(AbstractProjector):
             carried=None if past is None else past.models,
             bundle=bundle,
         )
+        region = region_of(view.parameters, view.constraints)
+        if view.best.worst > 0 and region.places:
+            enter(view, region)
         if self._warm and view.best.worst <= 0:
             self._past = Past.of(view, models=models.carry())
         multipliers, kkt_residual = models.multipliers(), models.kkt_residual()
