@@ -87,7 +87,7 @@ def test_classes_that_move_to_another_module_need_another_format(
         oneproj.solve(built, steps=2, method="projected-sgd", checkpoint=file)
         look(read_checkpoint(file)["method"])
     assert (VERSION, sorted(named)) == (
-        8,
+        9,
         [
             "projection.convex.bend.Bend",
             "projection.convex.bundle.Bundle",

@@ -134,3 +134,20 @@ def test_solve_says_nothing_of_a_run_at_rest() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         oneproj.solve(slow_problem(400), **(SLOW | {"lr": 0.3}))
+
+
+def test_a_feasible_start_that_is_left_is_told_of() -> None:
+    w = torch.zeros(2, requires_grad=True)
+    loss = oneproj.function(lambda: (w - 1.0).square().sum() + 0.1)
+    problem = oneproj.Problem(w, loss, {"cap": oneproj.function(w.sum) <= 2.0})
+    w.data.fill_(0.999)  # nearly the minimum
+    with pytest.warns(oneproj.OneprojWarning, match=r"worse than the start.*was 0\.1"):
+        oneproj.solve(problem, steps=20, lr=0.5, decay="constant")
+
+
+def test_a_start_that_is_not_feasible_or_not_better_is_none() -> None:
+    for start, cap in ((1.0, 1.0), (0.0, 2.0)):
+        w = torch.full((2,), start, requires_grad=True)
+        loss = oneproj.function(lambda w=w: (w - 1.0).square().sum() + 0.1)
+        constraint = oneproj.function(w.sum) <= cap
+        oneproj.solve(oneproj.Problem(w, loss, {"cap": constraint}), steps=100)

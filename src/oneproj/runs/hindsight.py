@@ -16,6 +16,10 @@ problem. It is not said of an objective that is nearly gone: on data that can be
 separated a risk falls for ever, and nobody waits for it. Nor of one that is above its
 start: the constraints had driven it up, and it came back.
 
+**An end that is worse than the start.** A start that is feasible, as that of a model
+that was trained under the same constraints, is an answer. The first steps leave it, and
+a run that is short or noisy may not come back.
+
 **An objective that was never seen.** A method that steps on the objective only where
 the constraints are met may find them violated at every update. What it returns can be
 feasible, and is as good as chance made it.
@@ -33,6 +37,8 @@ from oneproj.runs.run import Run
 
 RISE = 5.0
 """Times the size at the start."""
+WORSE = 0.01
+"""Of the objective at a feasible start: by more the answer is worse."""
 FEW = 0.1
 """Of the late minibatches, which may be low all the same."""
 FALL, ERRORS = 0.1, 2.0
@@ -56,6 +62,8 @@ def warn_in_hindsight(
     """
     setting, record = run.setting, run.history.columns
     warn_if_risen(record, objective, multipliers)
+    if planned and run.method.feasible_start is not None:
+        warn_if_worse(run.method.feasible_start, objective, setting.steps)
     whole = planned and record["update"][-1:] == [setting.steps]
     if whole and all(map(math.isnan, record["objective"])):
         _warn_of_neglect(setting.steps)
@@ -77,6 +85,24 @@ def _warn_of_neglect(steps: int) -> None:
         'method="one-projection".'
     )
     warn(message)
+
+
+def warn_if_worse(start: float, objective: float, steps: int) -> None:
+    """Warn of an answer that is worse than the feasible start.
+
+    Args:
+        start: The objective there.
+        objective: At the answer.
+        steps: Updates that were made.
+    """
+    if objective > start + WORSE * abs(start):
+        message = (
+            f"The answer is worse than the start, which was feasible: the objective is "
+            f"{objective:.4g}, and was {start:.4g}. Steps of the default length leave "
+            f"a good start, and {steps} of them did not lead back. Give more steps or "
+            "a smaller lr, or keep the start."
+        )
+        warn(message)
 
 
 def warn_if_risen(
