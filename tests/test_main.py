@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from oneproj.__main__ import NEEDED, main
 from oneproj.cli import app
+from oneproj.extras import install
 
 ROOT = Path(__file__).parents[1]
 
@@ -46,7 +47,7 @@ def test_without_the_extra_it_says_how_to_get_it(
         monkeypatch.delitem(sys.modules, name)
     for name in [name for name in sys.modules if name.split(".")[0] == package]:
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
-    expected = f"The command line needs {package}. Try: pip install oneproj[cli]"
+    expected = f"The command line needs {package}. Try: {install('cli')}"
     assert run_module(monkeypatch) == expected  # which Python prints, with exit code 1
 
 

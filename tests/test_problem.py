@@ -337,3 +337,13 @@ def test_a_deep_copy_of_methods_is_a_problem_of_its_own() -> None:
     assert twin.parameters[0].norm() <= 0.1
     assert twin.model is not model
     assert twin.objective.value() == solution.objective != problem.objective.value()
+
+
+def test_bounds_that_exclude_each_other_are_refused() -> None:
+    size = function(lambda: W.square().sum())
+    both = {"small": size <= 0.1, "large": size >= 0.2}
+    with pytest.raises(InvalidProblemError, match=r"'large' and 'small' contradict"):
+        oneproj.project(W, both)
+    oneproj.problem.named_constraints({"small": size <= 0.2, "large": size >= 0.1})
+    twin = function(lambda: -W.square().sum())  # another term may be anything
+    oneproj.problem.named_constraints({"small": size <= 0.1, "large": twin >= 0.2})

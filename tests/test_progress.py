@@ -70,7 +70,7 @@ def test_without_rich_the_bar_is_left_out_or_refused(
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert shown(Terminal(), enabled=None) == ""
     assert shown(Terminal(), enabled=False) == ""
-    with pytest.raises(InvalidProblemError, match=r"needs rich: pip install oneproj"):
+    with pytest.raises(InvalidProblemError, match=r"needs rich\. Try: pip install"):
         shown(Terminal(), enabled=True)
 
 

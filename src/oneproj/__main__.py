@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from oneproj.extras import install
+
 NEEDED = {"rich", "typer"}
 """The packages of the extra ``cli``."""
 
@@ -17,7 +19,7 @@ def main() -> None:
         missing = (error.name or "").partition(".")[0]
         if missing not in NEEDED:
             raise
-        sys.exit(f"The command line needs {missing}. Try: pip install oneproj[cli]")
+        sys.exit(f"The command line needs {missing}. Try: {install('cli')}")
     speak_plainly()
     with as_ctrl_c(), last_words():
         app(prog_name="oneproj")

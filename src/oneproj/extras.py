@@ -24,10 +24,19 @@ def require(module: str, extra: str) -> Any:  # noqa: ANN401 - a module without 
         return importlib.import_module(module)
     except ImportError as error:
         message = (
-            f"This needs {module!r}, which is not installed. Try: pip install "
-            f"oneproj[{extra}]"
+            f"This needs {module!r}, which is not installed. Try: {install(extra)}"
         )
         raise OneprojError(message) from error
+
+
+def install(extra: str) -> str:
+    """The command that brings an extra.
+
+    Example:
+        >>> install("cli")
+        'pip install "oneproj[cli]" (in a clone: ".[cli]")'
+    """
+    return f'pip install "oneproj[{extra}]" (in a clone: ".[{extra}]")'
 
 
 def versions(*packages: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ from oneproj.autograd import fresh_casts, require_autograd
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.parameters import dimension
 from oneproj.terms.base import AbstractTerm
+from oneproj.terms.constraints import check_bounds
 from oneproj.terms.expressions import AbstractExpression
 from oneproj.terms.probes import check_connected, check_still_connected
 from oneproj.trainable import as_center, trainable
@@ -196,6 +197,7 @@ def named_constraints(
         ):
             raise InvalidProblemError(_not_a_constraint(name, constraint))
         named[name] = constraint.named(name)
+    check_bounds(named.values())
     return named
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from oneproj.errors import InvalidProblemError
-from oneproj.extras import require
+from oneproj.extras import install, require
 
 UNHEARD = (OSError, ValueError, AttributeError)
 """What a stream raises that is broken, closed or none."""
@@ -146,7 +146,7 @@ def _is_watched(enabled: bool | None) -> bool:  # noqa: FBT001 - the caller's ow
         raise InvalidProblemError(message)
     installed = importlib.util.find_spec("rich") is not None
     if enabled and not installed:
-        message = "progress=True needs rich: pip install oneproj[cli]."
+        message = f"progress=True needs rich. Try: {install('cli')}."
         raise InvalidProblemError(message)
     return enabled is not False and installed and (enabled or Stderr().isatty())
 

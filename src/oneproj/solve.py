@@ -72,7 +72,8 @@ def solve(
             enough for it and no checkpoint is asked for, and says why in the
             solution's settings.
         steps: Stochastic gradients to use, 500 unless a schedule says T * K.
-        seed: Determines every random number of the run.
+        seed: Determines every random number that the run draws. Dropout and the like
+            draw from torch's global generator: for the same bits, seed that as well.
         schedule: From ``oneproj.theory``; executed to the letter.
         projector: ``"auto"`` for the first that can of ``"closed-form"``, ``"cuts"``,
             ``"augmented-lagrangian"`` and ``"dual-bisection"``; one of these; or an

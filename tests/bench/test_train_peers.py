@@ -12,6 +12,7 @@ from oneproj.bench.train_outcome import Outcome, Task
 from oneproj.bench.train_peers import PEERS, Peer, run_grid, run_peer
 from oneproj.bench.train_trace import Trace
 from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.extras import install
 from oneproj.parameters import norm
 from oneproj.tasks import build
 
@@ -46,7 +47,7 @@ def test_a_peer_that_is_absent_is_no_failure(monkeypatch: pytest.MonkeyPatch) ->
     refusals = {
         c.refuses(make_task().experiment) for c in train_peers.peer_contestants()
     }
-    assert "cooper is not installed: pip install oneproj[peers]" in refusals
+    assert f"cooper is not installed: {install('peers')}" in refusals
     assert None not in refusals
 
 

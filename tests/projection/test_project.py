@@ -158,8 +158,8 @@ def test_failure_raises_with_the_worst_constraint_and_its_residual() -> None:
 
 def test_where_no_point_exists_only_bounds_are_advised() -> None:
     w = torch.zeros(2, dtype=torch.float64, requires_grad=True)
-    total = function(w.sum, curvature="linear")
-    constraints = {"low": total <= 0.0, "high": total >= 1.0}
+    total, again = (function(w.sum, curvature="linear") for _ in range(2))
+    constraints = {"low": total <= 0.0, "high": again >= 1.0}
     with pytest.raises(InfeasibleError, match="no point satisfies all") as failure:
         project(w, constraints)
     told = str(failure.value)

@@ -108,3 +108,12 @@ def test_a_failure_that_a_graph_does_not_mend_is_raised() -> None:
 
     with torch.no_grad(), pytest.raises(RuntimeError, match="out of order"):
         Call(fails)("risk", torch.ones(1))
+
+
+def test_numbers_of_two_precisions_are_told_of() -> None:
+    layer = torch.nn.Linear(2, 1)
+    rows = torch.zeros(3, 2, dtype=torch.float64)
+    term = oneproj.mean(lambda batch: layer(batch).squeeze(-1), data=rows)
+    with pytest.raises(RuntimeError) as caught:
+        term.value()
+    assert "float64 as a rule" in caught.value.__notes__[0]

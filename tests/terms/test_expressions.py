@@ -230,3 +230,9 @@ def test_an_expression_prints_as_it_is_written() -> None:
     assert repr(-0.5 * a >= -3) == "-0.5 * mean over 3 examples >= -3"
     assert repr(a <= b) == "mean over 3 examples - mean over 1 example <= 0"
     assert repr(1 - a) == "-mean over 3 examples + 1"
+
+
+def test_a_power_is_refused_with_a_way_out() -> None:
+    risk = oneproj.mean(lambda batch: batch, data=torch.ones(3))
+    with pytest.raises(oneproj.InvalidProblemError, match=r"root of the bound"):
+        _ = risk**2

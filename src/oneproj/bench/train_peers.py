@@ -24,6 +24,7 @@ from torch.optim import SGD, Adam
 from oneproj.bench.train_outcome import Contestant, Outcome, Task
 from oneproj.bench.train_trace import Trace
 from oneproj.errors import InvalidProblemError, OneprojError
+from oneproj.extras import install
 from oneproj.methods.setting import Setting
 from oneproj.parameters import project_ball_
 from oneproj.results import Update
@@ -192,7 +193,7 @@ def _tuned(peer: Peer) -> Contestant:
 
 def _absence(peer: Peer) -> str | None:
     if find_spec(peer.module) is None:
-        return f"{peer.name} is not installed: pip install oneproj[peers]"
+        return f"{peer.name} is not installed: {install('peers')}"
     return None
 
 

@@ -43,7 +43,8 @@ class Call:
             return self._value(*batch)
         except Exception as error:
             given = f", for {_describe(batch[0])}" if batch else ""
-            error.add_note(f"In the function of {name!r}{given}.{self._misfit(batch)}")
+            hint = self._misfit(batch) or _precision(error)
+            error.add_note(f"In the function of {name!r}{given}.{hint}")
             raise
 
     def _misfit(self, batch: tuple[object, ...]) -> str:
@@ -75,6 +76,16 @@ class Call:
     def _with_graph(self, *batch: object) -> object:
         value = self._fn(*batch)
         return value.detach() if isinstance(value, Tensor) else value
+
+
+def _precision(error: Exception) -> str:
+    """What to change if numbers of two precisions met."""
+    if isinstance(error, RuntimeError) and "dtype" in str(error):
+        return (
+            " NumPy's numbers are float64 as a rule, and torch's models float32: "
+            "convert the data (.float(), .astype(np.float32)) or the model (.double())."
+        )
+    return ""
 
 
 def _describe(batch: object) -> str:

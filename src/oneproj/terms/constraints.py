@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from typing import NoReturn, Self
 
 import torch
@@ -106,6 +108,26 @@ class Constraint(AbstractTerm):
     def _excess(self, value: Tensor) -> Tensor:
         # One operation where sense * (value - bound) takes two; the bits are the same.
         return value - self.bound if self.sense > 0 else self.bound - value
+
+
+def check_bounds(constraints: Iterable[AbstractTerm]) -> None:
+    """Refuse a term that is to be above one number and below a smaller one.
+
+    Example:
+        >>> import oneproj
+        >>> size = oneproj.function(lambda: torch.ones(1))
+        >>> check_bounds([size >= 1.0, size <= 2.0])
+    """
+    stated = [c for c in constraints if isinstance(c, Constraint)]
+    for lower, upper in itertools.product(stated, stated):
+        same = lower.term.original is upper.term.original
+        if same and lower.sense < 0 < upper.sense and lower.bound > upper.bound:
+            message = (
+                f"{lower.name!r} and {upper.name!r} contradict each other: one and the "
+                f"same term is to be >= {lower.bound:g} and <= {upper.bound:g}. No "
+                "point satisfies both."
+            )
+            raise InvalidProblemError(message)
 
 
 def _as_bound(bound: object) -> float:

@@ -83,6 +83,15 @@ class AbstractExpression(AbstractTerm):
         """Refuse: a ratio is no combination."""
         raise InvalidProblemError(_no_factor(self))
 
+    def __pow__(self, _: object) -> NoReturn:
+        """Refuse: a power of a mean is no mean."""
+        message = (
+            "A power of a term cannot be estimated on minibatches. If the term is >= "
+            "0, bound it by the root of the bound: risk <= 0.3 for risk ** 2 <= 0.09. "
+            "If it needs no data, take the power inside oneproj.function."
+        )
+        raise InvalidProblemError(message)
+
     def __abs__(self) -> NoReturn:
         """Refuse: its projection is that of two constraints."""
         message = (
