@@ -15,5 +15,5 @@ def test_a_package_that_is_not_installed_names_the_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.delitem(sys.modules, "sklearn.preprocessing", raising=False)
-    with pytest.raises(OneprojError, match=r"pip install oneproj\[experiments\]"):
+    with pytest.raises(OneprojError, match=r"install \"oneproj\[experiments\]"):
         require("sklearn.preprocessing", "experiments")

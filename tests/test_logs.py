@@ -312,7 +312,7 @@ def test_a_missing_package_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, make: type, module: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(oneproj.OneprojError, match=rf"pip install oneproj\[{extra}\]"):
+    with pytest.raises(oneproj.OneprojError, match=rf"\"oneproj\[{extra}\]"):
         make()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -174,24 +174,7 @@ def named_constraints(
             )
             raise InvalidProblemError(message)
         name, constraint = pair
-        if not (isinstance(name, str) and name and name.isprintable()):
-            message = (
-                f"A constraint's name must be a string of one line, got {name!r}. It "
-                "heads columns and is written in messages."
-            )
-            raise InvalidProblemError(message)
-        if name in RESERVED_NAMES:
-            message = (
-                f"A constraint cannot be called {name!r}: the history, or a log, has a "
-                "column of that name."
-            )
-            raise InvalidProblemError(message)
-        if name in named:
-            message = (
-                f"Two constraints are called {name!r}. Residuals, multipliers and "
-                "messages go by name, so each needs its own."
-            )
-            raise InvalidProblemError(message)
+        _check_name(name, named)
         if isinstance(constraint, AbstractExpression) or not isinstance(
             constraint, AbstractTerm
         ):
@@ -199,6 +182,27 @@ def named_constraints(
         named[name] = constraint.named(name)
     check_bounds(named.values())
     return named
+
+
+def _check_name(name: object, taken: Collection[str]) -> None:
+    if not (isinstance(name, str) and name and name.isprintable()):
+        message = (
+            f"A constraint's name must be a string of one line, got {name!r}. It "
+            "heads columns and is written in messages."
+        )
+        raise InvalidProblemError(message)
+    if name in RESERVED_NAMES:
+        message = (
+            f"A constraint cannot be called {name!r}: the history, or a log, has a "
+            "column of that name."
+        )
+        raise InvalidProblemError(message)
+    if name in taken:
+        message = (
+            f"Two constraints are called {name!r}. Residuals, multipliers and "
+            "messages go by name, so each needs its own."
+        )
+        raise InvalidProblemError(message)
 
 
 def _not_a_constraint(name: str, given: object) -> str:

@@ -127,6 +127,7 @@ def test_a_trace_subtracts_its_own_time() -> None:
     outcome = mine.run(Task(experiment, 3, 20, trace))
     assert trace.own > 0
     assert trace.points[-1].seconds < outcome.seconds
+    experiment.reset()
     later = mine.run(Task(experiment, 3, 20, Slow(experiment.problem)))
     assert later.seconds < 0
 

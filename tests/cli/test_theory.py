@@ -127,4 +127,4 @@ def test_without_numba_the_message_names_the_extra(
     monkeypatch.setitem(sys.modules, "numba", None)
     code, output = run("--quick", "--out", str(tmp_path))
     assert code == 1
-    assert "pip install oneproj[laboratory]" in output
+    assert 'pip install "oneproj[laboratory]"' in output

@@ -194,9 +194,9 @@ def test_the_solver_is_gone_when_the_run_is_over() -> None:
 
 def test_what_cannot_be_met_is_said() -> None:
     w = torch.tensor([0.5], dtype=torch.float64, requires_grad=True)
-    total = oneproj.function(w.sum, curvature="linear")
+    total, again = (oneproj.function(w.sum, curvature="linear") for _ in range(2))
     objective = oneproj.function(lambda: w.square().sum())
-    problem = oneproj.Problem(w, objective, {"low": total <= 0.0, "high": total >= 1.0})
+    problem = oneproj.Problem(w, objective, {"low": total <= 0.0, "high": again >= 1.0})
     with pytest.warns(oneproj.OneprojWarning, match="SLSQP stopped early: .+ Kinks"):
         solution = oneproj.solve(problem, method="slsqp", on_failure="return")
     assert not solution.feasible
