@@ -52,7 +52,7 @@ class Cuts(AbstractProjector):
     If every constraint is declared convex (``curvature="convex"`` of its term, or a
     convex set), the answer is the nearest feasible point, and ``lower_bound`` proves
     how much nearer another could be. Otherwise it satisfies the KKT conditions of the
-    projection problem to ``kkt_residual``, which makes it nearest locally.
+    projection problem to ``kkt_residual``, as points that are nearest locally do.
 
     Args:
         tolerance: Nonconvex: stop at this relative KKT residual.
