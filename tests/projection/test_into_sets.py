@@ -49,6 +49,8 @@ def test_corners_of_sets_do_not_keep_a_network_from_them(
     done = oneproj.project(parameters, constraints)
     assert max(done.residuals.values()) <= 0
     assert done.distance <= 1.05 * witness
+    assert done.kkt_residual <= 0.25
+    assert done.multipliers["mix"] > 0
 
 
 def test_it_gives_up_where_no_point_of_the_sets_will_do() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from oneproj.parameters import Vector, combine, difference, norm
+from oneproj.parameters import Vector, combine, difference, distance, norm
 from oneproj.projection.convex.bundle import Bundle
+from oneproj.projection.convex.region_dual import RegionDual
+from oneproj.projection.sets.region import Region
+from oneproj.projection.vectors.packed import is_short
 from oneproj.projection.view import View
 
 
@@ -31,6 +34,31 @@ def imbalance(
     moved = difference(view.best_point, view.origin)
     pulls = [gradients[name] for name in used]
     return norm(combine([1.0, *(multipliers[n] for n in used)], [moved, *pulls]))
+
+
+def balance_within(view: View, region: Region) -> tuple[dict[str, float], float]:
+    """Multipliers at the best point if it lies in sets, and what is left of a balance.
+
+    A set has a normal for every direction it can be left in, and its distance shows one
+    of them. With ``x_hat`` nearest it is ``P(x - sum_j mu_j grad c_j(x_hat))``, P onto
+    the sets: mu is that of the problem with functions as they are linearised there, and
+    what is left is how far its solution is from ``x_hat``.
+    """
+    view.return_to_best()
+    functions = [name for name in view.constraints if name not in region.places]
+    wide = is_short(view.origin)
+    origin, here = (
+        [x.double() for x in point] if wide else list(point)
+        for point in (view.origin, view.best_point)
+    )
+    dual = RegionDual(region, view.origin, len(functions) + 1)
+    for name in functions:
+        value, gradient = view.best.values[name], view.best.gradients[name]
+        dual.add(name, value, gradient, difference(here, origin))
+    if not dual.solve(dict.fromkeys(functions, 0.0)):
+        return {}, math.inf
+    solution = region.nearest(dual.target())
+    return dual.multipliers(), distance(solution, here)
 
 
 def relative(left: float, moved: float) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from oneproj.arguments import check_count, check_number
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, assign, dimension
-from oneproj.projection.balance import apart, imbalance, relative
+from oneproj.projection.balance import apart
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import Bundle
@@ -28,7 +28,7 @@ from oneproj.projection.into_sets import enter
 from oneproj.projection.nonconvex.linearity import seems_linear_within_sets
 from oneproj.projection.nonconvex.local import project_local
 from oneproj.projection.past import Past
-from oneproj.projection.remarks import balanced_by_cuts, bounded, described
+from oneproj.projection.remarks import best_balanced, bounded, described
 from oneproj.projection.sets.region import Region, region_of
 from oneproj.projection.view import View
 from oneproj.projection.within_any import project_within_any
@@ -264,21 +264,8 @@ class Cuts(AbstractProjector):
             enter(view, region)
         if self._warm and view.best.worst <= 0:
             self._past = Past.of(view, models=models.carry())
-        multipliers, kkt_residual = models.multipliers(), models.kkt_residual()
-        cuts, remark = bundle.multipliers(), ""
-        if cuts and (left := relative(*apart(view, bundle))) < kkt_residual:
-            multipliers, kkt_residual = cuts, left
-            if view.best.worst <= 0:
-                uneven = imbalance(view, cuts, {})
-                remark = balanced_by_cuts(uneven, view.moved())
-        return described(
-            view,
-            view.best,
-            view.moved(),
-            multipliers=multipliers,
-            kkt_residual=kkt_residual,
-            remark=remark,
-        )
+        own = models.multipliers(), models.kkt_residual()
+        return best_balanced(view, own, bundle, region, self._tolerance)
 
     def _room(self, view: View) -> int:
         ample = min(AMPLE, FEW // dimension(view.parameters))

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from oneproj.parameters import Vector, norm
-from oneproj.projection.balance import imbalance, relative
+from oneproj.projection.balance import apart, balance_within, imbalance, relative
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.region_dual import RegionDual
+from oneproj.projection.sets.region import Region
 from oneproj.projection.view import Look, View
 from oneproj.results import Projection, Status
 from oneproj.terms.base import AbstractTerm
@@ -99,6 +100,43 @@ def remarked(
         f'that of another projector ("augmented-lagrangian"){_more(constraints)}.'
     )
     return replace(projection, remark=remark)
+
+
+def best_balanced(
+    view: View,
+    own: tuple[Mapping[str, float], float],
+    bundle: Bundle,
+    region: Region,
+    tolerance: float,
+) -> Projection:
+    """Describe the best point of a local search by what balances it best.
+
+    Args:
+        view: Of the search.
+        own: The multipliers that it ended with, and their KKT residual.
+        bundle: Cuts, if what may be convex was tried as if it were.
+        region: The sets; at a feasible point their normals are any that they have.
+        tolerance: A KKT residual as good as none.
+    """
+    (multipliers, kkt_residual), remark = own, ""
+    feasible, cuts = view.best.worst <= 0, bundle.multipliers()
+    if cuts and (left := relative(*apart(view, bundle))) < kkt_residual:
+        multipliers, kkt_residual = cuts, left
+        if feasible:
+            remark = balanced_by_cuts(imbalance(view, cuts, {}), view.moved())
+    if feasible and region.places:
+        within, apart_by = balance_within(view, region)
+        left = relative(apart_by, view.moved())
+        if left < max(kkt_residual, tolerance):
+            multipliers, kkt_residual, remark = within, left, ""
+    return described(
+        view,
+        view.best,
+        view.moved(),
+        multipliers=multipliers,
+        kkt_residual=kkt_residual,
+        remark=remark,
+    )
 
 
 def balanced_by_cuts(imbalance: float, distance: float) -> str:
