@@ -47,10 +47,11 @@ NOTEWORTHY, REPAIRABLE = 0.5, 0.4
 violation that is. One up to the second, where no stage could do better, is no early
 stop: line searches end so near to the kinks of a set, and the last projection repairs
 it."""
-FAR, REACH = 1e3, 1e2
+FAR, REACH = 3e1, 1e1
 """Of the scale of a parameter, or of its size at the first point if that is more: how
-far away a stage has gone astray, and how far it may go then. Bounds that are there from
-the beginning would cost more than the rest where parameters are many."""
+far away a stage has gone astray, unless the objective is lower there, and how far it
+may go then. Bounds that are always there would cost more than the rest if parameters
+are many."""
 FEWER = 0.9
 """Of the violation: less is a gain."""
 ROUNDINGS = 4.0
@@ -219,9 +220,11 @@ class Stages:
         def objective(u: Array, *, differentiate: bool = False) -> Any:  # noqa: ANN401 - a number or a vector
             x = origin + scales * u
             if differentiate:
-                if np.max(np.abs(u), initial=0.0) > far:
+                point = memory.point(x)
+                risen = point.value.f > here.value.f
+                if risen and np.max(np.abs(u), initial=0.0) > far:
                     raise _Astray
-                return memory.point(x).slope.f * scales / units.f
+                return point.slope.f * scales / units.f
             return memory.value(x).f / units.f
 
         def room(u: Array) -> Array:
