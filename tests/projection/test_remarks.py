@@ -94,3 +94,11 @@ def test_an_ordinary_projection_has_none(projector: Any) -> None:  # noqa: ANN40
     w = torch.tensor([3.0, 4.0], requires_grad=True)
     disc = oneproj.function(lambda: w.square().sum()) <= 1.0
     assert oneproj.project(w, {"disc": disc}, projector=projector).remark == ""
+
+
+def test_a_step_function_is_named_as_one() -> None:
+    w = torch.tensor([2.0, 1.0], requires_grad=True)
+    steps = oneproj.function(lambda: torch.sign(w).sum()) <= 0.0
+    done = oneproj.project(w, {"steps": steps}, on_failure="return")
+    assert "gradient of 'steps' is zero" in done.remark
+    assert "surrogate" in done.remark

@@ -65,9 +65,26 @@ def described(
         kkt_residual=kkt_residual,
         residuals_before=view.first.values,
         lower_bound=lower_bound,
-        remark=remark,
+        remark=remark or _flat(view, best),
     )
-    return remarked(projection, view.constraints, view.origin)
+    return (
+        projection
+        if projection.remark
+        else remarked(projection, view.constraints, view.origin)
+    )
+
+
+def _flat(view: View, best: Look) -> str:
+    """What to say of a violated constraint without a slope, before and after."""
+    for name, c in view.first.values.items():
+        slopes = view.first.gradients.get(name), best.gradients.get(name)
+        if c > 0 and all(s is not None and not any(t.any() for t in s) for s in slopes):
+            return (
+                f"The gradient of {name!r} is zero, at the start and here: a step "
+                "function (sign, round, a comparison) has none, and whatever point was "
+                "found is a guess. Use a surrogate with a slope, such as a sigmoid."
+            )
+    return ""
 
 
 def remarked(
