@@ -24,9 +24,10 @@ from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.convex.noise import secure
 from oneproj.projection.convex.within import Within
-from oneproj.projection.into_sets import enter
+from oneproj.projection.into_sets import search_sets
 from oneproj.projection.nonconvex.linearity import seems_linear_within_sets
 from oneproj.projection.nonconvex.local import project_local
+from oneproj.projection.nonconvex.stepper import LocalModels
 from oneproj.projection.past import Past
 from oneproj.projection.remarks import best_balanced, bounded, described
 from oneproj.projection.sets.region import Region, region_of
@@ -249,19 +250,23 @@ class Cuts(AbstractProjector):
     def _project_local(self, view: View, past: Past | None) -> Projection:
         capacity = max(self._capacity or ROOM, 2 * len(view.constraints) + SPARE)
         bundle = Bundle(capacity)
-        models = project_local(
-            view,
-            tolerance=self._tolerance,
-            progress=self._progress,
-            max_evaluations=view.evaluations - 1 + (self._max_evaluations or ENOUGH),
-            memory=self._memory,
-            capacity=capacity,
-            carried=None if past is None else past.models,
-            bundle=bundle,
-        )
+        few = self._max_evaluations or ENOUGH
+
+        def search(enough: float = 0.0) -> LocalModels:
+            return project_local(
+                view,
+                tolerance=self._tolerance,
+                progress=self._progress,
+                max_evaluations=view.evaluations - 1 + few,
+                memory=self._memory,
+                capacity=capacity,
+                carried=None if past is None else past.models,
+                bundle=bundle,
+                enough=enough,
+            )
+
         region = region_of(view.parameters, view.constraints)
-        if view.best.worst > 0 and region.places:
-            enter(view, region)
+        models = search_sets(search, view, region) if region.places else search()
         if self._warm and view.best.worst <= 0:
             self._past = Past.of(view, models=models.carry())
         own = models.multipliers(), models.kkt_residual()

@@ -9,17 +9,59 @@ least z for which it is negative is found by bisection, which takes no gradient.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
 from oneproj.parameters import Vector, combine, difference, dot
+from oneproj.projection.balance import balance_within
+from oneproj.projection.nonconvex.stepper import LocalModels
 from oneproj.projection.sets.region import Region
 from oneproj.projection.view import Look, View
 
+NEARLY, EVEN = 1e-3, 0.1
+"""The share of the first violation that is nearly nothing, and what may be left of a
+balance, as a share of the way. With a hundredth for the first, answers are up to a
+tenth farther away."""
+SOON = 100
+"""Looks. A search that took more was no short one, and is not made again."""
 LOOKS = 20
 """Full gradients for it: near the answer a few do."""
 DOUBLINGS, HALVINGS = 40, 40
 """Of z: from what the gradient alone would ask for, and then to its least value."""
+
+
+def search_sets(
+    search: Callable[[float], LocalModels], view: View, region: Region
+) -> LocalModels:
+    """Search along distances until that is nearly done, and enter the sets.
+
+    The last digits of a distance with kinks take most of the looks. Where the point
+    that is entered is not balanced, the search goes on.
+
+    Args:
+        search: Until the worst residual is a given share of the first, or to the end.
+        view: Of the search.
+        region: The sets.
+    """
+    models = search(NEARLY)
+    left, soon = view.best.worst, view.evaluations <= SOON
+    if left <= 0:
+        return models
+    enter(view, region)
+    if soon and left <= NEARLY * view.first.worst and not _is_even(view, region):
+        models = search(0.0)
+        if view.best.worst > 0:
+            enter(view, region)
+    return models
+
+
+def _is_even(view: View, region: Region) -> bool:
+    """Whether the best point is feasible, and about nearest locally."""
+    if view.best.worst > 0:
+        return False
+    return balance_within(view, region)[1] <= EVEN * view.moved()
 
 
 def enter(view: View, region: Region) -> None:

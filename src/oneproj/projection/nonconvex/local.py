@@ -71,6 +71,7 @@ def project_local(
     capacity: int,
     carried: Carried | None = None,
     bundle: Bundle | None = None,
+    enough: float = 0.0,
 ) -> LocalModels:
     """Move the view's parameters to a feasible point that is nearest locally.
 
@@ -79,13 +80,17 @@ def project_local(
     ``progress``; or after steps in a row that gained less than that of the merit.
     ``carried`` is from a projection onto the same constraints from nearby; then the
     coarser stop for kinks always applies, since what counts is the next step.
-    ``bundle`` receives the cuts, if what may be convex is tried as if it were.
+    ``bundle`` receives the cuts, if what may be convex is tried as if it were. A worst
+    residual of the share ``enough`` of the first ends the search for the time being.
     """
     models = LocalModels(
         view, progress=progress, memory=memory, capacity=capacity, carried=carried
     )
     models.leave_plateau()
-    _search(models, view, tolerance, progress, max_evaluations)
+    _search(models, view, tolerance, progress, max_evaluations, enough=enough)
+    if 0 < view.best.worst <= enough * view.first.worst:
+        models.finish()
+        return models
     before, few = math.inf, min(LOOKS, max_evaluations)
     while max(view.margins.values()) < view.best.worst < LOWER * before:
         before = view.best.worst
@@ -120,6 +125,8 @@ def _search(
     tolerance: float,
     progress: float,
     max_evaluations: int,
+    *,
+    enough: float = 0.0,
 ) -> None:
     """Step by step to the answer; where that ends outside, back inside."""
     for k in range(ROUNDS):
@@ -127,6 +134,8 @@ def _search(
         while not (settled := models.settled(tolerance)):
             if view.evaluations >= budget or slow >= SLOW:
                 break
+            if 0 < view.best.worst <= enough * view.first.worst:
+                return
             before = view.best.worst
             gained = models.advance() > progress
             # What is slow outside says nothing about the way along the boundary.
