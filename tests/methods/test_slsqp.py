@@ -254,3 +254,14 @@ def test_a_saturated_rate_does_not_send_it_away(bias: float) -> None:
     problem = oneproj.Problem(w, risk, {"recall": recall >= 0.95})
     solution = oneproj.solve(problem, steps=500, method="slsqp")
     assert solution.objective == pytest.approx(0.3494528, rel=1e-5)  # from any start
+
+
+@pytest.mark.parametrize("far", [50.0, 1000.0])
+def test_a_linear_bound_that_is_far_away_takes_a_few_steps(far: float) -> None:
+    w = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+    objective = oneproj.function(lambda: (w - 1.0).square().sum())
+    first = oneproj.function(lambda: w[0], curvature="linear")
+    problem = oneproj.Problem(w, objective, {"first": first >= far})
+    solution = oneproj.solve(problem, method="slsqp", steps=200)
+    assert solution.objective == pytest.approx((far - 1.0) ** 2, rel=1e-6)
+    assert solution.counts.objective_gradients <= 12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 
 import pytest
@@ -171,3 +172,33 @@ def test_a_compiled_model_that_is_given_is_compiled_once() -> None:
     build(model, given=model)
     model(X[:3])
     assert len(graphs) == 1
+
+
+def test_modules_of_other_threads_keep_their_mode() -> None:
+    other = nn.Dropout(0.5)
+    seen: list[bool] = []
+
+    def train() -> None:
+        other(X)
+        seen.append(other.training)
+
+    with evaluating_when_called() as found:
+        thread = threading.Thread(target=train)
+        thread.start()
+        thread.join()
+    assert seen == [True]
+    assert found == []
+
+
+def test_a_term_that_trains_its_model_is_judged_in_evaluation_mode_too() -> None:
+    torch.manual_seed(0)  # of the initial weights
+    model = nn.Sequential(nn.Linear(4, 16), nn.Dropout(0.5), nn.Linear(16, 1))
+
+    def size() -> Tensor:
+        model.train()
+        return model(X).square().mean()
+
+    with pytest.warns(oneproj.OneprojWarning, match="^Dropout in training mode"):
+        oneproj.project(model.parameters(), {"a": oneproj.function(size) >= 1.0})
+    assert model.training
+    assert model.eval()(X).square().mean().item() >= 1.0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import torch
+
 from oneproj.parameters import Vector, combine, difference, distance, norm
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.region_dual import RegionDual
@@ -31,6 +33,9 @@ def imbalance(
     """
     gradients = {**view.best.gradients, **normals}
     used = [name for name in gradients if multipliers.get(name, 0.0) > 0]
+    largest = min((torch.finfo(t.dtype).max for t in view.parameters), default=math.inf)
+    if any(not multipliers[name] < largest for name in used):
+        return math.inf  # of an empty set: no finite weight balances it
     moved = difference(view.best_point, view.origin)
     pulls = [gradients[name] for name in used]
     return norm(combine([1.0, *(multipliers[n] for n in used)], [moved, *pulls]))

@@ -250,14 +250,14 @@ class Cuts(AbstractProjector):
     def _project_local(self, view: View, past: Past | None) -> Projection:
         capacity = max(self._capacity or ROOM, 2 * len(view.constraints) + SPARE)
         bundle = Bundle(capacity)
-        few = self._max_evaluations or ENOUGH
+        limit = view.evaluations - 1 + (self._max_evaluations or ENOUGH)
 
         def search(enough: float = 0.0) -> LocalModels:
             return project_local(
                 view,
                 tolerance=self._tolerance,
                 progress=self._progress,
-                max_evaluations=view.evaluations - 1 + few,
+                max_evaluations=limit,
                 memory=self._memory,
                 capacity=capacity,
                 carried=None if past is None else past.models,
@@ -266,7 +266,10 @@ class Cuts(AbstractProjector):
             )
 
         region = region_of(view.parameters, view.constraints)
-        models = search_sets(search, view, region) if region.places else search()
+        if region.places:
+            models = search_sets(search, view, region, soon=limit // 2)
+        else:
+            models = search()
         if self._warm and view.best.worst <= 0:
             self._past = Past.of(view, models=models.carry())
         own = models.multipliers(), models.kkt_residual()

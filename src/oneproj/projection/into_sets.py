@@ -24,8 +24,6 @@ NEARLY, EVEN = 1e-3, 0.1
 """The share of the first violation that is nearly nothing, and what may be left of a
 balance, as a share of the way. With a hundredth for the first, answers are up to a
 tenth farther away."""
-SOON = 100
-"""Looks. A search that took more was no short one, and is not made again."""
 LOOKS = 20
 """Full gradients for it: near the answer a few do."""
 DOUBLINGS, HALVINGS = 40, 40
@@ -33,7 +31,7 @@ DOUBLINGS, HALVINGS = 40, 40
 
 
 def search_sets(
-    search: Callable[[float], LocalModels], view: View, region: Region
+    search: Callable[[float], LocalModels], view: View, region: Region, *, soon: int
 ) -> LocalModels:
     """Search along distances until that is nearly done, and enter the sets.
 
@@ -44,13 +42,15 @@ def search_sets(
         search: Until the worst residual is a given share of the first, or to the end.
         view: Of the search.
         region: The sets.
+        soon: Looks after which it does not go on: that search was no short one.
     """
     models = search(NEARLY)
-    left, soon = view.best.worst, view.evaluations <= SOON
+    left = view.best.worst
     if left <= 0:
         return models
+    short = view.evaluations <= soon and left <= NEARLY * view.first.worst
     enter(view, region)
-    if soon and left <= NEARLY * view.first.worst and not _is_even(view, region):
+    if short and not _is_even(view, region):
         models = search(0.0)
         if view.best.worst > 0:
             enter(view, region)

@@ -21,7 +21,7 @@ from oneproj.projection.dual_bisection import DualBisection
 from oneproj.projection.view import watching
 from oneproj.results import Projection, Status
 from oneproj.terms.base import AbstractTerm
-from oneproj.terms.modes import without_training
+from oneproj.terms.modes import evaluating_when_called
 from oneproj.terms.probes import check_connected
 from oneproj.trainable import trainable
 
@@ -96,7 +96,7 @@ def project(
         if probe.training:
             _warn_of_modes(probe.kinds())
         with (
-            without_training(probe.training),
+            evaluating_when_called(enabled=bool(probe.training)),
             fresh_casts(),
             progress_line("projecting", enabled=progress) as say,
             watching(lambda k, c: say(f"{k} full gradients, worst residual {c:.2e}")),

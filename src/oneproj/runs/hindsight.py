@@ -98,8 +98,8 @@ def warn_if_worse(start: float, objective: float, steps: int) -> None:
     if objective > start + WORSE * abs(start):
         message = (
             f"The answer is worse than the start, which was feasible: the objective is "
-            f"{objective:.4g}, and was {start:.4g}. Steps of the default length leave "
-            f"a good start, and {steps} of them did not lead back. Give more steps or "
+            f"{objective:.4g}, and was {start:.4g}. Steps of such a length leave a "
+            f"good start, and {steps} of them did not lead back. Give more steps or "
             "a smaller lr, or keep the start."
         )
         warn(message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from typing import NoReturn, Self
 
@@ -119,9 +118,13 @@ def check_bounds(constraints: Iterable[AbstractTerm]) -> None:
         >>> check_bounds([size >= 1.0, size <= 2.0])
     """
     stated = [c for c in constraints if isinstance(c, Constraint)]
-    for lower, upper in itertools.product(stated, stated):
-        same = lower.term.original is upper.term.original
-        if same and lower.sense < 0 < upper.sense and lower.bound > upper.bound:
+    uppers = [c for c in stated if c.sense > 0]
+    least: dict[int, Constraint] = {}
+    for constraint in sorted(uppers, key=lambda c: c.bound, reverse=True):
+        least[id(constraint.term.original)] = constraint
+    for lower in (c for c in stated if c.sense < 0):
+        upper = least.get(id(lower.term.original))
+        if upper is not None and lower.bound > upper.bound:
             message = (
                 f"{lower.name!r} and {upper.name!r} contradict each other: one and the "
                 f"same term is to be >= {lower.bound:g} and <= {upper.bound:g}. No "

@@ -7,6 +7,7 @@ value there.
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -70,9 +71,10 @@ def settled(model: nn.Module | None) -> Iterator[None]:
 def evaluating_when_called(*, enabled: bool = True) -> Iterator[list[nn.Module]]:
     """Put modules that have two modes into evaluation mode as they are called.
 
-    That is before they run, so that no norm gathers statistics of what is only tried.
-    Yields those that were in training mode, which the block fills; none where it is not
-    enabled. At the end they train again.
+    That is before they run, so that no norm gathers statistics of what is only tried,
+    and by this thread: others may train theirs meanwhile. Yields those that were in
+    training mode, which the block fills; none where it is not enabled. At the end they
+    train again.
 
     Example:
         >>> import torch
@@ -83,12 +85,16 @@ def evaluating_when_called(*, enabled: bool = True) -> Iterator[list[nn.Module]]
         ([BatchNorm1d(2, eps=1e-05, ...)], True, [0.0, 0.0])
     """
     found: list[nn.Module] = []
+    own = threading.get_ident()
 
     def switch(module: nn.Module, given: tuple[Tensor, ...]) -> None:
         del given
-        if module.training and restless_parts(module):
+        if not module.training or threading.get_ident() != own:
+            return
+        if restless_parts(module):
             module.training = False
-            found.append(module)
+            if not any(module is known for known in found):
+                found.append(module)
 
     if not enabled:
         yield found
@@ -96,8 +102,10 @@ def evaluating_when_called(*, enabled: bool = True) -> Iterator[list[nn.Module]]
     handle = register_module_forward_pre_hook(switch)
     try:
         with warnings.catch_warnings():
-            # A compiled module is then seen twice, which does not matter here.
+            # A compiled module is then seen twice, and asked for its thread in between,
+            # of which torch's compiler warns. Neither matters here.
             warnings.filterwarnings("ignore", ".*there are global hooks on modules")
+            warnings.filterwarnings("ignore", "(?s).*get_ident")
             yield found
     finally:
         handle.remove()

@@ -53,7 +53,7 @@ def check_connected(terms: Iterable[AbstractTerm], parameters: Vector) -> Probe:
     """
     terms = list(terms)
     # A model that is given evaluates; watched, it would be compiled once more.
-    given = all(_holds(term.model, parameters) for term in terms)
+    given = all(holds(term.model, parameters) for term in terms)
     with evaluating_when_called(enabled=not given) as training:
         random = [term.name for term in terms if _may_be_random(term, parameters)]
     return Probe(random, training)
@@ -134,7 +134,7 @@ def _reaches(value: Tensor, parameters: Vector) -> bool:
     return any(part is not None for part in found)
 
 
-def _holds(model: torch.nn.Module | None, parameters: Vector) -> bool:
+def holds(model: torch.nn.Module | None, parameters: Vector) -> bool:
     """Whether all of them are the model's: then it is the one that terms call."""
     own = set() if model is None else {id(p) for p in model.parameters()}
     return all(id(p) in own for p in parameters)

@@ -224,3 +224,11 @@ def test_layers_count_in_full_also_where_units_are_off(*, zeros: bool) -> None:
     assert default_lr(problem) == pytest.approx(LR * (1000 / n) ** 0.5)
     assert torch.equal(state, torch.random.get_rng_state())
     assert all(torch.equal(b, kept[name]) for name, b in model.named_buffers())
+
+
+def test_a_constraint_on_other_tensors_does_not_change_what_rows_count() -> None:
+    problem = looked_up(sparse=False)
+    head = problem.parameters[1]
+    size = oneproj.function(lambda: head.square().sum()) <= 10.0
+    capped = oneproj.Problem(problem.parameters, problem.objective, {"size": size})
+    assert default_lr(capped) == default_lr(problem) == LR

@@ -33,6 +33,7 @@ from oneproj.parameters import Vector, dimension
 from oneproj.problem import Problem
 from oneproj.terms.base import AbstractTerm
 from oneproj.terms.modes import evaluating, evaluating_when_called
+from oneproj.terms.probes import holds
 
 INNER_STEPS = 10
 """K, unless the user says otherwise."""
@@ -113,34 +114,37 @@ def default_lr(problem: Problem) -> float:
     n = dimension(problem.parameters)
     if n > FEW_PARAMETERS:
         terms = (problem.objective, *problem.constraints.values())
-        n = max(_in_use(term, problem.parameters) for term in terms)
+        used = [_in_use(term, problem.parameters) for term in terms]
+        most = [max(counts) for counts in zip(*used, strict=True)]
+        pairs = zip(problem.parameters, most, strict=True)
+        n = sum(count or p.numel() for p, count in pairs)
     return LR * min(1.0, math.sqrt(FEW_PARAMETERS / n))
 
 
 @torch.enable_grad()
-def _in_use(term: AbstractTerm, parameters: Vector) -> int:
-    """The number of parameters that a few examples of a term depend on.
+def _in_use(term: AbstractTerm, parameters: Vector) -> list[int]:
+    """How many numbers of each tensor a few examples of a term depend on.
 
-    Of a tensor with slopes all over count all, and so they do of one without any, as
-    before a layer of zeros: what the first step changes may give it some.
+    Of a tensor with slopes all over all count. One without any may have some as soon as
+    the first step is made, as before a layer of zeros: 0 says that nothing is known.
     """
     some = None
     if term.size is not None:
         some = torch.arange(EXAMPLES, device="cpu") * term.size // EXAMPLES
     drawn = torch.random.fork_rng(range(torch.cuda.device_count()))
-    unseen = evaluating_when_called(enabled=term.model is None)
+    unseen = evaluating_when_called(enabled=not holds(term.model, parameters))
     with drawn, evaluating(term.model), unseen, fresh_parametrisations():
         value = term.batch_value(some)
         if not value.requires_grad:  # evaluating, a model may be without a graph
-            return dimension(parameters)
+            return [0] * len(parameters)
         slopes = torch.autograd.grad(value, list(parameters), allow_unused=True)
-    used = 0
+    used = []
     for p, slope in zip(parameters, slopes, strict=True):
         found = 0
         if slope is not None:
             dense = slope.coalesce().values() if slope.is_sparse else slope
             found = int(torch.count_nonzero(dense))
-        used += found if 0 < found < LOOKED_UP * p.numel() else p.numel()
+        used.append(found if found < LOOKED_UP * p.numel() else p.numel())
     return used
 
 

@@ -49,9 +49,11 @@ stop: line searches end so near to the kinks of a set, and the last projection r
 it."""
 FAR, REACH = 3e1, 1e1
 """Of the scale of a parameter, or of its size at the first point if that is more: how
-far away a stage has gone astray, unless the objective is lower there, and how far it
-may go then. Bounds that are always there would cost more than the rest if parameters
-are many."""
+far away a stage has gone astray, unless the objective is lower there or constraints are
+straight, and how far it may go then. Bounds that are always there would cost more than
+the rest if parameters are many."""
+STRAIGHT = 1e-3
+"""The share of a violation by which its linearisation is wrong at most, if it holds."""
 FEWER = 0.9
 """Of the violation: less is a gain."""
 ROUNDINGS = 4.0
@@ -216,13 +218,20 @@ class Stages:
         """
         memory.last = here  # so that it is not asked about again
         origin, scales = here.x, self.scales
+        most = STRAIGHT * _violation(here, units)
+
+        def astray(point: Point) -> bool:
+            # What is linear may be far away, and a step leads there.
+            predicted = here.value.c + here.slope.c @ (point.x - origin)
+            error = np.abs(point.value.c - predicted) / units.c
+            risen = point.value.f > here.value.f
+            return bool(risen and np.max(error, initial=0.0) > most)
 
         def objective(u: Array, *, differentiate: bool = False) -> Any:  # noqa: ANN401 - a number or a vector
             x = origin + scales * u
             if differentiate:
                 point = memory.point(x)
-                risen = point.value.f > here.value.f
-                if risen and np.max(np.abs(u), initial=0.0) > far:
+                if np.max(np.abs(u), initial=0.0) > far and astray(point):
                     raise _Astray
                 return point.slope.f * scales / units.f
             return memory.value(x).f / units.f
