@@ -67,11 +67,7 @@ def described(
         lower_bound=lower_bound,
         remark=remark or _flat(view, best),
     )
-    return (
-        projection
-        if projection.remark
-        else remarked(projection, view.constraints, view.origin)
-    )
+    return remarked(projection, view.constraints, view.origin)
 
 
 def _flat(view: View, best: Look) -> str:
@@ -92,6 +88,8 @@ def remarked(
 ) -> Projection:
     """The projection, with a remark if its answer is probably not the nearest point.
 
+    One that it has already says more.
+
     Args:
         projection: From the origin.
         constraints: What it is onto; advice is given that was not followed yet.
@@ -103,6 +101,8 @@ def remarked(
         >>> remarked(far, {}, [torch.ones(2)]).remark[:60]
         'A nearer feasible point probably exists: the KKT residual is'
     """
+    if projection.remark:
+        return projection
     bound = projection.lower_bound
     vouched = bound is not None and projection.distance <= LOOSE * bound
     if not projection.status.ok or vouched or projection.kkt_residual <= UNBALANCED:

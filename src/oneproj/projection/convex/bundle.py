@@ -88,7 +88,7 @@ class Bundle(KeptCuts):
             return settled
         self.leads_far = self._settle(margins)[1]
         if self.leads_far:
-            self.contradicts = False
+            self.contradicts, self._ray = False, None
         else:
             self.retract()
             self._cuts.z[:] = found.z
