@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from oneproj.experiments.records import Record
 from oneproj.experiments.summary import summaries
@@ -34,6 +35,15 @@ def test_rows_are_means_over_seeds(make_record: Callable[..., Record]) -> None:
     assert cells["ambiguity (%)"] == "6.00 \N{PLUS-MINUS SIGN} 1.00"
     assert cells["runtime (s)"] == "2.00 \N{PLUS-MINUS SIGN} 1.00"
     assert cells["feasible"] == "2 of 3"
+
+
+def test_a_stand_in_is_labelled_in_the_title(
+    make_record: Callable[..., Record],
+) -> None:
+    record = make_record(metrics={"test": METRICS})
+    stand_in = replace(record, data=replace(record.data, stand_in=True))
+    assert [*summaries([stand_in])] == ["abstention-gaussian (stand-in data)"]
+    assert [*summaries([record])] == ["abstention-gaussian"]
 
 
 def test_a_run_that_was_cut_has_a_runtime_only(

@@ -86,6 +86,23 @@ def test_outside_is_marked_and_its_reason_is_shown(make_record: Make) -> None:
     assert only(tables(near, reasons=reason)["abstention"]).reasons == ()
 
 
+def test_a_reason_about_seeds_is_shown_for_runs_of_these_seeds(
+    make_record: Make,
+) -> None:
+    reason = (
+        "[abstention-gaussian.one-projection.ambiguity]\n"
+        'seeds = [0, 1]\ntext = "Two odd samples."'
+    )
+    runs = [
+        with_test(make_record(seed=seed), ambiguity=0.30, **EXACT) for seed in (0, 1, 2)
+    ]
+    shown = only(tables(*runs[:2], reasons=reason)["abstention"]).reasons
+    assert shown == ("Ambiguity: Two odd samples.",)
+    for others in (runs[:1], runs[1:], runs):
+        shown = only(tables(*others, reasons=reason)["abstention"]).reasons
+        assert shown == ("Ambiguity: no reason written yet.",)
+
+
 def test_a_reason_for_nothing_is_refused() -> None:
     with pytest.raises(InvalidDataError, match="abstention-nasa / slsqp / ambiguity"):
         read_reasons('[abstention-nasa.slsqp]\nambiguity = "Never shown."')

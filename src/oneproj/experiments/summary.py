@@ -38,7 +38,8 @@ SECONDS_DIGITS = 2
 def summaries(records: Sequence[Record]) -> dict[str, list[tuple[str, ...]]]:
     """A table for each experiment, on test data; the first row is the heading.
 
-    A run that was stopped on purpose has no metrics to show, only a runtime.
+    The title of an experiment on data that stands in for the paper's says so. A run
+    that was stopped on purpose has no metrics to show, only a runtime.
 
     Example:
         >>> summaries([])
@@ -55,7 +56,8 @@ def summaries(records: Sequence[Record]) -> dict[str, list[tuple[str, ...]]]:
             preset, method, projector = kind
             label = f"{preset}, {method},\n{projector}"
             rows.append((label, *_cells(list(same), columns)))
-        tables[name] = rows
+        stand_in = any(run.data.stand_in for run in runs)
+        tables[f"{name} (stand-in data)" if stand_in else name] = rows
     return tables
 
 

@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 
 from oneproj.errors import InvalidDataError
 from oneproj.report.published import RESULTS
 
-Reasons = Mapping[tuple[str, str, str], str]
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a number falls outside.
+
+    Attributes:
+        text: The reason, in words.
+        seeds: The seeds that it is about; None for any.
+
+    Example:
+        >>> Reason("These samples are separable.", (0, 1)).holds_for([1, 2])
+        False
+    """
+
+    text: str
+    seeds: tuple[int, ...] | None = None
+
+    def holds_for(self, seeds: Collection[int]) -> bool:
+        """Whether the reason speaks of exactly these runs."""
+        return self.seeds is None or set(seeds) == set(self.seeds)
+
+
+Reasons = Mapping[tuple[str, str, str], Reason]
 """By experiment, method and quantity."""
 
 
@@ -23,15 +47,16 @@ def read_reasons(text: str | None = None) -> Reasons:
     Example:
         >>> entry = '[abstention-nasa.one-projection]\nambiguity = "A reason."'
         >>> read_reasons(entry)
-        {('abstention-nasa', 'one-projection', 'ambiguity'): 'A reason.'}
+        {('abstention-nasa', 'one-projection', 'ambiguity'):
+            Reason(text='A reason.', seeds=None)}
     """
     if text is None:
         text = files("oneproj.report").joinpath("reasons.toml").read_text("utf-8")
     found = {
-        (experiment, method, quantity): reason
+        (experiment, method, quantity): _reason(entry)
         for experiment, methods in tomllib.loads(text).items()
         for method, quantities in methods.items()
-        for quantity, reason in quantities.items()
+        for quantity, entry in quantities.items()
     }
     known = {
         (experiment, method, quantity)
@@ -48,3 +73,9 @@ def read_reasons(text: str | None = None) -> Reasons:
         )
         raise InvalidDataError(message)
     return found
+
+
+def _reason(entry: str | Mapping[str, Any]) -> Reason:
+    if isinstance(entry, str):
+        return Reason(entry)
+    return Reason(entry["text"], tuple(entry["seeds"]))

@@ -23,7 +23,7 @@ from oneproj.report.quantities import (
     Fact,
     Quantity,
 )
-from oneproj.report.reasons import Reasons
+from oneproj.report.reasons import Reason, Reasons
 from oneproj.report.tables import (
     Cell,
     Column,
@@ -184,11 +184,16 @@ def _line(plan: Plan, group: Group, reasons: Reasons) -> Line:
         cells=cells,
         verdict=agreement_line(group, found),
         reasons=tuple(
-            f"{key[2].capitalize()}: {reasons.get(key, 'no reason written yet.')}"
-            for key in keys
+            f"{key[2].capitalize()}: {_text(reasons.get(key), group)}" for key in keys
         ),
         flags=flags_of(group),
     )
+
+
+def _text(reason: Reason | None, group: Group) -> str:
+    if reason is None or not reason.holds_for({r.seed for r in group.finished}):
+        return "no reason written yet."
+    return reason.text
 
 
 def fact_cell(column: Fact, group: Group) -> Cell:
