@@ -6,6 +6,7 @@ import itertools
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,9 +18,11 @@ import oneproj
 from oneproj.methods import METHODS, auto
 from oneproj.methods.practice.strength import AutoStrength
 from oneproj.oracles import ORACLES, Anchor, plan
+from oneproj.projection.cuts import Cuts
 from oneproj.results import Solution, Status, Update
 from oneproj.runs import stops
 from oneproj.runs.checkpoints import read_checkpoint, write_checkpoint
+from oneproj.schema import AbstractSchema, Fields, Integer
 from oneproj.theory import Schedule
 
 # Runs are stopped within their first outer iteration here, which is warned of.
@@ -153,6 +156,86 @@ def test_what_a_projector_learned_is_resumed(tmp_path: Path) -> None:
     arguments = {"checkpoint": tmp_path / "run.pt", "resume": True}
     run(callbacks=stop_after(9), **arguments)
     assert_same(run(**arguments), whole)
+
+
+@pytest.mark.parametrize("curvature", ["convex", None])
+@pytest.mark.parametrize("size", [20, 2**14 + 1])
+def test_what_a_projector_learned_of_any_constraint_is_resumed(
+    tmp_path: Path, size: int, curvature: str | None
+) -> None:
+    # Vectors beyond 2**14 numbers are kept as tensors, shorter ones in one array.
+    def run(**arguments: object) -> tuple[Tensor, Solution]:
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(30, size, generator=generator) / size**0.5
+        w = (0.1 * torch.randn(size, generator=generator)).requires_grad_()
+        risk = oneproj.mean(lambda b: softplus(1.0 - b @ w), data=x + 1.0 / size**0.5)
+        risk.curvature = curvature
+        target = torch.randn(size, generator=generator)
+        built = oneproj.Problem(
+            w,
+            objective=oneproj.function(lambda: (w - target).square().sum()),
+            constraints={"risk": risk <= 0.9},
+        )
+        given = {"lr": 0.02, "steps": 12} | arguments
+        return outcome(built, method="projected-sgd", **given)
+
+    whole = run()
+    assert whole[1].counts.constraint_gradients > 12, "the constraint binds"
+    arguments = {"checkpoint": tmp_path / "run.pt", "resume": True}
+    for stop in (5, 8):
+        run(callbacks=stop_after(stop), **arguments)
+    assert_same(run(**arguments), whole)
+
+
+def test_a_run_along_the_edge_of_the_ball_resumes(tmp_path: Path) -> None:
+    # There the ball is a constraint as well, made anew for every projection.
+    arguments = {"method": "projected-sgd", "lr": 0.5}
+    whole = outcome(problem(radius=0.8, bound=0.6), **arguments)
+    arguments |= {"checkpoint": tmp_path / "run.pt", "resume": True}
+    outcome(problem(radius=0.8, bound=0.6), callbacks=stop_after(9), **arguments)
+    assert_same(outcome(problem(radius=0.8, bound=0.6), **arguments), whole)
+
+
+class Halving(Cuts):
+    """A projector of a user's own that counts its projections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used = 0
+
+    def warm(self) -> Halving:
+        return self
+
+    def project(self, *problem: Any) -> oneproj.Projection:  # noqa: ANN401 - of a projector
+        self.used += 1
+        return super().project(*problem)
+
+
+class Remembering(Halving):
+    """One that says what it remembers."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"used": self.used}
+
+    def state_schema(self, *problem: Any) -> AbstractSchema:  # noqa: ANN401 - of a projector
+        del problem
+        return Fields({"used": Integer(least=0)})
+
+    def load_state_dict(self, state: Any, *problem: Any) -> None:  # noqa: ANN401 - plain
+        del problem
+        self.used = state["used"]
+
+
+@pytest.mark.parametrize(("kind", "used"), [(Halving, STEPS - 9), (Remembering, STEPS)])
+def test_a_projector_of_ones_own_is_saved_if_it_says_how(
+    tmp_path: Path, kind: type[Halving], used: int
+) -> None:
+    arguments = {"checkpoint": tmp_path / "run.pt", "resume": True}
+    arguments |= {"method": "projected-sgd"}
+    first, second = kind(), kind()
+    outcome(problem(), callbacks=stop_after(9), projector=first, **arguments)
+    outcome(problem(), projector=second, **arguments)
+    assert (first.used, second.used) == (9, used)
 
 
 def test_strengths_remember_the_last_anchor() -> None:

@@ -51,7 +51,7 @@ def load(file: Path, *, outer_steps: int, trials: int) -> Trajectory | None:
     """Read a checkpoint; None when there is none of this shape."""
     if not file.exists():
         return None
-    with np.load(file) as kept:
+    with np.load(file, allow_pickle=False) as kept:
         if kept["path"].shape != (outer_steps + 1, trials, 2):
             return None
         return Trajectory(

@@ -9,6 +9,8 @@ import torch
 
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, assign, on_devices, snapshot
+from oneproj.schema import AbstractSchema, EmptyOr, Fields, Number
+from oneproj.tensor_schema import vector_like
 
 Rule = Literal["last", "average", "random"]
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -78,6 +80,11 @@ class Answer:
     def state_dict(self) -> dict[str, Any]:
         """What is kept, and the weight behind it."""
         return {"kept": self._kept, "total": self._total}
+
+    def state_schema(self) -> AbstractSchema:
+        """What such a state looks like."""
+        kept = EmptyOr(vector_like(self._parameters))
+        return Fields({"kept": kept, "total": Number(least=0.0, finite=True)})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""

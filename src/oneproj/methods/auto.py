@@ -23,6 +23,8 @@ from oneproj.oracles import Sight
 from oneproj.parameters import assign, dimension, snapshot
 from oneproj.problem import Problem
 from oneproj.results import Projection
+from oneproj.schema import AbstractSchema, Fields, Text
+from oneproj.tensor_schema import PLAIN
 
 SLSQP_PARAMETERS = 200
 SLSQP_EXAMPLES = 20_000
@@ -99,14 +101,12 @@ class Auto(AbstractMethod):
         """The state of the chosen method."""
         return {"method": self._method.name, "state": self._method.state_dict()}
 
+    def state_schema(self) -> AbstractSchema:
+        """What such a state looks like, if the same method was chosen now."""
+        return _Chosen(self._method, self._why)
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state, if the same method was chosen now."""
-        if state["method"] != self._method.name:
-            message = (
-                f'method="auto" chose {state["method"]!r} for the run that was saved '
-                f"and {self._method.name!r} now: {self._why}. Name the method."
-            )
-            raise CheckpointError(message)
+        """Go on from such a state."""
         self._method.load_state_dict(state["state"])
 
     def describe(self) -> dict[str, Any]:
@@ -115,6 +115,24 @@ class Auto(AbstractMethod):
         options = None if follows else asdict(self._options)
         own = {"method": self._method.name, "why": self._why, "options": options}
         return own | self._method.describe()
+
+
+class _Chosen(AbstractSchema):
+    """The state of the method that is chosen now, and of no other."""
+
+    def __init__(self, method: AbstractMethod, why: str) -> None:
+        self._method, self._why = method, why
+
+    def check(self, value: Any, where: str) -> Any:  # noqa: ANN401 - whatever a file had
+        state = Fields({"method": Text(), "state": PLAIN}).check(value, where)
+        if state["method"] != self._method.name:
+            message = (
+                f'method="auto" chose {state["method"]!r} for the run that was saved '
+                f"and {self._method.name!r} now: {self._why}. Name the method."
+            )
+            raise CheckpointError(message)
+        kept = self._method.state_schema().check(state["state"], f"{where}.state")
+        return state | {"state": kept}
 
 
 def recommend(setting: Setting) -> tuple[type[AbstractMethod], str]:

@@ -25,6 +25,8 @@ from oneproj.methods.optimizer.checks import STEP
 from oneproj.methods.optimizer.edge import step_in_ball_
 from oneproj.methods.optimizer.start import make_base, move_start_into_ball
 from oneproj.methods.setting import Setting
+from oneproj.schema import AbstractSchema, Fields, Flag
+from oneproj.tensor_schema import optimizer_state, scheduler_state
 
 
 class BallStep:
@@ -51,6 +53,7 @@ class BallStep:
         groups = [{"params": problem.parameters, "lr": lr}]
         self._optimizer = make_base(choose_base(base), groups)
         self._scheduler = schedule_lr(decay, self._optimizer, setting.steps)
+        self._own = isinstance(base, str) and isinstance(decay, str)
         self._touched = False  # whether a step ever left the ball
 
     @property
@@ -78,6 +81,16 @@ class BallStep:
             "scheduler": self._scheduler.state_dict(),
             "touched": self._touched,
         }
+
+    def state_schema(self) -> AbstractSchema:
+        """What such a state looks like."""
+        return Fields(
+            {
+                "optimizer": optimizer_state(self._optimizer, own=self._own),
+                "scheduler": scheduler_state(self._scheduler),
+                "touched": Flag(),
+            }
+        )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""

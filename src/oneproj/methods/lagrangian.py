@@ -24,7 +24,7 @@ the projection does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -40,6 +40,8 @@ from oneproj.methods.setting import Setting
 from oneproj.oracles import Sight
 from oneproj.penalties import AbstractPenalty, Combine
 from oneproj.results import Projection
+from oneproj.schema import AbstractSchema, Fields
+from oneproj.tensor_schema import like_tensor
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,17 @@ class Lagrangian(AbstractMethod):
             "answer": self._answer.state_dict(),
             "oracle": self._oracle.state_dict(),
         }
+
+    def state_schema(self) -> AbstractSchema:
+        """What such a state looks like."""
+        return Fields(
+            {
+                "step": self._step.state_schema(),
+                "mu": replace(like_tensor(self._multipliers.mu), least=0),
+                "answer": self._answer.state_schema(),
+                "oracle": self._oracle.state_schema(),
+            }
+        )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""

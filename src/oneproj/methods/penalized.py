@@ -37,6 +37,8 @@ from oneproj.oracles import Anchor, Sight
 from oneproj.parameters import dimension, gradients
 from oneproj.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.results import Projection
+from oneproj.schema import AbstractSchema, Equal, Fields, Integer, Maybe, Number
+from oneproj.tensor_schema import scheduler_state
 from oneproj.theory import Schedule
 
 
@@ -101,6 +103,7 @@ class Penalized(AbstractMethod):
         else:
             parts = _scheduled(setting, setting.schedule)
         self._setting = setting
+        self._own = isinstance(options.base, str) and isinstance(options.decay, str)
         self.optimizer, self._inner_steps = parts.optimizer, parts.inner_steps
         self._strength = AutoStrength() if parts.penalty is None else None
         self._clip, self._scheduler = parts.clip, parts.scheduler
@@ -172,6 +175,25 @@ class Penalized(AbstractMethod):
             "outer": self._outer,
             "feasible_start": self._feasible_start,
         }
+
+    def state_schema(self) -> AbstractSchema:
+        """What such a state looks like."""
+        scheduler, strength, alarm = self._scheduler, self._strength, self._alarm
+        problem, absent = self._setting.problem, Equal(None)
+        strengths = AutoStrength.state_schema(problem.constraints, problem.parameters)
+        return Fields(
+            {
+                "optimizer": self.optimizer.state_schema(own=self._own),
+                "scheduler": absent
+                if scheduler is None
+                else scheduler_state(scheduler),
+                "strength": absent if strength is None else strengths,
+                "alarm": absent if alarm is None else alarm.state_schema(),
+                "oracle": self._oracle.state_schema(),
+                "outer": Integer(least=0, most=self._setting.steps),
+                "feasible_start": Maybe(Number(finite=True)),
+            }
+        )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""

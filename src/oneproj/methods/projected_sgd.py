@@ -16,11 +16,10 @@ from typing import Any
 from oneproj.methods.ball_step import BallStep
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.optimizer.base_steps import BaseLike, DecayLike
-from oneproj.methods.plain import flatten, rebuild
 from oneproj.methods.setting import Setting
 from oneproj.oracles import Sight
 from oneproj.results import Projection
-from oneproj.terms.base import AbstractTerm
+from oneproj.schema import AbstractSchema, Fields, Maybe, schema_of
 
 
 @dataclass(frozen=True)
@@ -68,22 +67,42 @@ class ProjectedSGD(AbstractMethod):
 
         Its cuts are vectors of the model's size, so the file is that much larger.
         """
-        remembered = vars(self._setting.projector), self._projection
+        done = self._projection
         return {
             "step": self._step.state_dict(),
             "oracle": self._oracle.state_dict(),
-            "remembered": flatten(remembered, self._known(), foreign=AbstractTerm),
+            "projector": self._setting.projector.state_dict(),
+            "projection": None if done is None else _plain(done),
         }
+
+    def state_schema(self) -> AbstractSchema:
+        """What such a state looks like."""
+        problem, projector = self._setting.problem, self._setting.projector
+        learned = projector.state_schema(problem.parameters, problem.constraints)
+        return Fields(
+            {
+                "step": self._step.state_schema(),
+                "oracle": self._oracle.state_schema(),
+                "projector": Maybe(learned),
+                "projection": Maybe(schema_of(Projection)),
+            }
+        )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
         self._step.load_state_dict(state["step"])
         self._oracle.load_state_dict(state["oracle"])
-        memory, self._projection = rebuild(state["remembered"], self._known())
-        vars(self._setting.projector).update(memory)
+        self._projection = state["projection"]
+        if state["projector"] is not None:
+            problem = self._setting.problem
+            self._setting.projector.load_state_dict(
+                state["projector"], problem.parameters, problem.constraints
+            )
 
-    def _known(self) -> dict[str, object]:
-        problem = self._setting.problem
-        parts = {f"parameter {i}": p for i, p in enumerate(problem.parameters)}
-        terms = {f"constraint {name}": c for name, c in problem.constraints.items()}
-        return {**parts, **terms}
+
+def _plain(projection: Projection) -> dict[str, Any]:
+    """A projection as plain data; its schema makes it again."""
+    fields = dict(vars(projection))
+    for name in ("residuals", "multipliers", "residuals_before"):
+        fields[name] = {key: float(value) for key, value in fields[name].items()}
+    return fields | {"status": projection.status.name}

@@ -13,6 +13,8 @@ from oneproj.oracles.plan import LOOKS, AnchorPlan, sees_the_same
 from oneproj.parameters import Vector, on_devices, snapshot
 from oneproj.problem import Problem
 from oneproj.results import Counts
+from oneproj.schema import AbstractSchema, Fields, Integer, Named, Number, Row, require
+from oneproj.tensor_schema import TensorSchema, vector_like
 from oneproj.terms.base import AbstractTerm, accumulate
 from oneproj.terms.modes import evaluating
 
@@ -78,6 +80,30 @@ class Anchor:
         wholes = {name: tuple(whole) for name, whole in self.wholes.items()}
         return vars(self) | {"wholes": wholes}
 
+    @staticmethod
+    def state_schema(
+        constraints: Mapping[str, AbstractTerm], like: Vector
+    ) -> AbstractSchema:
+        """What such a state looks like; constraints without data have no examples."""
+        numbers = Named(Number(finite=True), constraints, complete=True)
+        rows = Named(vector_like(like), constraints, complete=True)
+        terms = constraints.items()
+        return _AnchorSchema(
+            Fields(
+                {
+                    "point": vector_like(like),
+                    "values": numbers,
+                    "jacobian": rows,
+                    "each": Fields(
+                        {}, {n: TensorSchema((None,), None) for n, _ in terms}
+                    ),
+                    "sample": Fields({}, {n: indices_of(term) for n, term in terms}),
+                    "wholes": Fields({}, {n: _whole(term) for n, term in terms}),
+                }
+            ),
+            {name: term.size or 0 for name, term in terms},
+        )
+
     @classmethod
     def of_state(cls, state: Mapping[str, Any], like: Vector) -> Self:
         """The anchor of such a state, on the devices of the parameters."""
@@ -90,6 +116,42 @@ class Anchor:
         }
         point, values = on_devices(state["point"], like), dict(state["values"])
         return cls(point, values, rows, each, dict(state["sample"]), wholes)
+
+
+@dataclass(frozen=True)
+class _AnchorSchema(AbstractSchema):
+    """An anchor in which every remembered example has one value."""
+
+    parts: Fields
+    sizes: Mapping[str, int]
+    """The number of examples of each constraint."""
+
+    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
+        state: dict[str, Any] = self.parts.check(value, where)
+        for name in state["sample"].keys() | state["each"].keys():
+            seen = len(state["sample"].get(name, range(self.sizes[name])))
+            each = state["each"].get(name)
+            fits = each is not None and len(each) == seen > 0
+            require(fits, each, f"{where}.each.{name}", f"of length {seen}")
+        return state
+
+
+def _whole(term: AbstractTerm) -> Row:
+    """The schema of the last look at all data of a constraint."""
+    each = TensorSchema((term.size or 0,), None)
+    return Row((Number(finite=True), each, Integer(least=1)))
+
+
+def indices_of(term: AbstractTerm) -> TensorSchema:
+    """The schema of indices of a term's examples.
+
+    Example:
+        >>> import oneproj
+        >>> risk = oneproj.mean(lambda batch: batch, data=torch.arange(6.0))
+        >>> indices_of(risk).most
+        5
+    """
+    return TensorSchema((None,), torch.int64, least=0, most=(term.size or 0) - 1)
 
 
 def sees_all(constraint: AbstractTerm, plan: AnchorPlan) -> bool:

@@ -40,9 +40,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneproj.oracles.anchor import Anchor
+from oneproj.oracles.anchor import Anchor, indices_of
 from oneproj.oracles.base import AbstractOracle
 from oneproj.parameters import Vector, on_devices
+from oneproj.schema import AbstractSchema, Fields, Integer, Maybe, Number
+from oneproj.tensor_schema import vector_like
 from oneproj.terms.base import AbstractTerm, accumulate
 
 SERVES = 3
@@ -62,6 +64,18 @@ class Serving:
     """``grad c(x) - grad c_B(x)``; None before the constraint pushed."""
     served: int = 1
     """Updates."""
+
+    @classmethod
+    def schema(cls, constraint: AbstractTerm, like: Vector) -> AbstractSchema:
+        """What a saved one looks like."""
+        return Fields(
+            {
+                "indices": indices_of(constraint),
+                "value": Number(finite=True),
+                "correction": Maybe(vector_like(like)),
+                "served": Integer(least=1, most=SERVES),
+            }
+        )
 
 
 class Anchored(AbstractOracle):
@@ -91,6 +105,17 @@ class Anchored(AbstractOracle):
         batches = {name: dict(vars(batch)) for name, batch in self._batches.items()}
         own = {"anchor": anchor, "age": self._age, "batches": batches}
         return super().state_dict() | own
+
+    def _schemas(self) -> dict[str, AbstractSchema]:
+        constraints, like = self._problem.constraints, self._problem.parameters
+        own = {
+            "anchor": Maybe(Anchor.state_schema(constraints, like)),
+            "age": Integer(least=0),
+            "batches": Fields(
+                {}, {n: Serving.schema(c, like) for n, c in constraints.items()}
+            ),
+        }
+        return super()._schemas() | own
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""

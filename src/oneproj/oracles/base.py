@@ -20,6 +20,7 @@ from oneproj.parameters import Vector, is_finite
 from oneproj.penalties import AbstractPenalty
 from oneproj.problem import Problem
 from oneproj.results import Counts
+from oneproj.schema import AbstractSchema, Equal, Fields
 from oneproj.terms.base import AbstractTerm
 from oneproj.terms.graphs import check_complete, nodes
 from oneproj.terms.modes import evaluating
@@ -98,6 +99,16 @@ class AbstractOracle(ABC):
     def state_dict(self) -> dict[str, Any]:
         """What the next look depends on, beyond the penalty and the generator."""
         return {"deck": None if self._deck is None else self._deck.state_dict()}
+
+    def state_schema(self) -> AbstractSchema:
+        """What such a state looks like."""
+        return Fields(self._schemas())
+
+    def _schemas(self) -> dict[str, AbstractSchema]:
+        """The schema of each part of the state."""
+        return {
+            "deck": Equal(None) if self._deck is None else self._deck.state_schema()
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from oneproj.schema import AbstractSchema, Fields, Integer, Maybe
+from oneproj.tensor_schema import TensorSchema
 from oneproj.terms.base import AbstractTerm
 
 LARGEST = 10**7
@@ -59,6 +61,12 @@ class Deck:
     def state_dict(self) -> dict[str, Any]:
         """The deck as it lies, and how much of it was dealt."""
         return {"cards": self._cards, "dealt": self._dealt}
+
+    def state_schema(self) -> AbstractSchema:
+        """What such a state looks like."""
+        n = self._term.size or 0
+        cards = TensorSchema((n,), torch.int64, least=0, most=n - 1)
+        return Fields({"cards": Maybe(cards), "dealt": Integer(least=0, most=n)})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
 from oneproj.parameters import Vector
 from oneproj.results import Projection
+from oneproj.schema import AbstractSchema
+from oneproj.tensor_schema import PLAIN
 from oneproj.terms.base import AbstractTerm
 
 
@@ -33,6 +36,48 @@ class AbstractProjector(ABC):
         constraints are the same objects; this one learns nothing.
         """
         return self
+
+    def state_dict(self) -> dict[str, Any] | None:
+        """What a warm projector has learned, as plain data; None for nothing.
+
+        A run that is saved between two projections (``method="projected-sgd"``) saves
+        it too. Numbers, strings, tensors and containers of them only. A projector that
+        learns something and does not implement this and ``load_state_dict`` is not
+        saved: a resumed run then begins with a projector that has learned nothing, and
+        may differ in its last bits, and in its count of gradients, from a run without
+        the stop.
+
+        Example:
+            >>> from oneproj.projection.cuts import Cuts
+            >>> Cuts().warm().state_dict() is None
+            True
+        """
+        return None
+
+    def state_schema(
+        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+    ) -> AbstractSchema:
+        """What such a state looks like; it is checked before it is loaded.
+
+        Plain data of any form, unless a projector says more.
+        """
+        del parameters, constraints
+        return PLAIN
+
+    def load_state_dict(
+        self,
+        state: Mapping[str, Any],
+        parameters: Vector,
+        constraints: Mapping[str, AbstractTerm],
+    ) -> None:
+        """Go on from such a state; by default there is none.
+
+        Args:
+            state: What ``state_dict`` of a projector with the same settings returned.
+            parameters: Of the problem that it was learned from, as it is now.
+            constraints: Likewise.
+        """
+        del state, parameters, constraints
 
     @abstractmethod
     def accepts(self, constraints: Mapping[str, AbstractTerm]) -> str | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, assign, dimension
 from oneproj.projection.balance import apart
 from oneproj.projection.base import AbstractProjector
-from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.convex.noise import secure
@@ -34,6 +34,7 @@ from oneproj.projection.sets.region import Region, region_of
 from oneproj.projection.view import View
 from oneproj.projection.within_any import project_within_any
 from oneproj.results import Projection
+from oneproj.schema import AbstractSchema
 from oneproj.terms.base import AbstractTerm
 
 ROOM, AMPLE, FEW = 100, 1000, 10_000_000
@@ -127,6 +128,35 @@ class Cuts(AbstractProjector):
         projector._warm, projector._past = True, None  # noqa: SLF001 - its own class
         return projector
 
+    def state_dict(self) -> dict[str, Any] | None:
+        """What the last projection learned; None for nothing."""
+        return None if self._past is None else self._past.state()
+
+    def state_schema(
+        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+    ) -> AbstractSchema:
+        """What such a state looks like."""
+        limits = self._limits(parameters, constraints)
+        return Past.state_schema(parameters, list(constraints), **limits)
+
+    def load_state_dict(
+        self,
+        state: Mapping[str, Any],
+        parameters: Vector,
+        constraints: Mapping[str, AbstractTerm],
+    ) -> None:
+        """Go on from such a state; what was learned of other constraints is dropped."""
+        limits = self._limits(parameters, constraints)
+        self._past = Past.of_state(state, parameters, constraints, **limits)
+
+    def _limits(
+        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+    ) -> dict[str, int]:
+        """How much is kept at most."""
+        cuts = self._convex_room(parameters, constraints)
+        vectors = self._local_room(constraints)
+        return {"cuts": cuts, "vectors": vectors, "moves": self._memory}
+
     def accepts(self, constraints: Mapping[str, AbstractTerm]) -> str | None:
         """Every constraint has a gradient, so any will do."""
         del constraints
@@ -178,17 +208,17 @@ class Cuts(AbstractProjector):
 
     @np.errstate(over="ignore", invalid="ignore")  # nothing is seen at such a point
     def _project_convex(self, view: View, past: Past | None) -> Projection:
-        room = max(self._room(view), len(view.constraints) + SPARE)
+        room = self._convex_room(view.parameters, view.constraints)
         known = None if past is None else past.cuts_from(view)
-        bundle, bend = known or (Bundle(room), Bend())
+        bundle = known or Bundle(room)
         facets = min(room, dimension(view.parameters))
         budget = self._max_evaluations or max(ENOUGH, PER_DIMENSION * facets)
-        empty = project_convex(view, bundle, bend, max_evaluations=budget)
+        empty = project_convex(view, bundle, max_evaluations=budget)
         if view.best.worst > 0 and not empty:
             return self._project_anew(view, bundle)
         secure(view)
-        if self._warm and not empty:
-            self._past = Past.of(view, cuts=(bundle, bend))
+        if self._warm and not (empty or bundle.excludes_all):
+            self._past = Past.of(view, cuts=bundle)
         return bounded(view, bundle, *apart(view, bundle), {}, empty=empty)
 
     def _project_anew(self, view: View, bundle: Bundle) -> Projection:
@@ -206,7 +236,7 @@ class Cuts(AbstractProjector):
         return replace(missed, evaluations=found.evaluations)
 
     def _project_within(self, view: View, region: Region) -> Projection:
-        room = max(self._room(view), len(view.constraints) + SPARE)
+        room = self._convex_room(view.parameters, view.constraints)
         budget = self._max_evaluations or ENOUGH
         within = Within(view, region, capacity=room, max_evaluations=budget)
         empty = within.search()
@@ -248,7 +278,7 @@ class Cuts(AbstractProjector):
         return replace(near, evaluations=found.evaluations)
 
     def _project_local(self, view: View, past: Past | None) -> Projection:
-        capacity = max(self._capacity or ROOM, 2 * len(view.constraints) + SPARE)
+        capacity = self._local_room(view.constraints)
         bundle = Bundle(capacity)
         limit = view.evaluations - 1 + (self._max_evaluations or ENOUGH)
 
@@ -275,9 +305,16 @@ class Cuts(AbstractProjector):
         own = models.multipliers(), models.kkt_residual()
         return best_balanced(view, own, bundle, region, self._tolerance)
 
-    def _room(self, view: View) -> int:
-        ample = min(AMPLE, FEW // dimension(view.parameters))
-        return self._capacity or max(ROOM, ample)
+    def _convex_room(
+        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+    ) -> int:
+        """How many cuts of convex constraints are kept."""
+        ample = min(AMPLE, FEW // dimension(parameters))
+        return max(self._capacity or max(ROOM, ample), len(constraints) + SPARE)
+
+    def _local_room(self, constraints: Mapping[str, AbstractTerm]) -> int:
+        """How many gradients of other constraints are kept."""
+        return max(self._capacity or ROOM, 2 * len(constraints) + SPARE)
 
 
 def _from_the_start(view: View) -> View:

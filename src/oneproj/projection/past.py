@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
-from oneproj.parameters import Vector
-from oneproj.projection.convex.bend import Bend
+from oneproj.parameters import Vector, on_devices
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.view import View
+from oneproj.schema import AbstractSchema, Fields, Items, Maybe, Named, Text
+from oneproj.tensor_schema import PLAIN, vector_like
 from oneproj.terms.base import AbstractTerm
 
 
@@ -28,7 +30,7 @@ class Past:
     parameters: list[Tensor]
     constraints: dict[str, AbstractTerm]
     origin: list[Tensor]
-    cuts: tuple[Bundle, Bend] | None = None
+    cuts: Bundle | None = None
     models: Carried | None = None
 
     @classmethod
@@ -36,7 +38,7 @@ class Past:
         cls,
         view: View,
         *,
-        cuts: tuple[Bundle, Bend] | None = None,
+        cuts: Bundle | None = None,
         models: Carried | None = None,
     ) -> Past:
         """Keep what was learned, and the view's problem and origin with it."""
@@ -54,17 +56,96 @@ class Past:
         """The constraints that held the last answer back, and may the next."""
         if self.cuts is None:
             return []
-        bundle, _ = self.cuts
-        return [name for name, mu in bundle.multipliers().items() if mu > 0]
+        return [name for name, mu in self.cuts.multipliers().items() if mu > 0]
 
-    def cuts_from(self, view: View) -> tuple[Bundle, Bend] | None:
+    def cuts_from(self, view: View) -> Bundle | None:
         """The cuts for displacements from another origin, that of the view."""
         if self.cuts is not None:
             pack = view.space.pack
-            move = pack(view.origin).minus(pack(self.origin))
-            for part in self.cuts:
-                part.shift(move)
+            self.cuts.shift(pack(view.origin).minus(pack(self.origin)))
         return self.cuts
+
+    def state(self) -> dict[str, Any]:
+        """All of it as plain data; the problem is that of whoever loads it."""
+        return {
+            "constraints": list(self.constraints),
+            "origin": self.origin,
+            "cuts": None if self.cuts is None else self.cuts.state(),
+            "models": None if self.models is None else self.models.state(),
+        }
+
+    @staticmethod
+    def state_schema(
+        parameters: Vector, names: list[str], *, cuts: int, vectors: int, moves: int
+    ) -> AbstractSchema:
+        """What such a state looks like.
+
+        Args:
+            parameters: Of the problem.
+            names: Of its constraints.
+            cuts: The most that are kept.
+            vectors: The most gradients that are kept of constraints that are not
+                convex.
+            moves: The most from which their curvature is estimated.
+        """
+        models = Carried.state_schema(names, parameters, vectors, moves)
+        return _PastSchema(
+            names,
+            Fields(
+                {
+                    "constraints": Items(Text()),
+                    "origin": vector_like(parameters),
+                    "cuts": Maybe(Bundle.state_schema(names, parameters, cuts)),
+                    "models": Maybe(models),
+                }
+            ),
+        )
+
+    @classmethod
+    def of_state(
+        cls,
+        state: Mapping[str, Any],
+        parameters: Vector,
+        constraints: Mapping[str, AbstractTerm],
+        *,
+        cuts: int,
+        vectors: int,
+        moves: int,
+    ) -> Past | None:
+        """The past of such a state; None if it is of other constraints.
+
+        At the edge of the safeguard ball the ball is one of them, made anew for every
+        projection: nothing is remembered from there, resumed or not.
+        """
+        if state["constraints"] != list(constraints):
+            return None
+        bundle, models = None, None
+        if state["cuts"] is not None:
+            bundle = Bundle(cuts)
+            bundle.load_state(state["cuts"], parameters)
+        if state["models"] is not None:
+            names = tuple(constraints)
+            models = Carried.of_state(
+                state["models"], names, parameters, vectors, moves
+            )
+        origin = on_devices(state["origin"], parameters)
+        return cls(list(parameters), dict(constraints), origin, bundle, models)
+
+
+@dataclass(frozen=True)
+class _PastSchema(AbstractSchema):
+    """A past; one of other constraints is not looked at any further."""
+
+    names: list[str]
+    parts: Fields
+
+    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
+        state = Named(PLAIN).check(value, where)
+        found = Items(Text()).check(state.get("constraints"), f"{where}.constraints")
+        if found != self.names:
+            return {"constraints": found}
+        checked: dict[str, Any] = self.parts.check(state, where)
+        return checked
 
 
 def _identities(constraints: Mapping[str, AbstractTerm]) -> dict[str, int]:

@@ -10,29 +10,25 @@ or the one after.
 from __future__ import annotations
 
 import hashlib
-import pickle
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
-from torch import Tensor
 
 from oneproj.arguments import as_path
 from oneproj.errors import CheckpointError
 from oneproj.files import in_words, replacing
+from oneproj.schema import AbstractSchema, SchemaError
+from oneproj.tensor_schema import PLAIN
 
-VERSION = 9
-"""Of the format. A state that is read otherwise than before needs another number, and
-so does one whose classes moved to another module: they are in it by name."""
+VERSION = 10
+"""Of the format. A state that is read otherwise than before needs another number."""
 MAGIC = b"oneproj checkpoint, format "
 DIGEST_LINE = 65
 """Bytes of the second line: 64 hexadecimal digits and a newline."""
 PIECE = 2**20
 """Bytes per read while the checksum is computed."""
-PLAIN = (bool, int, float, str, Tensor)
-"""What a checkpoint may hold, in dicts, lists and tuples."""
-
 State = dict[str, Any]
 
 
@@ -87,7 +83,16 @@ def write_checkpoint(path: Path, state: State) -> None:
         ...     read_checkpoint(Path(folder, "run.pt"))
         {'update': 3}
     """
-    _check_plain(state, "the run")
+    try:
+        PLAIN.check(state, "the run")
+    except SchemaError as error:
+        message = (
+            f"The state of this run cannot be saved: {error}, and a checkpoint holds "
+            "numbers, strings, tensors and containers of them only, so that loading "
+            "one runs no code. An optimiser or scheduler of your own can say what to "
+            "save in state_dict()."
+        )
+        raise CheckpointError(message) from error
     first = MAGIC + str(VERSION).encode() + b"\n"
     with replacing(path) as draft, draft.open("w+b") as stream:
         stream.write(first + b" " * DIGEST_LINE)
@@ -138,14 +143,38 @@ def _read(path: Path) -> State:
         stream.seek(start)
         try:
             state = torch.load(stream, map_location="cpu", weights_only=True)
-        except (RuntimeError, pickle.UnpicklingError, EOFError) as error:
+        except Exception as error:  # contents of any kind: torch raises errors of all
             message = (
                 f"The checkpoint {str(path)!r} is whole, but torch {torch.__version__} "
-                "cannot read it. Use the version that wrote it, or delete it and start "
-                "anew."
+                f"cannot read it ({type(error).__name__}). Use the version that wrote "
+                "it, or delete it and start anew."
             )
             raise CheckpointError(message) from error
     return state if isinstance(state, dict) else {}
+
+
+def checked(schema: AbstractSchema, state: object) -> Any:  # noqa: ANN401 - plain data
+    """What was read, if it is what the schema says.
+
+    Raises:
+        CheckpointError: It is not; the message says where.
+
+    Example:
+        >>> from oneproj.schema import Fields, Integer
+        >>> checked(Fields({"update": Integer(least=0, most=9)}), {"update": -5})
+        Traceback (most recent call last):
+        oneproj.errors.CheckpointError: The checkpoint is whole, but it is not that ...
+    """
+    try:
+        return schema.check(state, "it")
+    except SchemaError as error:
+        message = (
+            "The checkpoint is whole, but it is not that of a run that this call can "
+            f"go on with: {error}. Something else wrote it, or it was changed. Nothing "
+            "was loaded. Pass the path that was given to solve(checkpoint=...), or "
+            "start anew."
+        )
+        raise CheckpointError(message) from error
 
 
 def _save(state: State, stream: BinaryIO) -> None:
@@ -188,21 +217,3 @@ def _digest(stream: BinaryIO) -> bytes:
     while piece := stream.read(PIECE):
         digest.update(piece)
     return digest.hexdigest().encode()
-
-
-def _check_plain(value: object, where: str) -> None:
-    """Refuse now what ``weights_only`` would refuse when it is needed."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            _check_plain(item, f"{where}[{key!r}]")
-    elif isinstance(value, list | tuple):
-        for i, item in enumerate(value):
-            _check_plain(item, f"{where}[{i}]")
-    elif not (value is None or type(value) in PLAIN or isinstance(value, Tensor)):
-        message = (
-            f"The state of this run cannot be saved: {where} is a "
-            f"{type(value).__name__}, and a checkpoint holds numbers, strings, tensors "
-            "and containers of them only, so that loading one runs no code. An "
-            "optimiser or scheduler of your own can say what to save in state_dict()."
-        )
-        raise CheckpointError(message)

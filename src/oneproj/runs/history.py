@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from oneproj.results import Update
+from oneproj.schema import (
+    AbstractSchema,
+    AsIs,
+    EmptyOr,
+    Fields,
+    Integer,
+    Items,
+    Maybe,
+    Named,
+    Number,
+    require,
+)
 
 MAX_ROWS = 1000
 """Longer runs record every n-th update, so that a long run stays small in memory."""
@@ -73,6 +86,10 @@ class History:
             "seconds": self.seconds,
         }
 
+    def state_schema(self) -> AbstractSchema:
+        """What such a state looks like."""
+        return _HistorySchema(tuple(self.columns), self.steps)
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with a record; its seconds count, those in between do not.
 
@@ -87,6 +104,34 @@ class History:
         self._pending, self._outer = dict(state["pending"]), state["outer"]
         self.seconds_before = state["seconds"]
         self._start = time.perf_counter()
+
+
+@dataclass(frozen=True)
+class _HistorySchema(AbstractSchema):
+    """Columns of one length, and a row that is not in them yet, or none."""
+
+    names: tuple[str, ...]
+    steps: int
+
+    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
+        number = AsIs(Number())  # a method may have seen no objective yet: NaN
+        column = Items(number, most=MAX_ROWS + self.steps)
+        state: dict[str, Any] = Fields(
+            {
+                "columns": Named(column, self.names, complete=True),
+                "pending": EmptyOr(Named(number, self.names, complete=True)),
+                "outer": Maybe(Integer(least=0)),
+                "seconds": Number(least=0.0, finite=True),
+            }
+        ).check(value, where)
+        columns = state["columns"]
+        lengths = {len(column) for column in columns.values()}
+        require(len(lengths) == 1, lengths, f"{where}.columns", "of one length")
+        place = AsIs(Integer(least=1, most=self.steps))
+        pending = [state["pending"]["update"]] if state["pending"] else []
+        for update in (*columns["update"], *pending):
+            place.check(update, f"{where}.columns.update")
+        return state
 
 
 class Stopwatch:

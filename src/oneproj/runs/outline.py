@@ -16,6 +16,7 @@ from oneproj.errors import CheckpointError
 from oneproj.parameters import norm
 from oneproj.problem import Problem
 from oneproj.runs.fingerprints import PYTHON, fingerprint, name_of
+from oneproj.tensor_schema import IMPLEMENTATION
 from oneproj.terms.base import AbstractTerm
 from oneproj.terms.constraints import Constraint
 
@@ -23,8 +24,6 @@ MOST_NAMED = 5
 """Differences that a message spells out."""
 CODE = "code of"
 """Begins the name of what only the same version of Python can compare."""
-IMPLEMENTATION = ("params", "foreach", "fused", "capturable", "differentiable")
-"""Entries of a parameter group that may be others on another device."""
 
 
 def outline(
@@ -100,7 +99,11 @@ def _steps(state: Mapping[str, Any]) -> dict[str, str]:
         if name == "param_groups":
             for i, group in enumerate(value):
                 own = f"group {i} of the optimiser"
-                told = {k: v for k, v in group.items() if k not in IMPLEMENTATION}
+                told = {
+                    k: v
+                    for k, v in group.items()
+                    if k not in ("params", *IMPLEMENTATION)
+                }
                 words |= {f"{k!r} in {own}": _plain(v) for k, v in told.items()}
         elif name == "scheduler" and value is not None:
             words |= {f"{k!r} in the scheduler": _plain(v) for k, v in value.items()}

@@ -21,23 +21,20 @@ import torch
 from torch import Tensor
 
 from oneproj.arguments import as_path
-from oneproj.errors import CheckpointError
+from oneproj.errors import CheckpointError, OneprojError
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.setting import Setting
 from oneproj.parameters import Vector, snapshot
 from oneproj.problem import Problem
-from oneproj.runs.checkpoints import State, read_checkpoint
+from oneproj.results import Counts
+from oneproj.runs.checkpoints import State, checked, read_checkpoint
 from oneproj.runs.history import History
 from oneproj.runs.outline import outline, refuse_others
 from oneproj.runs.samples import check_sample, sample_values
+from oneproj.schema import AbstractSchema, Fields, Integer, Named, Number, Text, require
+from oneproj.tensor_schema import PLAIN, GeneratorState, TensorSchema, vector_like
 
 Location: TypeAlias = str | PathLike[str]
-
-PARTS = (
-    *("update", "outline", "parameters", "method", "sampling", "selection"),
-    *("counts", "history", "model", "sample"),
-)
-"""What the state of a run holds."""
 
 
 @dataclass(frozen=True)
@@ -78,23 +75,46 @@ class Run:
         Raises:
             CheckpointError: It is of another run; the message names the difference.
         """
-        _refuse_strangers(state)
-        refuse_others(state["outline"], self._outline)
+        schemas = self._schemas()
+        # Another run differs in its outline first: that says most to the user.
+        words = Fields(dict.fromkeys(schemas, PLAIN) | {"outline": schemas["outline"]})
+        refuse_others(checked(words, state)["outline"], self._outline)
+        state = checked(Fields(schemas), state)
         problem, model = self.setting.problem, self.setting.problem.model
         before = snapshot(problem.parameters), copy.deepcopy(_model_state(model))
         _load(problem, state["parameters"], state["model"])
         try:
-            check_sample(problem, state["sample"])
+            _check_sample(problem, state["sample"])
             self.method.load_state_dict(state["method"])
         except BaseException:
             _load(problem, *before)
             raise
         self.setting.sampling.set_state(state["sampling"])
         self.setting.selection.set_state(state["selection"])
-        for name, count in state["counts"].items():
-            setattr(self.setting.counts, name, count)
+        vars(self.setting.counts).update(state["counts"])
         self.history.load_state_dict(state["history"])
         return int(state["update"])
+
+    def _schemas(self) -> dict[str, AbstractSchema]:
+        """The schema of each part of the state; components have their own."""
+        setting, problem = self.setting, self.setting.problem
+        terms = (problem.objective, *problem.constraints.values())
+        return {
+            "update": Integer(least=0, most=setting.steps),
+            "outline": Named(Text()),
+            "parameters": vector_like(problem.parameters),
+            "method": self.method.state_schema(),
+            "sampling": GeneratorState(),
+            "selection": GeneratorState(),
+            "counts": Fields(
+                {field.name: Integer(least=0) for field in dataclasses.fields(Counts)}
+            ),
+            "history": self.history.state_schema(),
+            "model": Fields(
+                {"buffers": _Buffers(problem.model), "noise": GeneratorState()}
+            ),
+            "sample": Named(Number(), [term.name for term in terms], complete=True),
+        }
 
     @cached_property
     def _outline(self) -> dict[str, str]:
@@ -154,6 +174,56 @@ def _model_state(model: torch.nn.Module | None) -> State:
     return {"buffers": buffers, "noise": torch.get_rng_state()}
 
 
+@dataclass(frozen=True)
+class _Buffers(AbstractSchema):
+    """Values of a model's buffers, by name; a module may add some as it goes."""
+
+    model: torch.nn.Module | None
+
+    def check(self, value: Any, where: str) -> dict[str, Tensor]:  # noqa: ANN401 - whatever a file had
+        if self.model is None:
+            require(value == {}, value, where, "empty")
+            return {}
+        modules = dict(self.model.named_modules())
+        buffers = dict(self.model.named_buffers())
+        state = Named(PLAIN).check(value, where)
+        for name, kept in state.items():
+            path, _, own = name.rpartition(".")
+            known = modules.get(path)
+            # A new one must not take the place of anything else of the module.
+            free = known is not None and own.isidentifier() and own not in dir(known)
+            fits = name in buffers or free or _is_empty_buffer(known, own)
+            require(fits, name, where, "named like buffers of the model")
+            dtype = buffers[name].dtype if name in buffers else kept.dtype
+            shape = (None,) * kept.dim()
+            TensorSchema(shape, dtype, finite=False).check(kept, f"{where}.{name}")
+        return state
+
+
+def _is_empty_buffer(module: torch.nn.Module | None, name: str) -> bool:
+    """Whether a module has a buffer of that name without a value yet."""
+    return module is not None and name in module._buffers  # noqa: SLF001 - no other name
+
+
+def _check_sample(problem: Problem, saved: Mapping[str, float]) -> None:
+    """Compare values on a sample; what cannot be computed is not this problem's state.
+
+    Raises:
+        CheckpointError: They differ, or a term fails with the saved model.
+    """
+    try:
+        check_sample(problem, saved)
+    except OneprojError:
+        raise
+    except Exception as error:  # the user's own functions: of any kind
+        message = (
+            "With the parameters and buffers of the checkpoint a term of the problem "
+            f"cannot be computed: {error}. They are not those of this model. Nothing "
+            "was loaded. Start anew with another checkpoint path."
+        )
+        raise CheckpointError(message) from error
+
+
 @torch.no_grad()
 def _load(problem: Problem, parameters: Vector, model: State) -> None:
     """Make a problem hold parameters, and what its model had beside them."""
@@ -185,14 +255,3 @@ def _load_buffer(model: torch.nn.Module, name: str, kept: Tensor) -> None:
     else:
         persistent = own not in module._non_persistent_buffers_set  # noqa: SLF001 - no other name
         module.register_buffer(own, kept.clone(), persistent=persistent)
-
-
-def _refuse_strangers(state: State) -> None:
-    missing = [name for name in PARTS if name not in state]
-    if missing:
-        message = (
-            f"The checkpoint is whole, but it is not that of a run: it has no "
-            f"{', '.join(missing)}. Something else wrote it. Nothing was loaded. Pass "
-            "the path that was given to solve(checkpoint=...), or start anew."
-        )
-        raise CheckpointError(message)

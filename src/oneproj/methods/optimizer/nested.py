@@ -19,9 +19,10 @@ from torch.optim import Optimizer
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.methods.optimizer.checks import Watch, check_alike, check_step
-from oneproj.methods.optimizer.saved import check_saved, kind
+from oneproj.methods.optimizer.saved import NestedSchema, check_saved, kind
 from oneproj.methods.optimizer.start import forget_nonfinite_
 from oneproj.parameters import assign, is_finite
+from oneproj.schema import AbstractSchema
 
 
 @dataclass
@@ -185,6 +186,15 @@ class AbstractNested(Optimizer):
             "base": self.base.state_dict(),
         }
         return copy.deepcopy(super().state_dict() | extra)
+
+    def state_schema(self, *, own: bool = False) -> AbstractSchema:
+        """What the state of a run with these settings and parameters looks like.
+
+        Args:
+            own: Whether its step sizes are scheduled by this library, which leaves all
+                other settings of a group as they are.
+        """
+        return NestedSchema(self, self.base, asdict(self._at), self._settings(), own)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume from ``state_dict``; the parameters are the caller's to restore.

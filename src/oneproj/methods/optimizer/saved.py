@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,6 +11,14 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from oneproj.errors import InvalidProblemError
+from oneproj.schema import AbstractSchema, Equal, Fields, Flag, Integer, require
+from oneproj.tensor_schema import (
+    PLAIN,
+    PerParameter,
+    groups_like,
+    like_tensor,
+    optimizer_state,
+)
 
 PARTS = ("state", "param_groups", "run", "settings", "base")
 """Of a saved state; other optimisers have the first two."""
@@ -28,6 +37,70 @@ def kind(base: Optimizer) -> str:
         if ancestor.__module__.startswith("torch.optim.") and ancestor != Optimizer:
             return ancestor.__name__
     return type(base).__name__
+
+
+@dataclass(frozen=True)
+class NestedSchema(AbstractSchema):
+    """What the state of a ``OneProjection`` looks like, between two of its updates.
+
+    Args:
+        optimizer: That is to go on from the state.
+        base: The optimiser inside it.
+        at: Where the optimiser stands now.
+        settings: The optimiser's own, which must be those that it was saved with.
+        own: Whether this library schedules the step sizes.
+    """
+
+    optimizer: Optimizer
+    base: Optimizer
+    at: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    own: bool
+
+    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
+        drawn, K = self.at["J"], self.settings["inner_steps"]
+        run = Fields(
+            {
+                "t": Integer(least=0),
+                "s": Integer(least=1, most=K),
+                "J": Equal(drawn),
+                "shown": Equal(None),
+                "touched": Flag(),
+            }
+        )
+        parts = dict.fromkeys(PARTS, PLAIN) | {"run": run}
+        t = Fields(parts).check(value, where)["run"]["t"]
+        names = ["x", "average"]
+        names += ["selected"] if drawn is not None and t >= drawn else []
+        parameters = [
+            p for group in self.optimizer.param_groups for p in group["params"]
+        ]
+        schemas: dict[str, AbstractSchema] = {
+            "state": PerParameter(
+                {
+                    i: Fields(dict.fromkeys(names, like_tensor(p)))
+                    for i, p in enumerate(parameters)
+                },
+                complete=True,
+            ),
+            "param_groups": groups_like(self.optimizer, own=self.own),
+            "run": run,
+            "settings": Fields({name: _Same(s) for name, s in self.settings.items()}),
+            "base": optimizer_state(self.base, own=self.own),
+        }
+        checked: dict[str, Any] = Fields(schemas).check(value, where)
+        return checked
+
+
+@dataclass(frozen=True)
+class _Same(AbstractSchema):
+    """A setting that is the same as now."""
+
+    setting: Any
+
+    def check(self, value: Any, where: str) -> Any:  # noqa: ANN401 - as above
+        require(_equal(value, self.setting), value, where, _brief(self.setting))
+        return value
 
 
 def check_saved(
@@ -95,7 +168,7 @@ def _equal(a: object, b: object) -> bool:
     if isinstance(a, list) and isinstance(b, list):  # the ball's center
         return len(a) == len(b) and all(map(_equal, a, b))
     if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return torch.equal(a.to(b), b)
+        return a.shape == b.shape and torch.equal(a.to(b), b)
     return type(a) is type(b) and a == b
 
 

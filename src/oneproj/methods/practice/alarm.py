@@ -41,6 +41,8 @@ from torch import Tensor
 
 from oneproj.errors import warn
 from oneproj.parameters import Vector, difference, dimension, on_devices, snapshot
+from oneproj.schema import AbstractSchema, AsIs, Equal, Fields, schema_of
+from oneproj.tensor_schema import vector_like
 
 SPREAD = 12.0
 """Times the median. Standardised features were seen to make 4, sparse ones 10."""
@@ -159,6 +161,11 @@ class Alarm:
     def state_dict(self) -> dict[str, Any]:
         """What was seen, and where the run began."""
         return {"seen": asdict(self._seen), "start": self._start}
+
+    def state_schema(self) -> AbstractSchema:
+        """What such a state looks like."""
+        start = Equal(None) if self._start is None else vector_like(self._start)
+        return Fields({"seen": AsIs(schema_of(_Seen)), "start": start})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""

@@ -22,8 +22,10 @@ strength whose push is ``FELT``, which has to do with no gradient of the objecti
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
+
+from oneproj.schema import AbstractSchema, Fields, Items, Named, Number
 
 ANCHORS = 7
 """In a row. Fewer would take the first moves, that leave a bound and come back, for a
@@ -96,8 +98,26 @@ class Patience:
 
     def state_dict(self) -> dict[str, Any]:
         """What was seen of each constraint, and its floor."""
-        return copy.deepcopy(vars(self))
+        return {
+            "seen": copy.deepcopy(self._seen),
+            "largest": dict(self._largest),
+            "floors": dict(self._floors),
+        }
+
+    @staticmethod
+    def state_schema(names: Collection[str]) -> AbstractSchema:
+        """What such a state looks like, for constraints of these names."""
+        size = Number(least=0.0, finite=True)
+        seen = Items(Number(finite=True), least=1, most=ANCHORS)
+        return Fields(
+            {
+                "seen": Named(seen, names),
+                "largest": Named(size, names),
+                "floors": Named(size, names),
+            }
+        )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
-        vars(self).update(copy.deepcopy(dict(state)))
+        self._seen = copy.deepcopy(state["seen"])
+        self._largest, self._floors = dict(state["largest"]), dict(state["floors"])

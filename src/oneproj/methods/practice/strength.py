@@ -37,7 +37,7 @@ The estimates scale as the objective and the constraints do, so no unit is built
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -48,6 +48,16 @@ from oneproj.methods.practice.patience import FELT, MOST, MOVES, Patience
 from oneproj.oracles import Anchor
 from oneproj.parameters import Vector, distance, on_devices
 from oneproj.penalties import Hinges
+from oneproj.schema import (
+    AbstractSchema,
+    EmptyOr,
+    Fields,
+    Integer,
+    Maybe,
+    Named,
+    Number,
+)
+from oneproj.tensor_schema import vector_like
 
 SAFETY = 2.0
 """The ratio of a strength to the multiplier that it has to exceed."""
@@ -194,6 +204,27 @@ class AutoStrength:
             "recent": dict(self._recent),
             "most_push": self.most_push,
         }
+
+    @staticmethod
+    def state_schema(names: Collection[str], like: Vector) -> AbstractSchema:
+        """What such a state looks like, for constraints of these names."""
+        size, point = Number(least=0.0, finite=True), Maybe(vector_like(like))
+        each = EmptyOr(Named(size, names, complete=True))
+        sizes = EmptyOr(Named(size, [*names, "objective"], complete=True))
+        return Fields(
+            {
+                "sum": point,
+                "count": Integer(least=0),
+                "last": point,
+                "longest": size,
+                "strengths": each,
+                "widths": each,
+                "largest": each,
+                "patience": Patience.state_schema(names),
+                "recent": sizes,
+                "most_push": Maybe(Number(least=0.0)),
+            }
+        )
 
     def load_state_dict(self, state: Mapping[str, Any], like: Vector) -> Hinges | None:
         """Go on from such a state; returns the penalty in force, None before any.

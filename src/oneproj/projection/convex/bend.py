@@ -29,17 +29,6 @@ class Bend:
         self._last: tuple[Mapping[str, float], Pulls, AbstractPacked] | None = None
         self._seen: list[float] = []
 
-    @property
-    def at(self) -> AbstractPacked | None:
-        """The displacement of the last look."""
-        return None if self._last is None else self._last[2]
-
-    def shift(self, move: AbstractPacked) -> None:
-        """Measure displacements from another origin, ``move`` away from the last."""
-        if self._last is not None:
-            values, pulls, at = self._last
-            self._last = values, pulls, at.minus(move)
-
     def update(
         self,
         values: Mapping[str, float],

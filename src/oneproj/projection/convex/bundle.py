@@ -76,7 +76,7 @@ class Bundle(KeptCuts):
         """
         self.leads_far = False
         self._ray = None
-        if self._excludes_all:
+        if self.excludes_all:
             self.contradicts = True
             return False
         self._cuts.idle[:] += 1.0

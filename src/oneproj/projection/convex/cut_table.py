@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from oneproj.arrays import Array
+from oneproj.schema import AbstractSchema, Fields, Integer, Items, Text
+from oneproj.tensor_schema import TensorSchema
 
 Indices: TypeAlias = NDArray[np.intp]
 ROOM = 16
@@ -116,6 +120,39 @@ class CutTable:
         self._owner[i : n - 1] = self._owner[i + 1 : n]
         self.count -= 1
 
+    def state(self) -> dict[str, Any]:
+        """All of it as plain data; the room is kept, as sums may depend on it."""
+        tables = {"facts": self._facts, "owner": self._owner, "worth": self._worth}
+        arrays = {
+            name: torch.from_numpy(np.ascontiguousarray(table[..., : self.count]))
+            for name, table in tables.items()
+        }
+        gram = torch.from_numpy(self.gram.copy())
+        return {"room": len(self._gram), "names": self.names, "gram": gram, **arrays}
+
+    @staticmethod
+    def state_schema(names: Collection[str], most: int) -> AbstractSchema:
+        """What such a state looks like, of at most so many cuts of these names."""
+        return _TableSchema(names, most)
+
+    @classmethod
+    def of_state(cls, state: Mapping[str, Any]) -> CutTable:
+        """The table of such a state."""
+        table = cls()
+        n = table.count = len(state["gram"])
+        room, table.names = state["room"], list(state["names"])
+        table._facts, table._gram = np.zeros((6, room)), np.zeros((room, room))
+        table._worth = np.zeros((len(table.names), room))
+        table._owner = np.zeros(room, dtype=np.intp)
+        for name, own in (
+            ("facts", table._facts),
+            ("owner", table._owner),
+            ("worth", table._worth),
+            ("gram", table.gram),
+        ):
+            own[..., :n] = state[name].numpy()
+        return table
+
     def _make_room(self, room: int) -> None:
         n = self.count
         facts, worth = np.zeros((6, room)), np.zeros((len(self.names), room))
@@ -123,3 +160,36 @@ class CutTable:
         facts[:, :n], worth[:, :n], gram[:n, :n] = self._facts, self._worth, self._gram
         self._facts, self._worth, self._gram = facts, worth, gram
         self._owner = np.resize(self._owner, room)
+
+
+@dataclass(frozen=True)
+class _TableSchema(AbstractSchema):
+    """A table of cuts whose arrays have one entry per cut.
+
+    While a cut is exchanged there is one more than are kept, and room is doubled.
+    """
+
+    names: Collection[str]
+    most: int
+
+    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
+        numbers, any_count = torch.float64, (None, None)
+        schemas: dict[str, AbstractSchema] = {
+            "room": Integer(least=ROOM, most=4 * max(self.most, ROOM)),
+            "names": Items(Text(self.names), most=len(self.names)),
+            "gram": TensorSchema(any_count, numbers),
+            "facts": TensorSchema(any_count, numbers),
+            "worth": TensorSchema(any_count, numbers),
+            "owner": TensorSchema((None,), torch.int64),
+        }
+        state = Fields(schemas).check(value, where)
+        n, m = len(state["gram"]), len(state["names"])
+        Integer(least=0, most=state["room"]).check(n, f"the number of cuts of {where}")
+        schemas |= {
+            "gram": TensorSchema((n, n), numbers),
+            "facts": TensorSchema((6, n), numbers),
+            "worth": TensorSchema((m, n), numbers),
+            "owner": TensorSchema((n,), torch.int64, least=-1, most=m - 1),
+        }
+        checked: dict[str, Any] = Fields(schemas).check(state, where)
+        return checked

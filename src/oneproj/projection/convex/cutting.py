@@ -44,9 +44,7 @@ no point is feasible, cuts nearly cancel before they do: what is missing is more
 and those from nearby are rounded least."""
 
 
-def project_convex(
-    view: View, bundle: Bundle, bend: Bend, *, max_evaluations: int
-) -> bool:
+def project_convex(view: View, bundle: Bundle, *, max_evaluations: int) -> bool:
     """Move the view's parameters to the nearest feasible point.
 
     After ``max_evaluations``, or when rounding keeps it from getting any nearer, the
@@ -56,13 +54,12 @@ def project_convex(
         view: Of the constraints; it knows the best point afterwards.
         bundle: Cuts that are valid for displacements from the view's origin, or none
             yet; it has the multipliers and the lower bound afterwards.
-        bend: What is known of their curvature, from the same origin.
         max_evaluations: Full constraint gradients.
 
     Returns:
         Whether the cuts prove that no point is feasible.
     """
-    search, before = _Search(view, bundle, bend), view.evaluations - 1
+    search, before = _Search(view, bundle), view.evaluations - 1
     while search.solve():
         used = view.evaluations - before
         hurry = used >= max_evaluations or search.is_stuck
@@ -77,14 +74,13 @@ def project_convex(
 class _Search:
     """Where the search is, and how far inside it aims."""
 
-    def __init__(self, view: View, bundle: Bundle, bend: Bend) -> None:
-        self._view, self._bundle, self._bend = view, bundle, bend
+    def __init__(self, view: View, bundle: Bundle) -> None:
+        self._view, self._bundle, self._bend = view, bundle, Bend()
         self._at = view.space.displacement(view.origin)
         self._take(view.first)
         self._is_solution = False
         self._cautious = self._astray = False
-        # The last answer of a warm projector is nearer to the next than the start is.
-        self._center = bend.at
+        self._center: AbstractPacked | None = None
         self._aim = Aim(view.margins)
         self._stall, self._vain = Stall(view.first.worst), 0
         self._farthest, self._forgotten = 0.0, 0

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from oneproj.arrays import Array
+from oneproj.parameters import Vector, rounding_unit
 from oneproj.projection.convex.cut_table import CutTable
 from oneproj.projection.convex.weak_duality import summed
 from oneproj.projection.vectors.packed import AbstractPacked
-from oneproj.projection.vectors.piles import AbstractPile, pile_of
+from oneproj.projection.vectors.piles import (
+    AbstractPile,
+    pile_of,
+    pile_of_state,
+    pile_schema,
+)
+from oneproj.schema import AbstractSchema, Fields
+from oneproj.tensor_schema import PLAIN
 
 SURE, UNITS = 1e-6, 1e3
 """Cuts contradict each other if what they add up to is beyond this share of its terms,
@@ -45,7 +54,8 @@ class KeptCuts:
         self._cuts = CutTable()
         self._normals: AbstractPile[Any] | None = None
         self._sure = SURE
-        self._excludes_all = False
+        self.excludes_all = False
+        """Whether a flat linearisation, by itself, excludes every point."""
 
     def add(
         self,
@@ -87,6 +97,25 @@ class KeptCuts:
             self._cuts.offset[:] -= along
             self._cuts.level[:] -= along
 
+    def state(self) -> dict[str, Any] | None:
+        """The cuts as plain data; None if there is none, or one excludes all points."""
+        if self._normals is None or self.excludes_all:
+            return None
+        return {"table": self._cuts.state(), "normals": self._normals.state()}
+
+    @staticmethod
+    def state_schema(
+        names: Collection[str], like: Vector, capacity: int
+    ) -> AbstractSchema:
+        """What such a state looks like."""
+        return _CutsSchema(CutTable.state_schema(names, capacity), like)
+
+    def load_state(self, state: Mapping[str, Any], like: Vector) -> None:
+        """Go on with the cuts of such a state."""
+        self._cuts = CutTable.of_state(state["table"])
+        self._normals = pile_of_state(state["normals"], like)
+        self._sure = max(SURE, UNITS * rounding_unit(like))
+
     def forget(self) -> None:
         """Drop the older half of the cuts."""
         for i in reversed(range(self._cuts.count // 2)):
@@ -124,7 +153,7 @@ class KeptCuts:
         if length == 0.0:
             # A flat linearisation excludes every point, or none.
             self._normals.remove(cuts.count)
-            self._excludes_all |= offset < 0
+            self.excludes_all |= offset < 0
             return
         blur += rounding / length
         facts = offset / length, level / length, length, blur, 0.0, z * length
@@ -161,3 +190,16 @@ class KeptCuts:
         worth = dict(zip(cuts.names, cuts.worth.dot(share).tolist(), strict=True))
         level = float(share @ cuts.level)
         self._append(mixed, level, offset, worth, weight, rounding=float(blur))
+
+
+@dataclass(frozen=True)
+class _CutsSchema(AbstractSchema):
+    """A table of cuts, and as many normals as it has cuts."""
+
+    table: AbstractSchema
+    like: Vector
+
+    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
+        state = Fields({"table": self.table, "normals": PLAIN}).check(value, where)
+        normals = pile_schema(self.like, len(state["table"]["gram"]))
+        return {**state, "normals": normals.check(state["normals"], f"{where}.normals")}

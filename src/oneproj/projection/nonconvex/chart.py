@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +18,8 @@ from oneproj.projection.nonconvex.frame import Frame
 from oneproj.projection.nonconvex.model import Model, Place
 from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.view import Look, View
+from oneproj.schema import AbstractSchema, Fields
+from oneproj.tensor_schema import TensorSchema
 
 ROUNDING = 1e-13
 """A move of a smaller share of the displacement says nothing about the curvature."""
@@ -32,6 +36,48 @@ class Carried:
     bend: Array
     frame: Frame
     curvature: Curvature
+
+    def state(self) -> dict[str, Any]:
+        """All of it as plain data, but for the names."""
+        return {
+            "mu": torch.from_numpy(self.mu),
+            "bend": torch.from_numpy(self.bend),
+            "frame": self.frame.state(),
+            "curvature": self.curvature.state(),
+        }
+
+    @staticmethod
+    def state_schema(
+        names: Sequence[str], like: Vector, capacity: int, memory: int
+    ) -> AbstractSchema:
+        """What such a state looks like."""
+        m = len(names)
+        numbers = TensorSchema((m,), torch.float64)
+        return Fields(
+            {
+                "mu": numbers,
+                "bend": numbers,
+                "frame": Frame.state_schema(like, capacity),
+                "curvature": Curvature.state_schema(m, capacity, memory),
+            }
+        )
+
+    @classmethod
+    def of_state(
+        cls,
+        state: Mapping[str, Any],
+        names: tuple[str, ...],
+        like: Vector,
+        capacity: int,
+        memory: int,
+    ) -> Carried:
+        """What such a state was made of."""
+        mu, bend = (np.array(state[name].numpy()) for name in ("mu", "bend"))
+        frame = Frame(capacity)
+        frame.load_state(state["frame"], like)
+        curvature = Curvature(memory)
+        curvature.load_state(state["curvature"])
+        return cls(names, mu, bend, frame, curvature)
 
 
 class Chart:
@@ -185,7 +231,9 @@ class Chart:
     def carry(self, mu: Array) -> Carried:
         """What helps a projection onto the same constraints from a point nearby."""
         bend = self._longest[1]
-        return Carried(self.names, mu, bend, self._frame, self._curvature)
+        self._frame.forget_last()
+        # Copies in one piece: sums over them are then the same after a resume.
+        return Carried(self.names, mu.copy(), bend.copy(), self._frame, self._curvature)
 
     def _in_new_frame(self, moved: AbstractPacked, look: Look) -> Place:
         self._view.keep_best()

@@ -9,11 +9,17 @@ pairs are applied at once, by the compact form of Byrd, Nocedal and Schnabel (19
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from scipy.linalg.blas import dtrsm
 
 from oneproj.arrays import Array
+from oneproj.schema import AbstractSchema, Fields, Integer
+from oneproj.tensor_schema import TensorSchema
 
 LEAST = 0.2
 """The estimate has at least this curvature along each move; without constraints it
@@ -75,6 +81,21 @@ class Curvature:
         divided: Array = rows - along.T.dot(Y) + back.T.dot(S)
         return divided
 
+    def state(self) -> dict[str, Any]:
+        """The moves and changes as plain data, with the room that there is for more."""
+        S, Y = torch.from_numpy(self._S.copy()), torch.from_numpy(self._Y.copy())
+        return {"moves": self.moves, "S": S, "Y": Y}
+
+    @staticmethod
+    def state_schema(constraints: int, dimension: int, memory: int) -> AbstractSchema:
+        """What such a state looks like, in a frame of so many dimensions."""
+        return _CurvatureSchema(constraints, dimension, memory)
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on with the moves of such a state."""
+        self.moves = state["moves"]
+        self._S, self._Y = (np.array(state[name].numpy()) for name in ("S", "Y"))
+
     def _make_room(self, shape: tuple[int, ...]) -> None:
         """Twice the room, up to the memory; then the oldest move leaves."""
         k, (m, n) = self.moves, shape
@@ -88,3 +109,28 @@ class Curvature:
         if k:
             moves[:k], changes[:, : k * n] = self._S, self._Y
         self._S, self._Y = moves, changes
+
+
+@dataclass(frozen=True)
+class _CurvatureSchema(AbstractSchema):
+    """Moves in a frame, and the changes of each constraint's gradient along them."""
+
+    constraints: int
+    dimension: int
+    memory: int
+
+    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
+        table = TensorSchema((None, None), torch.float64)
+        any_moves = Fields({"moves": Integer(), "S": table, "Y": table})
+        state = any_moves.check(value, where)
+        room = len(state["S"])
+        Integer(least=0, most=self.memory).check(room, f"the room of {where}")
+        m, n = (self.constraints, self.dimension) if room else (0, 0)
+        checked: dict[str, Any] = Fields(
+            {
+                "moves": Integer(least=0, most=room),
+                "S": TensorSchema((room, n), torch.float64),
+                "Y": TensorSchema((m, room * n), torch.float64),
+            }
+        ).check(state, where)
+        return checked

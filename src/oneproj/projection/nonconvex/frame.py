@@ -9,18 +9,27 @@ per stored vector and one combination per step.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from oneproj.arrays import Array
 from oneproj.errors import NonFiniteError
 from oneproj.parameters import Vector
 from oneproj.projection.vectors.moves import AbstractMove
 from oneproj.projection.vectors.packed import AbstractPacked
-from oneproj.projection.vectors.piles import AbstractPile, pile_of
+from oneproj.projection.vectors.piles import (
+    AbstractPile,
+    pile_of,
+    pile_of_state,
+    pile_schema,
+)
 from oneproj.projection.vectors.space import AbstractSpace
+from oneproj.schema import AbstractSchema, Fields, Integer, Maybe
+from oneproj.tensor_schema import PLAIN, TensorSchema
 
 INDEPENDENT, CLEAR = 1e-9, 1e-2
 """A vector whose part outside the span is a smaller share than the first adds nothing.
@@ -69,6 +78,31 @@ class Frame:
     def size(self) -> int:
         """The dimension of the span, and how many vectors are stored."""
         return 0 if self._pile is None else len(self._pile)
+
+    def forget_last(self) -> None:
+        """Let the next list of vectors be located anew, not by its change."""
+        self._last = []
+
+    def state(self) -> dict[str, Any]:
+        """The vectors and their weights in the axes, as plain data."""
+        n = self.size
+        vectors = None if self._pile is None else self._pile.state()
+        return {
+            "vectors": vectors,
+            "inverse": torch.from_numpy(self._inverse[:n, :n].copy()),
+        }
+
+    @staticmethod
+    def state_schema(like: Vector, room: int) -> AbstractSchema:
+        """What such a state looks like."""
+        return _FrameSchema(like, room)
+
+    def load_state(self, state: Mapping[str, Any], like: Vector) -> None:
+        """Go on with the vectors of such a state."""
+        n = len(state["inverse"])
+        self._inverse[:n, :n] = state["inverse"].numpy()
+        if state["vectors"] is not None:
+            self._pile = pile_of_state(state["vectors"], like)
 
     def all_coordinates(self, vectors: Sequence[AbstractPacked]) -> Array:
         """The coordinates of one vector after the other, as rows.
@@ -186,6 +220,29 @@ class Frame:
             raise ValueError(message)
         n = len(self._pile)
         return self._pile, coordinates[:n].dot(self._inverse[:n, :n])
+
+
+@dataclass(frozen=True)
+class _FrameSchema(AbstractSchema):
+    """A frame that has as many vectors as axes."""
+
+    like: Vector
+    room: int
+
+    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
+        square = TensorSchema((None, None), torch.float64)
+        state = Fields({"vectors": PLAIN, "inverse": square}).check(value, where)
+        n = Integer(least=0, most=self.room).check(
+            len(state["inverse"]), f"the size of {where}"
+        )
+        vectors = pile_schema(self.like, n)
+        checked: dict[str, Any] = Fields(
+            {
+                "vectors": vectors if n else Maybe(vectors),
+                "inverse": TensorSchema((n, n), torch.float64),
+            }
+        ).check(state, where)
+        return checked
 
 
 class _Move(AbstractMove):

@@ -37,7 +37,6 @@ import numpy as np
 
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import difference, dot
-from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.convex.noise import secure
@@ -113,7 +112,7 @@ def project_local(
         few = max_evaluations if lost else min(view.evaluations, max_evaluations)
         # What was not declared is nobody's mistake.
         with suppress(InvalidProblemError):
-            project_convex(view, cuts, Bend(), max_evaluations=few)
+            project_convex(view, cuts, max_evaluations=few)
     secure(view)
     models.finish()
     return models

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from oneproj.arrays import Array
-from oneproj.parameters import Vector
+from oneproj.parameters import Vector, dimension, on_devices, rounding_unit
 from oneproj.projection.vectors.blocks import (
     combination,
     combine_into,
@@ -22,8 +24,10 @@ from oneproj.projection.vectors.blocks import (
     products_of_change,
     remainder,
 )
-from oneproj.projection.vectors.packed import AbstractPacked, Long, Short
+from oneproj.projection.vectors.packed import AbstractPacked, Long, Short, is_short
 from oneproj.projection.vectors.space import AbstractSpace
+from oneproj.schema import AbstractSchema, Items
+from oneproj.tensor_schema import TensorSchema, vector_like
 
 NONE = SQUARE = 0
 """Stands for no vector, and for a square among products: no object's identity."""
@@ -86,6 +90,10 @@ class AbstractPile(ABC, Generic[P]):
     def remove(self, i: int) -> None:
         """Drop a vector; those after it move up."""
 
+    @abstractmethod
+    def state(self) -> Tensor | list[Vector]:
+        """The vectors as tensors: the rows of one, or lists shaped like parameters."""
+
 
 class _ShortPile(AbstractPile[Short]):
     """The rows of a matrix, with room for more."""
@@ -134,6 +142,15 @@ class _ShortPile(AbstractPile[Short]):
     def remove(self, i: int) -> None:
         self._count -= 1
         self._matrix[i : self._count] = self._matrix[i + 1 : self._count + 1]
+
+    def state(self) -> Tensor:
+        return torch.from_numpy(self._matrix[: self._count].copy())
+
+    @classmethod
+    def of_state(cls, rows: Tensor, eps: float) -> _ShortPile:
+        pile = cls(eps)
+        pile._matrix, pile._count = np.array(rows.numpy()), len(rows)
+        return pile
 
 
 class _LongPile(AbstractPile[Long]):
@@ -195,6 +212,9 @@ class _LongPile(AbstractPile[Long]):
     def remove(self, i: int) -> None:
         del self._vectors[i]
 
+    def state(self) -> list[Vector]:
+        return [list(vector) for vector in self._vectors]
+
     def _used(self, weights: Array) -> tuple[list[float], list[Vector]]:
         # The first one is there for the shapes, should all weights be zero.
         used = [i for i, weight in enumerate(weights) if weight != 0 or i == 0]
@@ -211,3 +231,32 @@ def pile_of(like: AbstractPacked) -> AbstractPile[Any]:
         ([3.0], [3.0])
     """
     return _ShortPile(like.eps) if isinstance(like, Short) else _LongPile()
+
+
+def pile_schema(like: Vector, count: int) -> AbstractSchema:
+    """What the state of a pile of ``count`` vectors shaped ``like`` one looks like.
+
+    Example:
+        >>> pile_schema([torch.zeros(3)], 2).check(torch.ones(2, 3).double(), "normals")
+        tensor([[1., 1., 1.],
+                [1., 1., 1.]], dtype=torch.float64)
+    """
+    if is_short(like):
+        return TensorSchema((count, dimension(like)), torch.float64)
+    return Items(vector_like(like), least=count, most=count)
+
+
+def pile_of_state(state: Tensor | list[Vector], like: Vector) -> AbstractPile[Any]:
+    """The pile of such a state, on the devices of a vector ``like`` those in it.
+
+    Example:
+        >>> pile = pile_of_state(torch.ones(2, 3).double(), [torch.zeros(3)])
+        >>> pile.products(Short(np.ones(3), eps=2**-52)).tolist()
+        [3.0, 3.0]
+    """
+    if isinstance(state, Tensor):
+        return _ShortPile.of_state(state, rounding_unit(like))
+    pile = _LongPile()
+    for vector in state:
+        pile.store(Long(on_devices(vector, like)))
+    return pile
