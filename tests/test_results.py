@@ -53,6 +53,7 @@ def test_the_status_says_whether_the_point_is_feasible() -> None:
         "FEASIBLE": True,
         "INTERRUPTED": True,
         "OUT_OF_TIME": True,
+        "START": True,
         "INFEASIBLE": False,
         "EMPTY": False,
     }

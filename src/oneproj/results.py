@@ -23,6 +23,7 @@ class Status(enum.Enum):
     FEASIBLE = "every residual is <= 0 on the full data"
     INTERRUPTED = "stopped before the planned updates; the point so far is feasible"
     OUT_OF_TIME = "stopped by the time budget; the point so far is feasible"
+    START = "the start, which is feasible; the run did not improve on it"
     INFEASIBLE = "a residual is still > 0 after the projection"
     EMPTY = "no point satisfies all constraints: their linearisations prove it"
 
@@ -241,7 +242,8 @@ class Solution(Plain):
         residuals: Every constraint minus its bound, likewise; feasible means <= 0.
         certificate: What is known about the answer.
         counts: What the run used.
-        projection: How far the answer is from the point that was trained.
+        projection: How far the answer is from the point that was trained. With
+            ``Status.START`` it describes the projection that was made, not the answer.
         history: A column (update, objective, seconds and one per constraint) to its
             values, as the method saw them: estimates with a minibatch oracle.
         seconds: Of training, projection and certificate.
@@ -293,6 +295,8 @@ class Solution(Plain):
 
     def _moved(self) -> str:
         far = f"{self.projection.distance:.3e}"
+        if self.status is Status.START:
+            return f"0: the projection moved {far}, but the start was kept"
         if self.status.ok:
             return far
         best = max(self.projection.residuals.values(), default=math.nan)

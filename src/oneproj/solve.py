@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -28,7 +29,7 @@ from oneproj.results import Projection, Solution, Status
 from oneproj.runs.callbacks import Callback, Callbacks
 from oneproj.runs.checkpoints import checkpoint_file
 from oneproj.runs.failures import explained
-from oneproj.runs.hindsight import warn_in_hindsight
+from oneproj.runs.hindsight import warn_in_hindsight, warn_of_start
 from oneproj.runs.history import History, Stopwatch
 from oneproj.runs.iterate import End, Loop
 from oneproj.runs.run import Location, Run, resume_run
@@ -112,11 +113,17 @@ def solve(
         **options: Of the method: lr, prox_weight, inner_steps, strength, ...; an
             unknown one is answered with the list. The solution's settings have all.
 
-    **Failure.** If no feasible point is reached, the parameters hold the trained point,
-    unprojected, since the point with the smallest residual can be absurdly far away.
-    The error, or ``solution.projection``, says how small that residual was, and how far
-    away; the rest of a returned solution is about the trained point. To go to the other
-    one, call ``oneproj.project(..., on_failure="return")``.
+    **A feasible start** is the answer if the run ends infeasible or with a higher
+    objective: the parameters hold the start again, and so do the buffers of the
+    problem's ``model``. The status is START, the certificate carries no theorem, and a
+    warning says why, unless the two objectives differ by rounding only.
+
+    **Failure.** If no feasible point is reached and the start is not one, the
+    parameters hold the trained point, unprojected, since the point with the smallest
+    residual can be absurdly far away. The error, or ``solution.projection``, says how
+    small that residual was, and how far away; the rest of a returned solution is about
+    the trained point. To go to the other one, call
+    ``oneproj.project(..., on_failure="return")``.
 
     **Ctrl-C** stops the updates and finishes with what there is: the selected iterate
     is projected and certified, the status of the solution is INTERRUPTED, and a warning
@@ -130,7 +137,7 @@ def solve(
     Raises:
         InvalidProblemError: An argument does not fit; the message names it.
         NonFiniteError: A value or gradient is NaN or inf; it names term and update.
-        InfeasibleError: No feasible point was reached; see above.
+        InfeasibleError: No feasible point was reached, and the start is none.
         CheckpointError: A checkpoint is missing, damaged, or that of another run, or
             cannot be written when the run begins. A disk that fills up later on is
             warned of, and the run goes on.
@@ -190,7 +197,8 @@ def solve(
             solution = _complete(run, setting, end, watch, on_failure)
     if solution.status.ok:
         update = max(history.columns["update"], default=0)
-        heed_end(end, stopped, int(update), setting.steps)
+        kept = solution.status is Status.START
+        heed_end(end, stopped, int(update), setting.steps, kept=kept)
     return solution
 
 
@@ -210,19 +218,25 @@ def _complete(
     watch.lap("project")
     if not status.ok:
         setting.undo()
+    objective = problem.objective.value() if status.ok else math.inf
+    kept = _return_to_start(run, projection, objective)
+    if kept is not None:
+        status, objective, residuals = Status.START, *kept
+    elif status.ok:
+        status = end.status
+    else:
         if on_failure == "raise":
             raise_if_infeasible(projection)
-        residuals = problem.residuals()
+        objective, residuals = problem.objective.value(), problem.residuals()
     # The guarantee is that of a whole run. Not the gradient mapping: it takes another
     # projection, and there is one.
     planned = end is End.PLANNED
-    executed = setting.schedule if planned and status.ok else None
+    executed = setting.schedule if status is Status.FEASIBLE else None
     certificate = certify(problem, schedule=executed, smooth=False)
-    objective = problem.objective.value()
     warn_in_hindsight(run, objective, certificate.multipliers, planned=planned)
     watch.lap("certify")
     return Solution(
-        status=end.status if status.ok else status,
+        status=status,
         objective=objective,
         residuals=residuals,
         certificate=certificate,
@@ -232,6 +246,31 @@ def _complete(
         seconds=watch.laps,
         settings={**run.settings, **run.method.describe()},
     )
+
+
+def _return_to_start(
+    run: Run, projection: Projection, objective: float
+) -> tuple[float, dict[str, float]] | None:
+    """Go back to a feasible start if the run ended worse.
+
+    Args:
+        run: That has ended.
+        projection: That was made at its end.
+        objective: After it, on all data; infinite if that point is infeasible.
+
+    Returns:
+        Objective and residuals of the start; None where the parameters stay.
+    """
+    problem, start = run.setting.problem, run.start
+    if start.objective is None or objective <= start.objective:
+        return None
+    start.exchange(problem)
+    residuals = problem.residuals()
+    if any(residual > 0 for residual in residuals.values()):
+        start.exchange(problem)  # a random constraint was met by chance
+        return None
+    warn_of_start(run, projection, objective)
+    return start.objective, residuals
 
 
 def _verified(projection: Projection, problem: Problem) -> Projection:

@@ -92,11 +92,6 @@ class Auto(AbstractMethod):
         """Outer iterations of the chosen method."""
         return self._method.outer
 
-    @property
-    def feasible_start(self) -> float | None:
-        """What the chosen method knows of it."""
-        return self._method.feasible_start
-
     def state_dict(self) -> dict[str, Any]:
         """The state of the chosen method."""
         return {"method": self._method.name, "state": self._method.state_dict()}

@@ -62,11 +62,6 @@ class AbstractMethod(ABC):
         """Outer iterations that are complete; None for a method that has none."""
         return None
 
-    @property
-    def feasible_start(self) -> float | None:
-        """The objective at the start, if that was feasible and the method knows it."""
-        return None
-
     def state_dict(self) -> dict[str, Any]:
         """All that further updates depend on, beyond the parameters and the setting.
 

@@ -110,14 +110,11 @@ class Penalized(AbstractMethod):
         self._alarm, self._lengthens = parts.alarm, parts.lengthens
         self._oracle = setting.look(parts.penalty, renew_every=None)
         self._outer = 0
-        self._feasible_start: float | None = None
 
     def update(self) -> Sight:
         """Make one inner update; at a centre, renew anchor and strengths first."""
         oracle, parameters = self._oracle, self._setting.problem.parameters
         anchor = self._anchor()
-        if anchor is not None and self._outer == 0:
-            self._note_start(anchor)
         # What becomes a strength is checked at once, the rest with the penalty.
         objective = oracle.see_objective(alone=anchor is not None)
         if self._clip is not None:
@@ -158,11 +155,6 @@ class Penalized(AbstractMethod):
         """The number t of outer iterations that are complete."""
         return self._outer
 
-    @property
-    def feasible_start(self) -> float | None:
-        """The objective at the start, where the first anchor met all constraints."""
-        return self._feasible_start
-
     def state_dict(self) -> dict[str, Any]:
         """The states of optimiser, scheduler, strengths, alarm and oracle."""
         scheduler, strength, alarm = self._scheduler, self._strength, self._alarm
@@ -173,7 +165,6 @@ class Penalized(AbstractMethod):
             "alarm": None if alarm is None else alarm.state_dict(),
             "oracle": self._oracle.state_dict(),
             "outer": self._outer,
-            "feasible_start": self._feasible_start,
         }
 
     def state_schema(self) -> AbstractSchema:
@@ -191,7 +182,6 @@ class Penalized(AbstractMethod):
                 "alarm": absent if alarm is None else alarm.state_schema(),
                 "oracle": self._oracle.state_schema(),
                 "outer": Integer(least=0, most=self._setting.steps),
-                "feasible_start": Maybe(Number(finite=True)),
             }
         )
 
@@ -209,7 +199,6 @@ class Penalized(AbstractMethod):
         if self._alarm is not None:
             self._alarm.load_state_dict(state["alarm"])
         self._outer = state["outer"]
-        self._feasible_start = state["feasible_start"]
 
     def _anchor(self) -> Anchor | None:
         wanted = self._strength is not None or self._setting.oracle == "anchored"
@@ -227,12 +216,6 @@ class Penalized(AbstractMethod):
             return oracle.add_penalty()
         with limited_push(parameters, most):
             return oracle.add_penalty()
-
-    def _note_start(self, anchor: Anchor) -> None:
-        """A feasible start is an answer, too: the run should end no higher."""
-        met = max(anchor.values.values(), default=0.0) <= 0
-        if met and self._setting.anchors.size is None:
-            self._feasible_start = self._setting.problem.objective.value()
 
     def _lengthen(self, anchor: Anchor) -> None:
         """Lengthen the steps, at the start, if feasible points are far from it."""

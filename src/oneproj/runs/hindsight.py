@@ -16,9 +16,9 @@ problem. It is not said of an objective that is nearly gone: on data that can be
 separated a risk falls for ever, and nobody waits for it. Nor of one that is above its
 start: the constraints had driven it up, and it came back.
 
-**An end that is worse than the start.** A start that is feasible, as that of a model
-that was trained under the same constraints, is an answer. The first steps leave it, and
-a run that is short or noisy may not come back.
+**An end that is worse than the start.** A start that is feasible, such as a model that
+was trained under the same constraints, is an answer. Where the run ends infeasible or
+with a higher objective, ``solve`` returns the start.
 
 **An objective that was never seen.** A method that steps on the objective only where
 the constraints are met may find them violated at every update. What it returns can be
@@ -33,12 +33,12 @@ from statistics import fmean, variance
 
 from oneproj.errors import warn
 from oneproj.methods.practice.alarm import TRIAL
+from oneproj.parameters import rounding_unit
+from oneproj.results import Projection
 from oneproj.runs.run import Run
 
 RISE = 5.0
 """Times the size at the start."""
-WORSE = 0.01
-"""Of the objective at a feasible start: by more the answer is worse."""
 FEW = 0.1
 """Of the late minibatches, which may be low all the same."""
 FALL, ERRORS = 0.1, 2.0
@@ -62,8 +62,6 @@ def warn_in_hindsight(
     """
     setting, record = run.setting, run.history.columns
     warn_if_risen(record, objective, multipliers)
-    if planned and run.method.feasible_start is not None:
-        warn_if_worse(run.method.feasible_start, objective, setting.steps)
     whole = planned and record["update"][-1:] == [setting.steps]
     if whole and all(map(math.isnan, record["objective"])):
         _warn_of_neglect(setting.steps)
@@ -87,22 +85,46 @@ def _warn_of_neglect(steps: int) -> None:
     warn(message)
 
 
-def warn_if_worse(start: float, objective: float, steps: int) -> None:
-    """Warn of an answer that is worse than the feasible start.
+def warn_of_start(run: Run, projection: Projection, reached: float) -> None:
+    """Warn that the answer is the start, unless all that differs is rounding.
 
     Args:
-        start: The objective there.
-        objective: At the answer.
-        steps: Updates that were made.
+        run: That has ended; it keeps its feasible start.
+        projection: That was made at its end.
+        reached: The objective after it, on all data.
     """
-    if objective > start + WORSE * abs(start):
-        message = (
-            f"The answer is worse than the start, which was feasible: the objective is "
-            f"{objective:.4g}, and was {start:.4g}. Steps of such a length leave a "
-            f"good start, and {steps} of them did not lead back. Give more steps or "
-            "a smaller lr, or keep the start."
+    start = run.start.objective or 0.0
+    rounding = math.sqrt(rounding_unit(run.setting.problem.parameters))
+    if not projection.status.ok:
+        name, worst = max(projection.residuals.items(), key=lambda item: item[1])
+        why = (
+            f"no feasible point was found from where the run ended: the residual of "
+            f"{name!r} was still {worst:.3g} after the projection. The objective of "
+            f"the start is {start:.4g}"
         )
-        warn(message)
+    elif reached > start + rounding * abs(start):
+        why = f"the run ended with a higher objective, {reached:.4g} after {start:.4g}"
+    else:
+        return
+    message = (
+        f"The answer is the start, which is feasible: {why}. Steps that are too long "
+        f"lead away from a good start, as that of a trained model is. {_shorter(run)}"
+    )
+    warn(message)
+
+
+def _shorter(run: Run) -> str:
+    """What to try for a run that lost a good start."""
+    if run.setting.schedule is not None:
+        return "Try the schedule of a smaller epsilon, which makes more updates."
+    settings = {**run.settings, **run.method.describe()}
+    lr = settings.get("lr") or settings["options"].get("lr")
+    if lr is None:
+        return 'Try method="one-projection" with a small lr.'
+    return (
+        f"Try a smaller lr, such as {lr / 10:.1g} (it was {lr:.2g}), more steps, or "
+        "features of zero mean and unit variance."
+    )
 
 
 def warn_if_risen(

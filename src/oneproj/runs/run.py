@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -21,20 +21,106 @@ import torch
 from torch import Tensor
 
 from oneproj.arguments import as_path
-from oneproj.errors import CheckpointError, OneprojError
+from oneproj.certificates.feasibility import ball_excess
+from oneproj.errors import CheckpointError, NonFiniteError, OneprojError
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.setting import Setting
-from oneproj.parameters import Vector, snapshot
+from oneproj.parameters import Vector, on_devices, snapshot
 from oneproj.problem import Problem
 from oneproj.results import Counts
 from oneproj.runs.checkpoints import State, checked, read_checkpoint
 from oneproj.runs.history import History
 from oneproj.runs.outline import outline, refuse_others
 from oneproj.runs.samples import check_sample, sample_values
-from oneproj.schema import AbstractSchema, Fields, Integer, Named, Number, Text, require
+from oneproj.schema import (
+    AbstractSchema,
+    Equal,
+    Fields,
+    Integer,
+    Named,
+    Number,
+    Text,
+    require,
+)
 from oneproj.tensor_schema import PLAIN, GeneratorState, TensorSchema, vector_like
 
 Location: TypeAlias = str | PathLike[str]
+
+
+@dataclass
+class Start:
+    """The point where a run begins, kept if it is feasible: no answer may be worse.
+
+    Attributes:
+        objective: Its objective on all data; None where the start is not feasible.
+        parameters: A copy of them, where it is feasible.
+        buffers: Of the problem's model, by name: training moves batch norm's.
+
+    Example:
+        >>> import oneproj
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> term = oneproj.function(w.sum)
+        >>> problem, start = oneproj.Problem(w, term, {"cap": term <= 2.0}), Start()
+        >>> start.keep_if_feasible(problem, Counts())
+        >>> start.objective
+        1.0
+        >>> _ = w.data.fill_(9.0)
+        >>> start.exchange(problem)
+        >>> w.item(), start.parameters[0].item()
+        (1.0, 9.0)
+    """
+
+    objective: float | None = None
+    parameters: list[Tensor] = field(default_factory=list)
+    buffers: dict[str, Tensor] = field(default_factory=dict)
+
+    def keep_if_feasible(self, problem: Problem, counts: Counts) -> None:
+        """Copy the point that a problem holds if it is feasible, on all data.
+
+        Constraints are evaluated, and counted, up to the first that is violated. A
+        value that is not finite is left to the first update, which reports it.
+        """
+        if ball_excess(problem) > 0:
+            return
+        try:
+            for constraint in problem.constraints.values():
+                counts.constraint_passes += 1
+                if constraint.value() > 0:
+                    return
+            self.objective = problem.objective.value()
+        except NonFiniteError:
+            return
+        self.parameters = snapshot(problem.parameters)
+        if problem.model is not None:
+            named = problem.model.named_buffers()
+            self.buffers = {name: buffer.detach().clone() for name, buffer in named}
+
+    @torch.no_grad()
+    def exchange(self, problem: Problem) -> None:
+        """Make the problem hold this point, and this object the one that it held."""
+        for p, kept in zip(problem.parameters, self.parameters, strict=True):
+            held = p.detach().clone()
+            p.copy_(kept)
+            kept.copy_(held)
+        if (model := problem.model) is not None:
+            held_buffers = dict(model.named_buffers())
+            for name in self.buffers.keys() & held_buffers.keys():
+                held = held_buffers[name].detach().clone()
+                _load_buffer(model, name, self.buffers[name])
+                self.buffers[name] = held
+
+    def state_dict(self) -> State:
+        """The point as plain containers; tensors are not copied."""
+        return dict(vars(self))
+
+    def load_state_dict(self, state: State, like: Vector) -> None:
+        """Take such a state over, on the devices of the parameters."""
+        self.objective = state["objective"]
+        self.parameters = on_devices(
+            state["parameters"], like[: len(state["parameters"])]
+        )
+        device = like[0].device
+        self.buffers = {name: t.to(device) for name, t in state["buffers"].items()}
 
 
 @dataclass(frozen=True)
@@ -46,12 +132,14 @@ class Run:
         method: Its own variables.
         history: What was recorded, and the seconds so far.
         settings: By name, as ``Solution.settings`` has them before the run.
+        start: The point before the first update, if it is feasible.
     """
 
     setting: Setting
     method: AbstractMethod
     history: History
     settings: Mapping[str, Any]
+    start: Start = field(default_factory=Start)
 
     def state_dict(self, update: int) -> State:
         """The state after an update; tensors are copied only out of larger ones."""
@@ -67,6 +155,7 @@ class Run:
             "history": self.history.state_dict(),
             "model": _model_state(setting.problem.model),
             "sample": sample_values(setting.problem),
+            "start": self.start.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> int:
@@ -93,6 +182,7 @@ class Run:
         self.setting.selection.set_state(state["selection"])
         vars(self.setting.counts).update(state["counts"])
         self.history.load_state_dict(state["history"])
+        self.start.load_state_dict(state["start"], problem.parameters)
         return int(state["update"])
 
     def _schemas(self) -> dict[str, AbstractSchema]:
@@ -114,6 +204,7 @@ class Run:
                 {"buffers": _Buffers(problem.model), "noise": GeneratorState()}
             ),
             "sample": Named(Number(), [term.name for term in terms], complete=True),
+            "start": _StartState(problem),
         }
 
     @cached_property
@@ -126,6 +217,8 @@ def resume_run(
     run: Run, checkpoint: Path | None, *, resume: Location | bool | None
 ) -> int:
     """Bring a run to where it is to go on; returns the updates that are done.
+
+    A run that begins keeps its start, if that is feasible.
 
     Args:
         run: Not begun yet.
@@ -153,7 +246,10 @@ def resume_run(
             "is none), or delete it, or choose another path."
         )
         raise CheckpointError(message)
-    return 0 if source is None else run.load_state_dict(read_checkpoint(source))
+    if source is not None:
+        return run.load_state_dict(read_checkpoint(source))
+    run.start.keep_if_feasible(run.setting.problem, run.setting.counts)
+    return 0
 
 
 def _alone(tensor: Tensor) -> Tensor:
@@ -188,6 +284,7 @@ class _Buffers(AbstractSchema):
         buffers = dict(self.model.named_buffers())
         state = Named(PLAIN).check(value, where)
         for name, kept in state.items():
+            require(isinstance(kept, Tensor), kept, f"{where}.{name}", "a tensor")
             path, _, own = name.rpartition(".")
             known = modules.get(path)
             # A new one must not take the place of anything else of the module.
@@ -198,6 +295,23 @@ class _Buffers(AbstractSchema):
             shape = (None,) * kept.dim()
             TensorSchema(shape, dtype, finite=False).check(kept, f"{where}.{name}")
         return state
+
+
+@dataclass(frozen=True)
+class _StartState(AbstractSchema):
+    """The state of a ``Start``: empty, or a point of the problem."""
+
+    problem: Problem
+
+    def check(self, value: Any, where: str) -> State:  # noqa: ANN401 - whatever a file had
+        kept = isinstance(value, dict) and value.get("objective") is not None
+        like = self.problem.parameters if kept else []
+        parts = {
+            "objective": Number(finite=True) if kept else Equal(None),
+            "parameters": vector_like(like),
+            "buffers": _Buffers(self.problem.model if kept else None),
+        }
+        return Fields(parts).check(value, where)  # type: ignore[no-any-return]
 
 
 def _is_empty_buffer(module: torch.nn.Module | None, name: str) -> bool:

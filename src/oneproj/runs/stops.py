@@ -20,7 +20,9 @@ AGAIN = 3.0
 _WARNED: ContextVar[float] = ContextVar("warned", default=-math.inf)
 
 
-def heed_end(end: End, stopped: float, update: int, steps: int) -> None:
+def heed_end(
+    end: End, stopped: float, update: int, steps: int, *, kept: bool = False
+) -> None:
     """Say of a run with a feasible point why it has fewer updates than planned.
 
     Args:
@@ -29,6 +31,7 @@ def heed_end(end: End, stopped: float, update: int, steps: int) -> None:
         stopped: When, by the monotonic clock.
         update: The last one that was made.
         steps: The updates that were planned.
+        kept: Whether the answer is the feasible start.
 
     Raises:
         KeyboardInterrupt: It was the second Ctrl-C: the warning of the last one is less
@@ -39,7 +42,7 @@ def heed_end(end: End, stopped: float, update: int, steps: int) -> None:
         _WARNED.set(-math.inf if soon else time.monotonic())
         if soon:
             raise KeyboardInterrupt
-        _warn_of_interrupt(update, steps)
+        _warn_of_interrupt(update, steps, kept=kept)
     if end is End.ASKED and update == 1 < steps:
         message = (
             f"A callback returned True after the first of {steps} updates, which ends "
@@ -47,7 +50,7 @@ def heed_end(end: End, stopped: float, update: int, steps: int) -> None:
             "where it draws: call it in a function that returns nothing."
         )
         warn(message)
-    if end is End.STUCK:
+    if end is End.STUCK and not kept:
         message = (
             f"The projection of update {update + 1} failed by its own account, and the "
             f"run of {steps} updates ended there. The point that it left is feasible "
@@ -57,11 +60,17 @@ def heed_end(end: End, stopped: float, update: int, steps: int) -> None:
         warn(message)
 
 
-def _warn_of_interrupt(update: int, steps: int) -> None:
+def _warn_of_interrupt(update: int, steps: int, *, kept: bool) -> None:
+    outcome = (
+        "The point so far is no better than the start: the parameters hold the start, "
+        "which is feasible, and the status of the solution is START."
+        if kept
+        else "The point so far was projected: the parameters hold it, it is feasible, "
+        "and the status of the solution is INTERRUPTED."
+    )
     message = (
-        f"Ctrl-C ended this run after update {update} of {steps}. The point so far was "
-        "projected: the parameters hold it, it is feasible, and the status of the "
-        "solution is INTERRUPTED. A loop around this call goes on. To stop that, press "
+        f"Ctrl-C ended this run after update {update} of {steps}. {outcome} "
+        "A loop around this call goes on. To stop that, press "
         f"Ctrl-C again within {AGAIN:.0f} seconds, or test solution.status in it."
     )
     try:
