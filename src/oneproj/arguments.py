@@ -137,6 +137,22 @@ def check_count(name: str, value: object, why: str, *, least: int = 1) -> int:
     raise InvalidProblemError(message)
 
 
+def check_flag(name: str, value: object, why: str) -> None:
+    """Refuse what is neither True nor False: a word such as "no" would count as True.
+
+    Example:
+        >>> check_flag("smooth", True, "It is about the objective.")
+        >>> check_flag("smooth", "no", "It is about the objective.")
+        Traceback (most recent call last):
+        ...
+        oneproj.errors.InvalidProblemError: smooth must be True or False, got 'no'. ...
+    """
+    if isinstance(value, bool):
+        return
+    message = f"{name} must be True or False, got {value!r}. {why}"
+    raise InvalidProblemError(message)
+
+
 def check_generator(generator: object, why: str) -> None:
     """Refuse what is neither a generator of torch nor None.
 

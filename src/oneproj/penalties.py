@@ -31,6 +31,7 @@ class AbstractPenalty(ABC):
         c = c.detach().reshape(-1)
         if c.numel() == 0:
             return c.new_zeros(())
+        self._check_range(c.dtype)
         if self.combine == "max":
             return self._value(c.max())
         return self._value(c).sum()
@@ -42,6 +43,7 @@ class AbstractPenalty(ABC):
         gradient of any maximiser is a subgradient of the maximum.
         """
         flat = c.detach().reshape(-1)
+        self._check_range(c.dtype)
         if flat.numel() == 0 or self.combine == "sum":
             return self._slope(flat).reshape(c.shape)
         weights = torch.zeros_like(flat)
@@ -72,6 +74,23 @@ class AbstractPenalty(ABC):
             raise InvalidProblemError(message)
         # The bracket is zero in value; only its gradient counts.
         return self.value(c) + (self.weights(c) * (c - c.detach())).sum()
+
+    def _largest(self) -> float:
+        """The largest weight that a constraint can get; 0 where it is not known."""
+        return 0.0
+
+    def _check_range(self, dtype: torch.dtype) -> None:
+        """Refuse a weight that overflows in the dtype of the constraint values."""
+        if not dtype.is_floating_point or self._largest() <= torch.finfo(dtype).max:
+            return
+        message = (
+            f"A penalty of strength {self._largest():.3g} overflows in "
+            f"{str(dtype).removeprefix('torch.')}, whose largest number is "
+            f"{torch.finfo(dtype).max:.5g}: its value or gradient would be infinite or "
+            "NaN. Compute the constraint in float32 (c.float()) or bfloat16, or give a "
+            "smaller strength."
+        )
+        raise InvalidProblemError(message)
 
     @abstractmethod
     def _value(self, u: Tensor) -> Tensor:
@@ -105,6 +124,9 @@ class Hinge(AbstractPenalty):
     def __post_init__(self) -> None:
         """Refuse a strength that cannot penalise."""
         object.__setattr__(self, "strength", _check(self.strength, self.combine))
+
+    def _largest(self) -> float:
+        return self.strength
 
     def _value(self, u: Tensor) -> Tensor:
         return self.strength * u.clamp(min=0)
@@ -140,6 +162,9 @@ class Hinges(AbstractPenalty):
         widths = self.widths or (0.0,) * len(self.strengths)
         hinges = zip(self.strengths, values, widths, strict=True)
         return [strength * _share(c, w) for strength, c, w in hinges]
+
+    def _largest(self) -> float:
+        return max(self.strengths, default=0.0)
 
     def _value(self, u: Tensor) -> Tensor:
         sharp = u.clamp(min=0)
@@ -187,6 +212,9 @@ class Softplus(AbstractPenalty):
         why = "Use oneproj.Hinge for the penalty without smoothing."
         smoothing = check_number("The smoothing", self.smoothing, why)
         object.__setattr__(self, "smoothing", smoothing)
+
+    def _largest(self) -> float:
+        return self.strength
 
     def _value(self, u: Tensor) -> Tensor:
         # lam [u]_+ + gamma log(1 + exp(-|t|)): no term can overflow into inf * 0.

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from oneproj.arguments import check_generator
+from oneproj.arguments import check_flag, check_generator
 from oneproj.autograd import fresh_casts
 from oneproj.certificates.feasibility import ball_measure, feasibility
 from oneproj.certificates.gradient_mapping import gradient_mapping
@@ -92,6 +92,9 @@ def certify(
         True
     """
     check_problem(problem)
+    why = "It says whether the objective has an ell-Lipschitz gradient."
+    check_flag("smooth", smooth, why)
+    check_flag("projected", projected, "It says which point of a run is judged.")
     _check(constants, schedule, generator)
     constants = _claims(problem, constants, schedule)
     chosen = None

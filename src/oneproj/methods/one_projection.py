@@ -94,8 +94,9 @@ class OneProjection(AbstractNested):
             out where every group has its own.
         strong_convexity: m. Given in place of ``lr``, the step is 2 / (m (s + 1)),
             whatever a scheduler says.
-        prox_weight: beta, the pull towards the centre ``x_t``.
-        inner_steps: K >= 1. With K = 1 the centre never moves, as line 14 has it.
+        prox_weight: beta, the pull towards the centre ``x_t``; 0.02 as in ``solve``.
+        inner_steps: K >= 1, 10 when left out. With K = 1 the centre never moves, as
+            line 14 has it.
         late_weight: q >= 0; the mean of line 14 weighs z_s by about s^q.
         radius: Of the ball B; infinite for none.
         center: Of the ball B, one tensor per parameter; None is the origin.
@@ -122,8 +123,8 @@ class OneProjection(AbstractNested):
         params: Iterable[Tensor] | Iterable[dict[str, Any]],
         lr: float | None = None,
         *,
-        prox_weight: float,
-        inner_steps: int,
+        prox_weight: float = 0.02,
+        inner_steps: int = 10,
         late_weight: float = 0.0,
         strong_convexity: float | None = None,
         radius: float = math.inf,

@@ -37,7 +37,7 @@ from oneproj.oracles import Anchor, Sight
 from oneproj.parameters import dimension, gradients
 from oneproj.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.results import Projection
-from oneproj.schema import AbstractSchema, Equal, Fields, Integer, Maybe, Number
+from oneproj.schema import AbstractSchema, Equal, Fields, Integer
 from oneproj.tensor_schema import scheduler_state
 from oneproj.theory import Schedule
 

@@ -263,4 +263,9 @@ class AbstractOracle(ABC):
         pushing = [term for term in added if term is not self._problem.objective]
         names = ", ".join(repr(term.name) for term in pushing) or "nothing"
         quantity = f"the gradient of 'objective' plus the penalty on {names}"
+        if parameters[0].dtype is torch.float16:
+            quantity += (
+                " (float16 ends at 65504: train in float32 or bfloat16, or give a "
+                "smaller strength)"
+            )
         raise NonFiniteError(quantity)

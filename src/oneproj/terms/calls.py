@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 
 import torch
@@ -43,8 +44,12 @@ class Call:
             return self._value(*batch)
         except Exception as error:
             given = f", for {_describe(batch[0])}" if batch else ""
-            hint = self._misfit(batch) or _precision(error)
-            error.add_note(f"In the function of {name!r}{given}.{hint}")
+            where = f"In the function of {name!r}{given}"
+            cause = self._misfit(batch) or _two_precisions(error) or _lone_norm(error)
+            if cause:
+                message = f"{where}: {error}. {cause}"
+                raise InvalidProblemError(message) from error
+            error.add_note(f"{where}.")
             raise
 
     def _misfit(self, batch: tuple[object, ...]) -> str:
@@ -54,8 +59,15 @@ class Call:
             inspect.signature(fn).bind(*batch)
         except TypeError:
             if batch:
-                return " It is called with one argument, the batch: inputs, y = batch."
-            return " It is called without arguments; oneproj.mean(fn, data) has data."
+                return (
+                    "The function is called with one argument, the batch, which has "
+                    "the structure of the data. Take it apart inside: def losses("
+                    "batch): inputs, y = batch."
+                )
+            return (
+                "The function is called without arguments; oneproj.mean(fn, data) is "
+                "for one that takes a batch of data."
+            )
         except ValueError:  # some builtins have no signature
             return ""
         return ""
@@ -78,14 +90,28 @@ class Call:
         return value.detach() if isinstance(value, Tensor) else value
 
 
-def _precision(error: Exception) -> str:
-    """What to change if numbers of two precisions met."""
-    if isinstance(error, RuntimeError) and "dtype" in str(error):
-        return (
-            " NumPy's numbers are float64 as a rule, and torch's models float32: "
-            "convert the data (.float(), .astype(np.float32)) or the model (.double())."
-        )
-    return ""
+def _two_precisions(error: Exception) -> str:
+    """What to change if numbers of two precisions met, as torch says it."""
+    named = re.findall("double|bfloat16|half|float16|float64|float", str(error).lower())
+    same = {"float64": "double", "float16": "half"}
+    if not isinstance(error, RuntimeError) or len({same.get(n, n) for n in named}) < 2:  # noqa: PLR2004 - a pair
+        return ""
+    return (
+        "Numbers of two precisions met: NumPy's are float64 as a rule, and torch's "
+        "models float32. Convert the data (.float(), .astype(np.float32)) or the model "
+        "(.double())."
+    )
+
+
+def _lone_norm(error: Exception) -> str:
+    """What to change if batch norm was given one example in training mode."""
+    if "more than 1 value per channel when training" not in str(error):
+        return ""
+    return (
+        "Batch norm in training mode normalises by the mean and variance of the batch, "
+        "and one example has no variance. Give batch_size=2 or more, and more than one "
+        "example of data, or call eval() on the norm to keep its running statistics."
+    )
 
 
 def _describe(batch: object) -> str:

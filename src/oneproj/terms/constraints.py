@@ -49,7 +49,8 @@ class Constraint(AbstractTerm):
         """Refuse: a chained comparison would silently lose its first half."""
         message = (
             "A constraint has no truth value. For lower <= term <= upper write two "
-            "constraints, each with its name."
+            "constraints, each with its name; to ask whether it holds now, write "
+            "constraint.value() <= 0."
         )
         raise InvalidProblemError(message)
 

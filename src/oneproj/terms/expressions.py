@@ -32,6 +32,16 @@ class AbstractExpression(AbstractTerm):
         """Require ``term >= bound``."""
         return _compare(self, bound, sense=-1)
 
+    def __bool__(self) -> NoReturn:
+        """Refuse: a term is not a number, and ``if term`` would always be taken."""
+        message = (
+            "A term has no truth value: it is a quantity of the parameters, not a "
+            "number, so `if term`, `not term` and `a and b` mean nothing. Compare its "
+            "value now, `term.value() <= 0.3`; two constraints are two entries of the "
+            "dict that oneproj.Problem takes."
+        )
+        raise InvalidProblemError(message)
+
     def __lt__(self, bound: float | AbstractExpression) -> Constraint:
         """Refuse: a strict inequality has no nearest point."""
         message = (

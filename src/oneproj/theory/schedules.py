@@ -19,6 +19,7 @@ So a schedule is returned in the user's coordinates and runs on the user's probl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Literal
@@ -211,6 +212,7 @@ def convex_schedule(
         >>> schedule.outer_steps, schedule.inner_steps, schedule.strength
         (16000, 536870912, 4.0)
     """
+    _check_constants("convex_schedule", constants, ConvexConstants)
     return _complete(constants, convex_requirements(constants, epsilon), inner_steps)
 
 
@@ -263,6 +265,7 @@ def nonconvex_schedule(
         >>> schedule.strength, schedule.prox_weight, schedule.outer_steps
         (4.0, 34.0, 235008)
     """
+    _check_constants("nonconvex_schedule", constants, NonconvexConstants)
     needed = nonconvex_requirements(constants, epsilon, strength, prox_weight)
     return _complete(constants, needed, inner_steps)
 
@@ -284,6 +287,23 @@ def _complete(
     )
     K = find_inner_steps(draft._error, draft.inner_error_target, how)  # noqa: SLF001
     return draft.with_steps(inner_steps=K)
+
+
+def _check_constants(
+    function: str, given: object, kind: type[ConvexConstants | NonconvexConstants]
+) -> None:
+    """Refuse what is not the dataclass of the constants of a theorem."""
+    if isinstance(given, kind):
+        return
+    message = (
+        f"{function} takes the constants of its theorem as a {kind.__name__}, which "
+        f"checks them, but got a {type(given).__name__}. "
+    )
+    if isinstance(given, Mapping):
+        message += f"Write oneproj.theory.{kind.__name__}(**constants)."
+    else:
+        message += f"Make one: oneproj.theory.{kind.__name__}(weak_convexity=..., ...)."
+    raise InvalidScheduleError(message)
 
 
 def check_schedule(schedule: object) -> None:

@@ -148,5 +148,5 @@ def test_an_infinite_gradient_at_the_edge_is_named() -> None:
     optimizer, w = at_the_edge()
     run_along_the_edge(optimizer, w, 2)
     w.grad = torch.tensor([math.inf, -math.inf])
-    with pytest.raises(NonFiniteError, match="the iterate"):
+    with pytest.raises(NonFiniteError, match="the gradient"):
         optimizer.step()

@@ -83,7 +83,7 @@ def test_nan_is_named_with_its_step() -> None:
     for _ in range(3):
         optimizer.step()
     w.grad = torch.tensor([math.nan])
-    with pytest.raises(NonFiniteError, match=r"the iterate is NaN .* at update 4"):
+    with pytest.raises(NonFiniteError, match=r"the gradient is NaN .* at update 4"):
         optimizer.step()
 
 

@@ -21,7 +21,7 @@ from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.methods.optimizer.checks import Watch, check_alike, check_step
 from oneproj.methods.optimizer.saved import NestedSchema, check_saved, kind
 from oneproj.methods.optimizer.start import forget_nonfinite_
-from oneproj.parameters import assign, is_finite
+from oneproj.parameters import assign, is_finite, norm
 from oneproj.schema import AbstractSchema
 
 
@@ -61,10 +61,9 @@ class AbstractNested(Optimizer):
         """Make one inner update; the ``inner_steps``-th closes the outer iteration.
 
         Raises:
-            NonFiniteError: An iterate is NaN or infinite: with a finite radius it is
-                noticed at once, without one when the outer iteration closes. The
-                parameters hold ``x_t`` again, and the next step is the first from
-                there: leave out the batch, and go on.
+            NonFiniteError: The gradient, or the iterate after the step, is NaN or
+                infinite. The parameters hold ``x_t`` again, and the next step is the
+                first from there: leave out the batch, and go on.
         """
         check_step(shown=self._at.shown)
         loss = None
@@ -85,17 +84,19 @@ class AbstractNested(Optimizer):
 
         ``outside`` is how far the step left the ball, which is finite if the point is.
         """
-        at, K, unbounded = self._at, self._K, math.isinf(self._radius)
-        seen = self._average if unbounded and at.s == K else []
-        if math.isfinite(outside) and is_finite(seen):
+        # Inside a ball ``outside`` tells; without one the length of the iterate does.
+        length = norm(self._z) if math.isinf(self._radius) else outside
+        if math.isfinite(length) or (outside == 0 and is_finite(self._z)):
             return
-        first, step = at.t * K + 1, at.t * K + at.s
+        spoilt = not is_finite(
+            [p.grad.to_dense() for p in self._z if p.grad is not None]
+        )
+        at = self._at
         assign(self._z, self._x)  # line 8
         assign(self._average, self._x)
         forget_nonfinite_(self.base)
-        at.s = 1
-        which = f"an iterate since update {first}" if unbounded else "the iterate"
-        raise NonFiniteError(which, step=step)
+        step, at.s = at.t * self._K + at.s, 1
+        raise NonFiniteError("the gradient" if spoilt else "the iterate", step=step)
 
     @property
     def base(self) -> Optimizer:
