@@ -15,11 +15,13 @@ from torch import Tensor
 
 from oneproj.arguments import check_number
 from oneproj.autograd import fresh_casts, require_autograd
+from oneproj.distributed import Fact, digest, setting_facts
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.parameters import dimension
 from oneproj.terms.base import AbstractTerm
 from oneproj.terms.constraints import check_bounds
 from oneproj.terms.expressions import AbstractExpression
+from oneproj.terms.facts import common_facts
 from oneproj.terms.probes import check_connected, check_still_connected
 from oneproj.trainable import as_center, trainable
 
@@ -289,3 +291,19 @@ def check_problem(problem: object) -> None:
     terms = (problem.objective, *problem.constraints.values())
     with fresh_casts():
         check_still_connected(terms, problem.parameters)
+
+
+def problem_facts(problem: Problem) -> dict[str, Fact]:
+    """What all ranks of a process group have to agree on: one gradient of each term.
+
+    Example:
+        >>> from oneproj import function
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> facts = problem_facts(Problem(w, function(w.sum), {}, radius=2.0))
+        >>> facts["radius"].value, facts["the value of 'objective'"].value
+        ('2.0', 1.0)
+    """
+    center = None if problem.center is None else digest(problem.center)
+    ball = setting_facts({"radius": problem.radius, "center": center})
+    terms = (problem.objective, *problem.constraints.values())
+    return ball | common_facts(problem.parameters, terms)

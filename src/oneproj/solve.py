@@ -6,19 +6,26 @@ import dataclasses
 import inspect
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oneproj.arguments import plain
 from oneproj.autograd import borrowing_gradients, fresh_casts
 from oneproj.certificates.certify import certify
 from oneproj.certificates.feasibility import ball_excess
-from oneproj.errors import warn
+from oneproj.distributed import (
+    Fact,
+    agreeing,
+    compares_ranks,
+    setting_facts,
+    staying_in_step,
+)
+from oneproj.errors import InvalidProblemError, warn
 from oneproj.methods import choose_method
 from oneproj.methods.base import read_options
 from oneproj.methods.setting import Setting, prepare
 from oneproj.parameters import norm
-from oneproj.problem import Problem, check_problem
+from oneproj.problem import Problem, check_problem, problem_facts
 from oneproj.projection.project import (
     OnFailure,
     ProjectorLike,
@@ -39,6 +46,11 @@ from oneproj.theory.schedules import check_schedule
 
 CHECKPOINT_EVERY = 100
 """Updates between two checkpoints, unless the user says otherwise."""
+ALIKE = (
+    *("method", "steps", "seed", "projector", "oracle", "batch_size", "anchor_size"),
+    "on_failure",
+)
+"""Arguments of ``solve`` that have to be the same on all ranks of a process group."""
 
 
 def solve(
@@ -134,8 +146,15 @@ def solve(
     and saves the run, which can then be resumed as if nothing had happened; a second
     one does not wait.
 
+    **Many processes.** In a process group of ``torch.distributed`` with more than one
+    rank, every rank has to make this call with the same parameters, the same settings
+    and all of the data: sharded data is not supported yet. The ranks are compared
+    before the first update, for one more gradient of every term, and their parameters
+    again at the end. ``seconds`` is refused there: each rank has its own clock.
+
     Raises:
-        InvalidProblemError: An argument does not fit; the message names it.
+        InvalidProblemError: An argument does not fit; the message names it. Or the
+            ranks of a process group differ.
         NonFiniteError: A value or gradient is NaN or inf; it names term and update.
         InfeasibleError: No feasible point was reached, and the start is none.
         CheckpointError: A checkpoint is missing, damaged, or that of another run, or
@@ -158,7 +177,10 @@ def solve(
         >>> [round(x, 2) for x in w.tolist()]       # the nearest point of the ball
         [0.6, 0.8]
     """
-    check_problem(problem)
+    given, call = dict(locals()), "oneproj.solve"
+    with agreeing(call) as facts:
+        check_problem(problem)
+        facts.update(_facts(given))
     check_on_failure(on_failure)
     check_schedule(schedule)
     calls, seed = Callbacks(callbacks), plain(seed)
@@ -188,18 +210,46 @@ def solve(
     settings = {"method": method, "seed": seed, "options": own} | setting.describe()
     watch, history = Stopwatch(), History(problem.constraints, setting.steps)
     lent, start = borrowing_gradients(problem.parameters), norm(problem.parameters)
-    with fresh_casts(), lent:
+    if facts:  # the comparison took a gradient of every constraint
+        setting.counts.constraint_gradients += len(problem.constraints)
+        setting.counts.constraint_passes += len(problem.constraints)
+    in_step = staying_in_step(call, problem.parameters)
+    with fresh_casts(), lent, in_step as ending:
         run = Run(setting, chosen(setting, read), history, settings)
         done = resume_run(run, loop.checkpoint, resume=resume)
         with calls.at_work():
             end, stopped = loop.run(run, done), time.monotonic()
         with explained(problem, start):
             solution = _complete(run, setting, end, watch, on_failure)
+        update = int(max(history.columns["update"], default=0))
+        ending["the last update"] = Fact(str(update), "end")
     if solution.status.ok:
-        update = max(history.columns["update"], default=0)
         kept = solution.status is Status.START
-        heed_end(end, stopped, int(update), setting.steps, kept=kept)
+        heed_end(end, stopped, update, setting.steps, kept=kept)
     return solution
+
+
+def _facts(given: Mapping[str, Any]) -> dict[str, Fact]:
+    """What all ranks have to agree on; nothing where there is one rank.
+
+    Raises:
+        InvalidProblemError: There is a budget of time, which each rank would measure by
+            a clock of its own.
+    """
+    if not compares_ranks():
+        return {}
+    if given["seconds"] is not None:
+        message = (
+            f"seconds={given['seconds']} cannot be given in a process group with more "
+            "than one rank: each rank has its own clock, and they would stop at "
+            "different updates. Give steps instead."
+        )
+        raise InvalidProblemError(message)
+    settings = {name: given[name] for name in ALIKE} | given["options"]
+    settings["schedule"] = repr(given["schedule"])
+    for name in ("checkpoint", "resume"):  # the file itself may be another
+        settings[name] = given[name] not in {None, False}
+    return setting_facts(settings) | problem_facts(given["problem"])
 
 
 def _complete(

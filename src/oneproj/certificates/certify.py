@@ -15,8 +15,9 @@ from oneproj.certificates.kkt import complementarity, kkt_residual
 from oneproj.certificates.moreau import moreau_residual
 from oneproj.certificates.penalty_residual import penalty_residual
 from oneproj.certificates.slope import infeasible_slope
+from oneproj.distributed import agreeing, compares_ranks
 from oneproj.errors import InvalidProblemError, NonFiniteError, ProjectionFailed
-from oneproj.problem import Problem, check_problem
+from oneproj.problem import Problem, check_problem, problem_facts
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.project import ProjectorLike, choose_projector
 from oneproj.results import Certificate, Measure
@@ -69,10 +70,14 @@ def certify(
         projected: True for the output x_hat, False for the selected iterate x_J.
         generator: For the samples of the slope check.
 
+    In a process group of ``torch.distributed`` with more than one rank, every rank has
+    to make this call with the same parameters and all of the data. They are compared.
+
     Raises:
         InvalidProblemError: The constants belong to a ball of another radius, or have
             no use for the projector or the generator that was given, or no gradient
-            can be taken (``torch.inference_mode()``).
+            can be taken (``torch.inference_mode()``), or the ranks of a process group
+            differ.
         NonFiniteError: A value or gradient is NaN or infinite; it is named.
 
     Example:
@@ -91,7 +96,10 @@ def certify(
         >>> certificate["Moreau residual"].value < 1e-6
         True
     """
-    check_problem(problem)
+    with agreeing("oneproj.certify") as facts:
+        check_problem(problem)
+        if compares_ranks():
+            facts.update(problem_facts(problem))
     why = "It says whether the objective has an ell-Lipschitz gradient."
     check_flag("smooth", smooth, why)
     check_flag("projected", projected, "It says which point of a run is judged.")

@@ -9,6 +9,12 @@ from typing import Literal, TypeAlias
 from torch import Tensor
 
 from oneproj.autograd import fresh_casts
+from oneproj.distributed import (
+    agreeing,
+    compares_ranks,
+    setting_facts,
+    staying_in_step,
+)
 from oneproj.errors import InfeasibleError, InvalidProblemError, warn
 from oneproj.parameters import assign, snapshot
 from oneproj.problem import Problem, named_constraints
@@ -21,6 +27,7 @@ from oneproj.projection.dual_bisection import DualBisection
 from oneproj.projection.view import watching
 from oneproj.results import Projection, Status
 from oneproj.terms.base import AbstractTerm
+from oneproj.terms.facts import common_facts
 from oneproj.terms.modes import evaluating_when_called
 from oneproj.terms.probes import check_connected
 from oneproj.trainable import trainable
@@ -70,8 +77,13 @@ def project(
     found in training mode, which is warned of. Whatever this raises, an error of a
     function of yours and Ctrl-C included, leaves the parameters as they were.
 
+    In a process group of ``torch.distributed`` with more than one rank, every rank has
+    to make this call with the same parameters and all of the data. They are compared,
+    for one more gradient of every constraint.
+
     Raises:
-        InvalidProblemError: No projector can handle these constraints.
+        InvalidProblemError: No projector can handle these constraints, or the ranks of
+            a process group differ.
         InfeasibleError: No feasible point was reached; the message has the residuals.
 
     Example:
@@ -88,8 +100,14 @@ def project(
             "both. Write oneproj.project(problem.parameters, problem.constraints)."
         )
         raise InvalidProblemError(message)
-    moving, named = trainable(parameters), named_constraints(constraints)
-    chosen = choose_projector(projector, named)
+    alone, call = not compares_ranks(), "oneproj.project"
+    with agreeing(call) as facts:
+        moving, named = trainable(parameters), named_constraints(constraints)
+        chosen = choose_projector(projector, named)
+        if not alone:
+            settings = {"projector": chosen.name, "on_failure": on_failure}
+            facts.update(setting_facts(settings))
+            facts.update(common_facts(moving, named.values()))
     start = snapshot(moving)
     try:
         probe = check_connected(named.values(), moving)
@@ -100,10 +118,14 @@ def project(
             fresh_casts(),
             progress_line("projecting", enabled=progress) as say,
             watching(lambda k, c: say(f"{k} full gradients, worst residual {c:.2e}")),
+            staying_in_step(call, moving),
         ):
             projection = chosen.project(moving, named)
             doubtful = {name: named[name] for name in probe.random}
             projection = _seen_again(projection, doubtful)
+        if not alone:  # the comparison took a gradient as well
+            gradients = projection.evaluations + 1
+            projection = replace(projection, evaluations=gradients)
         if on_failure == "raise":
             raise_if_infeasible(projection)
     except BaseException:

@@ -1,0 +1,280 @@
+"""Many processes: every collective of the library is in this module.
+
+Data cannot be declared as sharded yet, so all ranks of the default process group of
+``torch.distributed`` have to pose the same problem: equal parameters, equal settings
+and all of the data on each. Otherwise each rank finds a point that is feasible for its
+own rows, and the ranks disagree. ``agreeing`` compares what the ranks are about to do,
+``staying_in_step`` what has become of the parameters.
+
+Without a process group, or with one rank, nothing is computed and nothing is sent.
+
+Parameters are compared bit for bit: replicas are equal, or they drift apart. Numbers
+that are computed from the data have room for rounding, which may be another on another
+machine (``Fact.room``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, distributed
+
+from oneproj.arguments import plain
+from oneproj.errors import InvalidProblemError
+
+MOST_NAMED = 3
+"""Differences that a message spells out."""
+_INSIDE: ContextVar[bool] = ContextVar("inside", default=False)
+"""Whether this is part of a call that compares the ranks itself."""
+
+About = Literal["data", "parameters", "settings", "end"]
+ADVICE: dict[About, str] = {
+    "data": (
+        "Each rank would find a point that is feasible for its own data only. Pass "
+        "the same full data, in the same order, and the same constraints on every "
+        "rank: data that is sharded over ranks (DistributedSampler) is not supported "
+        "yet."
+    ),
+    "parameters": (
+        "The ranks would train different models. Give every rank the same start: call "
+        "torch.manual_seed before the model is built, load the same weights, or call "
+        "torch.distributed.broadcast(p.data, src=0) for every parameter p."
+    ),
+    "settings": "The ranks would drift apart. Make the same call on every rank.",
+    "end": (
+        "The ranks have drifted apart, so there is no common answer: the parameters "
+        "of each rank hold its own. Causes: Ctrl-C or a callback ended the ranks at "
+        "different updates; they resumed from different checkpoints; dropout or other "
+        "noise (torch.manual_seed has to be the same on every rank); operations that "
+        "are not deterministic (torch.use_deterministic_algorithms)."
+    ),
+}
+"""Why a difference matters and what to do, by what it is about."""
+
+
+class Fact(NamedTuple):
+    """One thing that has to be the same on all ranks."""
+
+    value: str | float | None
+    about: About
+    room: float = 0.0
+    """By how much a number may differ, for the sake of rounding."""
+
+    def agrees(self, other: Fact) -> bool:
+        """Whether both are the same, up to rounding.
+
+        Example:
+            >>> Fact(1.0, "data", room=0.1).agrees(Fact(1.05, "data", room=0.1))
+            True
+            >>> Fact(math.nan, "data").agrees(Fact(math.nan, "data"))
+            True
+        """
+        a, b = self.value, other.value
+        if isinstance(a, float) and isinstance(b, float):
+            both_nan = math.isnan(a) and math.isnan(b)
+            return both_nan or a == b or abs(a - b) <= max(self.room, other.room)
+        return type(a) is type(b) and a == b
+
+
+class _Statement(NamedTuple):
+    """What a rank tells the others."""
+
+    call: str
+    failure: str | None
+    facts: dict[str, Fact]
+
+
+def world_size() -> int:
+    """The number of ranks of the default process group; 1 where there is none.
+
+    Example:
+        >>> world_size()
+        1
+    """
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return 1
+    return distributed.get_world_size()
+
+
+def compares_ranks() -> bool:
+    """Whether a call that begins here has other ranks to be compared with.
+
+    Not inside a call that compares them itself: ``solve`` compares the ranks once, not
+    at every projection and certificate within.
+
+    Example:
+        >>> compares_ranks()
+        False
+    """
+    return not _INSIDE.get() and world_size() > 1
+
+
+def is_dtensor(tensor: Tensor) -> bool:
+    """Whether a tensor is a ``DTensor``, as FSDP2 and ``distribute_tensor`` make them.
+
+    The module of ``DTensor`` takes seconds to import. Where it was not, there is none.
+
+    Example:
+        >>> is_dtensor(torch.ones(2))
+        False
+    """
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+@contextmanager
+def agreeing(call: str) -> Iterator[dict[str, Fact]]:
+    """Compare what the ranks are about to do; the block collects the facts.
+
+    Every rank takes part, also one whose block raises: its error is raised there, and
+    the others say that it failed. So no rank waits for one that has given up.
+
+    Args:
+        call: What is called, in words.
+
+    Raises:
+        InvalidProblemError: A fact differs between ranks, or another rank failed.
+
+    Example:
+        >>> with agreeing("oneproj.solve") as facts:
+        ...     facts["seed"] = Fact("0", "settings")
+    """
+    facts: dict[str, Fact] = {}
+    if not compares_ranks():
+        yield facts
+        return
+    try:
+        yield facts
+    except Exception as error:
+        failure = f"{type(error).__name__}: {error}"
+        _gather(_Statement(call, failure, {}))
+        raise
+    _refuse_differences(_gather(_Statement(call, None, facts)))
+
+
+@contextmanager
+def staying_in_step(
+    call: str, parameters: Sequence[Tensor]
+) -> Iterator[dict[str, Fact]]:
+    """Compare the parameters of all ranks when the block ends.
+
+    Calls inside the block compare nothing. An error in the block is raised at once,
+    without the other ranks: where they agree they raise it as well.
+
+    Args:
+        call: What is called, in words.
+        parameters: That the block moves.
+
+    Raises:
+        InvalidProblemError: The ranks have drifted apart.
+
+    Example:
+        >>> with staying_in_step("oneproj.project", [torch.ones(2)]) as facts:
+        ...     facts["updates"] = Fact("500", "end")
+    """
+    facts: dict[str, Fact] = {}
+    if not compares_ranks():
+        yield facts
+        return
+    before = _INSIDE.set(True)
+    try:
+        yield facts
+    finally:
+        _INSIDE.reset(before)
+    facts["the parameters at the end"] = Fact(digest(parameters), "end")
+    _refuse_differences(_gather(_Statement(f"the end of {call}", None, facts)))
+
+
+def digest(vector: Sequence[Tensor]) -> str:
+    """Digits that stand for every bit of a vector, and for its shapes and dtypes.
+
+    Example:
+        >>> digest([torch.ones(2)]) == digest([torch.ones(2)])
+        True
+        >>> digest([torch.ones(2)]) == digest([torch.ones(2, 1)])
+        False
+    """
+    found = hashlib.sha256()
+    for tensor in vector:
+        found.update(f"{tuple(tensor.shape)} {tensor.dtype} ".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        found.update(flat.view(torch.uint8).numpy().data)
+    return found.hexdigest()[:16]
+
+
+def setting_facts(settings: Mapping[str, object]) -> dict[str, Fact]:
+    """Settings as facts; objects that are not plain count by their type.
+
+    Example:
+        >>> setting_facts({"lr": 0.1, "base": torch.optim.SGD})["lr"].value
+        '0.1'
+    """
+    return {name: Fact(_plain(given), "settings") for name, given in settings.items()}
+
+
+def _plain(given: object) -> str:
+    value = plain(given)
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    return str(getattr(value, "__qualname__", type(value).__name__))
+
+
+def _gather(own: _Statement) -> list[_Statement]:
+    found: list[Any] = [None] * world_size()
+    distributed.all_gather_object(found, own)
+    return found
+
+
+def _refuse_differences(statements: list[_Statement]) -> None:
+    """Raise the same on every rank, from the same statements."""
+    for rank, statement in enumerate(statements):
+        if statement.failure is not None:
+            message = (
+                f"{statement.call} failed on rank {rank} of {len(statements)}, so no "
+                f"rank goes on. There: {statement.failure}"
+            )
+            raise InvalidProblemError(message)
+    calls = [statement.call for statement in statements]
+    if len(set(calls)) > 1:
+        told = ", ".join(f"{call} on rank {rank}" for rank, call in enumerate(calls))
+        message = (
+            f"The ranks of the process group are at different calls: {told}. Every "
+            "rank has to make the same calls of oneproj in the same order, also those "
+            "whose result only one rank uses."
+        )
+        raise InvalidProblemError(message)
+    differences: dict[str, About] = {}
+    for name in {name: None for statement in statements for name in statement.facts}:
+        found = [statement.facts.get(name) for statement in statements]
+        about = next(fact.about for fact in found if fact is not None)
+        for rank, fact in enumerate(found):
+            if not _agree(found[0], fact):
+                values = f"{_word(found[0])} on rank 0, {_word(fact)} on rank {rank}"
+                differences[f"{name} ({values})"] = about
+                break
+    if differences:
+        raise InvalidProblemError(_message(calls[0], differences, len(statements)))
+
+
+def _agree(a: Fact | None, b: Fact | None) -> bool:
+    return a is b if a is None or b is None else a.agrees(b)
+
+
+def _word(fact: Fact | None) -> str:
+    return "absent" if fact is None else str(fact.value)
+
+
+def _message(call: str, differences: Mapping[str, About], ranks: int) -> str:
+    named = list(differences)[:MOST_NAMED]
+    more = len(differences) - len(named)
+    told = "; ".join(named) + (f"; and {more} more" if more else "")
+    about = {differences[name]: None for name in named}
+    advice = " ".join(ADVICE[which] for which in about)
+    return f"At {call} the {ranks} ranks of the process group differ: {told}. {advice}"
