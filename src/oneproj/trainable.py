@@ -13,6 +13,7 @@ from torch.overrides import has_torch_function
 
 from oneproj.arguments import as_tensor, check_dense
 from oneproj.autograd import require_autograd
+from oneproj.distributed import is_dtensor
 from oneproj.errors import InvalidProblemError
 from oneproj.parameters import Vector, is_finite
 
@@ -99,11 +100,24 @@ def _as_tensors(parameters: object) -> list[Tensor]:
 
 
 def check_writable(tensor: Tensor) -> None:
-    """Refuse a parameter without numbers, or with one number in several places.
+    """Refuse a parameter that cannot be read and written entry by entry.
+
+    That is one without numbers, one that is spread over the ranks of a process group,
+    or one with the same number in several places.
 
     Example:
         >>> check_writable(torch.ones(2))
     """
+    if is_dtensor(tensor):
+        message = (
+            f"A parameter of shape {tuple(tensor.shape)} is a DTensor: it is sharded "
+            "over the ranks of a process group, by FSDP2 (fully_shard) or "
+            "distribute_tensor. Sharded parameters are not supported yet. Keep whole "
+            "parameters on every rank, plain or in DistributedDataParallel; or train "
+            "as you do, then load the full weights (DTensor.full_tensor()) into a "
+            "plain copy of the model on every rank, and call oneproj.project on it."
+        )
+        raise InvalidProblemError(message)
     if is_lazy(tensor):
         message = (
             "A parameter has no shape yet: it is that of a lazy module (LazyLinear, "
