@@ -22,7 +22,7 @@ from oneproj.distributed import (
 )
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.methods import choose_method
-from oneproj.methods.base import read_options
+from oneproj.methods.base import check_anchor_size, read_options
 from oneproj.methods.setting import Setting, prepare
 from oneproj.parameters import norm
 from oneproj.problem import Problem, check_problem, problem_facts
@@ -94,7 +94,8 @@ def solve(
         oracle: ``"exact"`` sees the constraints on all data at every update,
             ``"minibatch"`` on a sample, ``"anchored"`` on a sample corrected by all
             data at the proximal centre; ``"auto"`` is exact for small data, else
-            anchored, and the solution's settings say which.
+            anchored, and the solution's settings say which. ``"slsqp"`` sees all data
+            whatever the oracle and the batch size are.
         batch_size: Examples per minibatch, of the objective and each constraint; None
             for 64, but up to 256 where an update hardly takes longer for it: all data
             is in tensors of one or two dimensions, and parameters times examples are
@@ -103,7 +104,7 @@ def solve(
         anchor_size: Examples of a constraint that an anchor looks at; None for all or,
             where that is costly, for a sample of up to 0.4 times the examples that the
             updates between two anchors see. All data is then seen every few anchors,
-            unless there is too much of it.
+            unless there is too much of it. Refused where no anchor is taken.
         progress: Show a bar; None shows it when a terminal is watching.
         callbacks: One or more, each called with an ``Update`` after every update; one
             that returns True stops the run. ``update.at_center`` is True once per
@@ -114,7 +115,7 @@ def solve(
             the last. The projection and the certificate come on top.
         checkpoint: A file that holds the whole run, replaced in one step every
             ``checkpoint_every`` updates and when the updates end.
-        checkpoint_every: Updates between two checkpoints.
+        checkpoint_every: Updates between two checkpoints, if there are any.
         resume: A checkpoint to go on from, to the same bits as without the stop. True
             is for the command that can be run again after a crash: it goes on from
             ``checkpoint`` if that file exists and starts otherwise. Without it, a file
@@ -205,6 +206,8 @@ def solve(
     chosen = choose_method(method)
     mine = inspect.getfullargspec(solve).kwonlyargs
     read = read_options(chosen, options, schedule, beside=mine)
+    effective = read if schedule is None else None
+    check_anchor_size(chosen, anchor_size, oracle, effective)
     # A schedule leaves no options.
     own = dataclasses.asdict(read) if schedule is None else None
     settings = {"method": method, "seed": seed, "options": own} | setting.describe()

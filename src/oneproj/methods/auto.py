@@ -46,6 +46,11 @@ class Auto(AbstractMethod):
     follows_schedules = True
     WITHOUT_OPTIONS = "Name the method whose option it is: method='one-projection'."
 
+    @classmethod
+    def takes_anchors(cls, oracle: str, options: object) -> bool:
+        """Algorithm 1 does, unless it follows a schedule; SLSQP ignores their size."""
+        return options is not None or super().takes_anchors(oracle, options)
+
     def __init__(self, setting: Setting, options: AutoOptions) -> None:
         """Choose, and build what was chosen with its defaults."""
         del options

@@ -35,6 +35,16 @@ class AbstractMethod(ABC):
     WITHOUT_STATE: ClassVar[str] = "It does not say what it remembers (state_dict)."
     """Why a run of it cannot be saved, where it cannot."""
 
+    @classmethod
+    def takes_anchors(cls, oracle: str, options: Any) -> bool:  # noqa: ANN401 - each method has its own
+        """Whether a run may look at anchors, and ``anchor_size`` so has an effect.
+
+        Args:
+            oracle: As it was given to ``solve``.
+            options: Of the method; None where a schedule takes their place.
+        """
+        return oracle == "anchored" or (oracle == "auto" and options is not None)
+
     @abstractmethod
     def __init__(self, setting: Setting, options: Any) -> None:  # noqa: ANN401 - each method has its own
         """Prepare the run; the parameters hold the start."""
@@ -136,3 +146,30 @@ def read_options(
         )
         raise InvalidProblemError(message)
     return method.Options(**{name: plain(given) for name, given in options.items()})
+
+
+def check_anchor_size(
+    method: type[AbstractMethod], anchor_size: int | None, oracle: str, options: object
+) -> None:
+    """Refuse a size of anchors where no anchor is taken.
+
+    Args:
+        method: That is to run.
+        anchor_size: As it was given; None if it was not.
+        oracle: As it was given.
+        options: Of the method; None where a schedule takes their place.
+
+    Raises:
+        InvalidProblemError: It would have no effect.
+    """
+    if anchor_size is None or method.takes_anchors(oracle, options):
+        return
+    beside = f"method={method.name!r} and oracle={oracle!r}"
+    if options is None:
+        beside += " and a schedule"
+    message = (
+        f"anchor_size={anchor_size} has no effect with {beside}: no anchor is taken. "
+        'They are taken by oracle="anchored", and by method="one-projection" with '
+        "automatic strengths. Leave anchor_size out, or use one of these."
+    )
+    raise InvalidProblemError(message)

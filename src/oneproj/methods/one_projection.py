@@ -63,6 +63,7 @@ from torch.optim import SGD, Optimizer
 from oneproj.methods.optimizer.checks import (
     Watch,
     check_precision,
+    check_pull,
     check_rates,
     check_settings,
 )
@@ -95,6 +96,8 @@ class OneProjection(AbstractNested):
         strong_convexity: m. Given in place of ``lr``, the step is 2 / (m (s + 1)),
             whatever a scheduler says.
         prox_weight: beta, the pull towards the centre ``x_t``; 0.02 as in ``solve``.
+            Without ``strong_convexity``, ``lr * prox_weight`` must not exceed 1: a step
+            would overshoot the centre.
         inner_steps: K >= 1, 10 when left out. With K = 1 the centre never moves, as
             line 14 has it.
         late_weight: q >= 0; the mean of line 14 weighs z_s by about s^q.
@@ -141,6 +144,10 @@ class OneProjection(AbstractNested):
         )
         super().__init__(params, {"lr": lr})
         check_rates(self.param_groups, self._m)
+        for group in self.param_groups:
+            group["prox_weight"] = self._beta
+            if self._m is None:
+                check_pull(group["lr"], self._beta)
         self._z, frozen = keep_moving(self.param_groups)
         self._watch = Watch(self._z, frozen)
         self._center = as_center(center, self._z)
@@ -162,10 +169,13 @@ class OneProjection(AbstractNested):
         # Line 14 as a running mean: for q = 0 the share of z_s is 1/s.
         torch._foreach_lerp_(self._average, self._z, (1.0 + q) / (s + q))
         for group, x in zip(self.param_groups, self._x_of, strict=True):
+            beta = group["prox_weight"]
             if self._m is not None:
                 group["lr"] = 2.0 / (self._m * (s + 1))  # line 10
+            else:
+                check_pull(group["lr"], beta)  # a scheduler may have raised lr
             if x:  # line 11, the pull: z - eta beta (z - x)
-                torch._foreach_lerp_(group["params"], x, group["lr"] * self._beta)
+                torch._foreach_lerp_(group["params"], x, group["lr"] * beta)
         # Lines 11-12, the rest: P_B(z - eta v), with v in .grad.
         ball = self._radius, self._center
         outside = step_in_ball_(self.base, self._z, *ball, touched=at.touched)

@@ -54,6 +54,8 @@ class PenalizedOptions:
     """
     base: BaseLike = "adam"
     prox_weight: float = 0.02
+    """The pull to the proximal centre. ``lr * prox_weight`` is at most 1; where a start
+    far from feasible lengthens the steps, the prox weight falls by as much."""
     inner_steps: int | None = None
     """None for about 10, as near to a divisor of the steps as there is."""
     late_weight: float = 3.0
@@ -61,8 +63,9 @@ class PenalizedOptions:
     strength: float | Literal["auto"] = "auto"
     smoothing: float | None = None
     """None for the hinge, a number for softplus."""
-    combine: Combine = "max"
-    """Of a strength that is given; automatic strengths are one per constraint."""
+    combine: Combine | None = None
+    """Of a strength that is given: None for ``"max"``. Automatic strengths are one per
+    constraint, so there is nothing to combine."""
     select: Select = "last"
     clip: float | None = None
     """Largest norm of an objective gradient. The penalty's is never clipped: a push
@@ -95,6 +98,12 @@ class Penalized(AbstractMethod):
     name = "one-projection"
     Options = PenalizedOptions
     follows_schedules = True
+
+    @classmethod
+    def takes_anchors(cls, oracle: str, options: PenalizedOptions | None) -> bool:
+        """Automatic strengths are found at anchors, whatever the oracle."""
+        automatic = options is not None and options.strength == "auto"
+        return automatic or super().takes_anchors(oracle, options)
 
     def __init__(self, setting: Setting, options: PenalizedOptions) -> None:
         """Build penalty, oracle and optimiser, from the schedule where there is one."""
@@ -145,10 +154,13 @@ class Penalized(AbstractMethod):
         return self._setting.project()
 
     def describe(self) -> dict[str, Any]:
-        """The first step size and the inner steps, which need not have been given."""
-        given = self.optimizer.defaults["lr"]
-        lr = self.optimizer.param_groups[0].get("initial_lr", given)
-        return {"lr": lr, "inner_steps": self._inner_steps}
+        """The first step size, the prox weight beside it, and the inner steps."""
+        given, group = self.optimizer.defaults["lr"], self.optimizer.param_groups[0]
+        return {
+            "lr": group.get("initial_lr", given),
+            "prox_weight": group["prox_weight"],
+            "inner_steps": self._inner_steps,
+        }
 
     @property
     def outer(self) -> int:
@@ -244,7 +256,8 @@ def _chosen(setting: Setting, options: PenalizedOptions) -> _Parts:
     bounded = options.base == "adam" and dimension(parameters) <= FEW_PARAMETERS
     penalty: AbstractPenalty | None = None
     if options.strength != "auto":
-        penalty = _penalty(options.strength, options.smoothing, options.combine)
+        combine = "max" if options.combine is None else options.combine
+        penalty = _penalty(options.strength, options.smoothing, combine)
     return _Parts(
         optimizer,
         K,
@@ -262,6 +275,13 @@ def _check(options: PenalizedOptions) -> None:
         message = (
             f'strength must be one positive number or "auto", got {strength!r}. The '
             'number is that of all constraints; "auto" finds one for each.'
+        )
+        raise InvalidProblemError(message)
+    if strength == "auto" and options.combine is not None:
+        message = (
+            f"combine={options.combine!r} needs a strength of its own: it says how one "
+            "strength serves several constraints, and automatic strengths are one for "
+            "each. Give strength=..., or leave combine out."
         )
         raise InvalidProblemError(message)
     if strength == "auto" and options.smoothing is not None:

@@ -37,6 +37,12 @@ class ProjectedSGD(AbstractMethod):
     name = "projected-sgd"
     Options = ProjectedSGDOptions
 
+    @classmethod
+    def takes_anchors(cls, oracle: str, options: object) -> bool:
+        """Its updates do not look at minibatches of the constraints."""
+        del oracle, options
+        return False
+
     def __init__(self, setting: Setting, options: ProjectedSGDOptions) -> None:
         """Build the step, and the oracle without a penalty."""
         # Neighbouring points: each projection begins with what the last one learned.

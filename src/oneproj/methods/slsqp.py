@@ -90,6 +90,12 @@ class SLSQP(AbstractMethod):
         "that it accepts, a run takes seconds."
     )
 
+    @classmethod
+    def takes_anchors(cls, oracle: str, options: object) -> bool:
+        """Its updates do not look at minibatches of the constraints."""
+        del oracle, options
+        return False
+
     def __init__(self, setting: Setting, options: SLSQPOptions) -> None:
         """Refuse what is too large, and start SciPy."""
         self._setting = setting

@@ -206,6 +206,13 @@ def _checked(
             'of torch.optim.lr_scheduler, or decay="cosine".'
         )
         raise InvalidProblemError(message)
+    if not isinstance(made, LRScheduler):
+        message = (
+            "decay must make a scheduler of torch.optim.lr_scheduler for an optimiser, "
+            f"but it made a {type(made).__name__}. Pass a function such as lambda "
+            "optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 100)."
+        )
+        raise InvalidProblemError(message)
     return made
 
 

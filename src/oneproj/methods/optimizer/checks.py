@@ -83,6 +83,26 @@ def check_rates(groups: Groups, m: float | None) -> None:
             group["lr"] = 1.0 / m  # line 10 for s = 1
 
 
+def check_pull(lr: float, prox_weight: float) -> None:
+    """Refuse a pull that overshoots the proximal centre.
+
+    A step moves z by the share ``lr * prox_weight`` of its way to the centre, whatever
+    the base: beyond 1 it ends on the other side, and beyond 2 farther away than before.
+    A theorem's step 2 / (m (s + 1)) is not concerned: it shrinks within K steps.
+
+    Example:
+        >>> check_pull(0.1, 2.0)
+    """
+    if lr * prox_weight > 1.0:
+        message = (
+            f"lr={lr:g} times prox_weight={prox_weight:g} is {lr * prox_weight:.3g}: "
+            "every step would overshoot the proximal centre that prox_weight pulls to, "
+            "and above 2 the iterates diverge. Choose the two so that their product is "
+            "at most 1; 0.02 to 1 are usual for prox_weight."
+        )
+        raise InvalidProblemError(message)
+
+
 def check_inner_steps(inner_steps: object) -> int:
     """Refuse what is no count of inner updates.
 

@@ -208,6 +208,8 @@ class AbstractNested(Optimizer):
         check_saved(state_dict, self._settings(), at, groups)
         own = copy.deepcopy(state_dict)
         super().load_state_dict(own)
+        for group in self.param_groups:  # states of earlier versions do not have it
+            group.setdefault("prox_weight", self._beta)
         self._at = replace(self._at, **own["run"])
         self.base.load_state_dict(own["base"])
         self.base.param_groups = self.param_groups

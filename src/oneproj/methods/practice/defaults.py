@@ -181,6 +181,9 @@ def far_lr(anchor: Anchor, steps: int, convex: Collection[str] = ()) -> float:
 def lengthen(optimizer: Optimizer, scheduler: LRScheduler, lr: float) -> None:
     """Make lr the first step of a run, before any was made, if it is the longer.
 
+    The prox weight falls as the steps grow: a step goes the same share of its way to
+    the proximal centre as before, and does not overshoot it.
+
     Example:
         >>> import torch
         >>> from torch.optim.lr_scheduler import LambdaLR
@@ -192,7 +195,10 @@ def lengthen(optimizer: Optimizer, scheduler: LRScheduler, lr: float) -> None:
     """
     for k, group in enumerate(optimizer.param_groups):
         if lr > group["initial_lr"]:
-            group["lr"] *= lr / group["initial_lr"]
+            factor = lr / group["initial_lr"]
+            group["lr"] *= factor
+            if "prox_weight" in group:
+                group["prox_weight"] /= factor
             group["initial_lr"] = scheduler.base_lrs[k] = lr
 
 
