@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from oneproj.terms.base import AbstractTerm
 from oneproj.terms.constraints import check_bounds
 from oneproj.terms.expressions import AbstractExpression
 from oneproj.terms.facts import common_facts
+from oneproj.terms.float64 import NotInFloat64, in_float64
 from oneproj.terms.probes import check_connected, check_still_connected
 from oneproj.trainable import as_center, trainable
 
@@ -147,6 +148,74 @@ class Problem:
         """Every constraint on all of its data; feasible means <= 0."""
         with fresh_casts():
             return {name: c.value() for name, c in self.constraints.items()}
+
+
+class Float64Check(NamedTuple):
+    """Constraints whose functions compute in less than float64, seen in float64."""
+
+    residuals: dict[str, float]
+    """On all data."""
+    reasons: dict[str, str]
+    """Why others could not be computed in float64."""
+
+
+def check_in_float64(
+    parameters: Iterable[Tensor], constraints: Mapping[str, AbstractTerm]
+) -> Float64Check:
+    """Evaluate constraints on all data once more, with their functions in float64.
+
+    One pass for each constraint, and none for a set, or where parameters and values
+    are float64 already. Nothing that belongs to the user is changed.
+
+    Example:
+        >>> from oneproj import function
+        >>> w = torch.full((3,), 0.1, requires_grad=True)
+        >>> size = function(lambda: w.sum()) <= 0.30000001
+        >>> size.value(), check_in_float64([w], {"size": size}).residuals
+        (1.92...e-09, {'size': -5.52...e-09})
+    """
+    exact = all(p.dtype == torch.float64 for p in parameters)
+    found = Float64Check({}, {})
+    with fresh_casts():
+        for name, c in constraints.items():
+            if c.always_float64 or (exact and c.precision() in (None, torch.float64)):
+                continue
+            try:
+                found.residuals[name] = in_float64(c.value)
+            except Exception as error:  # noqa: BLE001 - whatever a function may raise
+                found.reasons[name] = _reason(error)
+    return found
+
+
+def _reason(error: Exception) -> str:
+    told = str(error).partition("\n")[0]
+    return (
+        told if isinstance(error, NotInFloat64) else f"{type(error).__name__}: {told}"
+    )
+
+
+def warn_if_signs_differ(
+    residuals: Mapping[str, float], wide_residuals: Mapping[str, float]
+) -> None:
+    """Warn of constraints that rounding decides: met or not, by the precision.
+
+    Args:
+        residuals: In the model's own arithmetic.
+        wide_residuals: Those that were computed in float64 as well.
+    """
+    for name, wide in wide_residuals.items():
+        own = residuals[name]
+        if (own <= 0) == (wide <= 0):
+            continue
+        message = (
+            f"Rounding decides about the constraint {name!r}: its residual is "
+            f"{own:.3g} in the model's own arithmetic and {wide:.3g} in float64. "
+            "Feasible means <= 0 in the model's own, so it counts as "
+            f"{'met' if own <= 0 else 'violated'}. To have both agree, tighten its "
+            f"bound by more than {abs(wide - own):.1g}, compute in a wider dtype, or "
+            "centre and scale the features."
+        )
+        warn(message)
 
 
 def named_constraints(

@@ -106,6 +106,9 @@ class Projection(Plain):
         lower_bound: No feasible point is nearer than this; None where nothing proves
             it.
         remark: What was unusual about it, in words.
+        residuals_in_float64: Those of x_hat once more, of constraints whose functions
+            compute in less than float64. Only ``oneproj.project`` computes them; for a
+            solution the certificate has them.
 
     Example:
         >>> moved = Projection(Status.FEASIBLE, 0.25, {"cap": -1e-9}, {"cap": 0.5}, 1)
@@ -122,6 +125,7 @@ class Projection(Plain):
     residuals_before: Mapping[str, float] = field(default_factory=dict)
     lower_bound: float | None = None
     remark: str = ""
+    residuals_in_float64: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """A readable table, and one of the constraints."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from oneproj.parameters import norm, offset, rounding_unit
-from oneproj.problem import Problem
+from oneproj.problem import Problem, check_in_float64, warn_if_signs_differ
 from oneproj.results import Measure
 
 
@@ -13,7 +13,9 @@ def feasibility(problem: Problem) -> Measure:
     """The worst residual ``max_j c_j(x)`` on all data, to be compared with 0.
 
     Feasible means <= 0, not <= a tolerance: the value has no error to hide in. Without
-    constraints it is -inf.
+    constraints it is -inf. Where the model computes in less than float64 the details
+    have the residuals in float64 as well, or the reason why they could not be computed;
+    if a sign differs, a warning names the constraint.
 
     Raises:
         NonFiniteError: A constraint's value is NaN or infinite; it is named.
@@ -28,7 +30,10 @@ def feasibility(problem: Problem) -> Measure:
         >>> measure.value, measure.holds, measure.details["worst constraint"]
         (0.0, True, 'size')
     """
+    # The model's own arithmetic comes last: what a function keeps is of its dtype.
+    wide = check_in_float64(problem.parameters, problem.constraints)
     residuals = problem.residuals()
+    warn_if_signs_differ(residuals, wide.residuals)
     worst = max(residuals, key=lambda name: residuals[name], default=None)
     return Measure(
         "feasibility",
@@ -39,7 +44,11 @@ def feasibility(problem: Problem) -> Measure:
             "residuals": residuals,
             "worst constraint": worst,
             "distance outside the safeguard ball": ball_excess(problem),
-            "constraint passes": len(residuals),
+            "residuals in float64": wide.residuals,
+            "not checked in float64": wide.reasons,
+            "constraint passes": len(residuals)
+            + len(wide.residuals)
+            + len(wide.reasons),
         },
     )
 

@@ -17,7 +17,12 @@ from oneproj.distributed import (
 )
 from oneproj.errors import InfeasibleError, InvalidProblemError, warn
 from oneproj.parameters import assign, snapshot
-from oneproj.problem import Problem, named_constraints
+from oneproj.problem import (
+    Problem,
+    check_in_float64,
+    named_constraints,
+    warn_if_signs_differ,
+)
 from oneproj.progress import progress_line
 from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
 from oneproj.projection.base import AbstractProjector
@@ -77,6 +82,10 @@ def project(
     found in training mode, which is warned of. Whatever this raises, an error of a
     function of yours and Ctrl-C included, leaves the parameters as they were.
 
+    Where the model computes in less than float64, each constraint of the answer is
+    evaluated once more in float64, a pass without gradients; a warning names one that
+    is met in one precision only.
+
     In a process group of ``torch.distributed`` with more than one rank, every rank has
     to make this call with the same parameters and all of the data. They are compared,
     for one more gradient of every constraint.
@@ -123,6 +132,7 @@ def project(
             projection = chosen.project(moving, named)
             doubtful = {name: named[name] for name in probe.random}
             projection = _seen_again(projection, doubtful)
+            projection = _checked_in_float64(projection, moving, named)
         if not alone:  # the comparison took a gradient as well
             gradients = projection.evaluations + 1
             projection = replace(projection, evaluations=gradients)
@@ -219,6 +229,19 @@ def _seen_again(
     residuals = {**projection.residuals, **again}
     status = Status.INFEASIBLE
     return replace(projection, status=status, residuals=residuals, remark=remark)
+
+
+def _checked_in_float64(
+    projection: Projection,
+    parameters: list[Tensor],
+    constraints: Mapping[str, AbstractTerm],
+) -> Projection:
+    """The projection, with the residuals of a feasible answer in float64 as well."""
+    if not projection.status.ok:
+        return projection
+    wide = check_in_float64(parameters, constraints).residuals
+    warn_if_signs_differ(projection.residuals, wide)
+    return replace(projection, residuals_in_float64=wide)
 
 
 def _advice(projection: Projection) -> str:

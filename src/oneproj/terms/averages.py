@@ -17,6 +17,7 @@ from oneproj.terms.base import Curvature, Survey, accumulate, check_curvature
 from oneproj.terms.batches import AbstractSource, DataLike, as_source, changes
 from oneproj.terms.calls import Call
 from oneproj.terms.expressions import AbstractExpression
+from oneproj.terms.float64 import is_computing_in_float64
 from oneproj.terms.modes import evaluating
 
 CHUNK_SIZE = 4096
@@ -148,7 +149,8 @@ class Mean(AbstractExpression):
 
     def _check_shape(self, values: object, count: int) -> Tensor:
         if isinstance(values, Tensor) and values.shape == (count,):
-            self._dtype = values.dtype
+            if not is_computing_in_float64():
+                self._dtype = values.dtype
             return check_real(self.name, values)
         got = tuple(values.shape) if isinstance(values, Tensor) else type(values)
         square = got == (count, count)

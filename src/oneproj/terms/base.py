@@ -55,6 +55,9 @@ class AbstractTerm(ABC):
     """Whether every example is a row of numbers in memory: many are as soon taken as
     few, while images, sequences of vectors and items of a ``Dataset`` add up."""
 
+    always_float64: bool = False
+    """Whether its value is computed in float64 whatever dtype the parameters have."""
+
     model: torch.nn.Module | None = None
     """In evaluation mode whenever the term is seen in full; ``Problem`` sets it."""
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import InvalidProblemError
+from oneproj.terms.float64 import call_as_asked
 
 
 class Call:
@@ -74,10 +75,10 @@ class Call:
 
     def _value(self, *batch: object) -> object:
         if torch.is_grad_enabled():
-            return self._fn(*batch)
+            return call_as_asked(self._fn, *batch)
         if not self._differentiates:
             try:
-                return self._fn(*batch)
+                return call_as_asked(self._fn, *batch)
             except RuntimeError:
                 value = self._with_graph(*batch)  # raises again, if that is not it
                 self._differentiates = True
@@ -86,7 +87,7 @@ class Call:
 
     @torch.enable_grad()
     def _with_graph(self, *batch: object) -> object:
-        value = self._fn(*batch)
+        value = call_as_asked(self._fn, *batch)
         return value.detach() if isinstance(value, Tensor) else value
 
 

@@ -57,6 +57,7 @@ def test_an_infimum_that_is_not_attained_is_no_balance() -> None:
     assert "A nearer feasible point probably exists" in done.remark
 
 
+@pytest.mark.filterwarnings("ignore:Rounding decides")  # it does, for some seeds
 @pytest.mark.parametrize("seed", range(4))
 def test_what_cancels_inside_a_function_refutes_nothing(seed: int) -> None:
     """Pressures in pascal: a hundredth is the rounding of each in float32."""

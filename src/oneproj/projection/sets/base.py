@@ -103,6 +103,8 @@ class SetConstraint(Constraint):
         tensor of shape (2,) in Ball(radius=1)
     """
 
+    always_float64 = True
+
     def __init__(self, members: AbstractSet, tensor: Tensor) -> None:
         """Keep the set and the parameter."""
         # In float64, so that <= 0 is decided beyond the rounding of the parameter.
