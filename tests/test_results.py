@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import oneproj
 from oneproj.rendering import table
 from oneproj.results import (
     Certificate,
@@ -276,3 +278,65 @@ def test_projections_and_certificates_become_json_too() -> None:
     assert (read["status"], read["distance"]) == ("feasible", 0.5)
     assert (read["multipliers"], read["residuals"]) == ({"cap": 2.0}, {"cap": "nan"})
     assert Certificate((), {"cap": 1.0}).to_dict()["multipliers"] == {"cap": 1.0}
+
+
+# --- what the status leaves out -----------------------------------------------
+
+
+def found(kkt: float, bound: float | None = None, **fields: Any) -> Projection:  # noqa: ANN401
+    return Projection(
+        fields.pop("status", Status.FEASIBLE), 1.0, {"cap": 0.0}, {}, 9,
+        kkt_residual=kkt, lower_bound=bound, **fields,
+    )  # fmt: skip
+
+
+def test_a_projection_that_is_not_the_nearest_says_so() -> None:
+    text = "feasible; not yet the nearest point: KKT residual 0.57"
+    assert found(0.57).status_text == text
+    assert text in str(found(0.57))
+    assert found(0.57).to_dict()["status_text"] == text
+    assert found(0.57).status is Status.FEASIBLE
+    whole = dataclasses.replace(solution({"cap": 0.0}), projection=found(0.57))
+    assert whole.status_text == whole.to_dict()["status_text"] == text
+    assert text in str(whole)
+    late = dataclasses.replace(whole, status=Status.OUT_OF_TIME)
+    assert late.status_text.startswith(Status.OUT_OF_TIME.value)
+    assert late.status_text.endswith("KKT residual 0.57")
+
+
+@pytest.mark.parametrize(
+    "done",
+    [found(0.01), found(0.57, 0.95), found(0.57, status=Status.INFEASIBLE)],
+    ids=["balanced", "proven", "infeasible"],
+)
+def test_a_projection_that_is_the_nearest_or_failed_says_no_more(
+    done: Projection,
+) -> None:
+    assert done.status_text == done.status.value
+    assert "not yet the nearest" not in str(done)
+
+
+def test_a_loose_proof_vouches_for_nothing() -> None:
+    assert "not yet the nearest point" in found(0.57, 0.5).status_text
+
+
+def risk_problem() -> oneproj.Problem:
+    w = torch.zeros(1, requires_grad=True)
+    risk = oneproj.function(lambda: (w - 2.0).square().sum(), curvature="convex")
+    goal = oneproj.function(lambda: (w + 2.0).square().sum())
+    return oneproj.Problem(w, goal, {"risk": risk <= 1.0})
+
+
+def test_a_run_that_ends_far_from_feasible_says_so() -> None:
+    short = oneproj.solve(risk_problem(), steps=1, method="penalty-sgd", lr=1e-6)
+    assert short.feasible
+    assert short.status is Status.FEASIBLE
+    assert short.projection.residuals_before["risk"] > 2.5
+    assert "training ended far from feasible: 'risk' was +3" in str(short)
+    assert "more steps or a larger strength" in short.to_dict()["status_text"]
+
+
+def test_a_run_that_ends_nearly_feasible_says_no_more() -> None:
+    long = oneproj.solve(risk_problem(), steps=500)
+    assert long.remark == ""
+    assert long.status_text == Status.FEASIBLE.value

@@ -6,13 +6,17 @@ import dataclasses
 import enum
 import math
 import numbers
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import Tensor
 
+Rows: TypeAlias = Sequence[tuple[str, ...]]
+"""A table, the first row as a heading."""
 
-def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+
+def table(rows: Rows) -> list[str]:
     """Lay rows out in columns, the first row as a heading.
 
     Example:
@@ -25,6 +29,29 @@ def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
         "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
         for row in (rows[0], rule, *rows[1:])
     ]
+
+
+def as_text(parts: Sequence[Rows | str]) -> str:
+    """Write tables and sentences below each other, with a blank line before a table.
+
+    Example:
+        >>> print(as_text([[("a",), ("1",)], "A note.", [("b",), ("2",)]]))
+        a
+        -
+        1
+        A note.
+        <BLANKLINE>
+        b
+        -
+        2
+    """
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            lines.append(part)
+        else:
+            lines += [*([""] if lines else []), *table(part)]
+    return "\n".join(lines)
 
 
 def jsonable(value: Any) -> Any:  # noqa: ANN401 - any dataclass, any JSON value
@@ -61,6 +88,18 @@ class Plain:
         """The fields, by name."""
         found: dict[str, Any] = jsonable(self)
         return found
+
+
+class Readable(Plain, ABC):
+    """A plain dataclass that prints as tables."""
+
+    @abstractmethod
+    def _parts(self) -> list[Rows | str]:
+        """The tables and sentences to show."""
+
+    def __str__(self) -> str:
+        """A readable table."""
+        return as_text(self._parts())
 
 
 def _leaf(value: object) -> bool | float | str | None:

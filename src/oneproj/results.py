@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from oneproj.rendering import Plain, table
+from oneproj.rendering import Readable, Rows
 
 
 class Status(enum.Enum):
@@ -31,6 +31,26 @@ class Status(enum.Enum):
     def ok(self) -> bool:
         """Whether the point that was returned is feasible."""
         return self not in (Status.INFEASIBLE, Status.EMPTY)
+
+
+def _with_notes(status: Status, notes: Sequence[str]) -> str:
+    if not notes:
+        return status.value
+    first = "feasible" if status is Status.FEASIBLE else status.value
+    return "; ".join([first, *notes])
+
+
+@dataclass(frozen=True)
+class _Nearest:
+    """When a feasible point counts as the nearest one."""
+
+    kkt_residual: float = 1e-2
+    """At most: a hundredth of the way moved is left unbalanced."""
+    distance_over_bound: float = 1.1
+    """The distance may exceed a proven lower bound by this factor, at most."""
+
+
+NEAREST = _Nearest()
 
 
 @dataclass(frozen=True)
@@ -88,7 +108,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Projection(Plain):
+class Projection(Readable):
     """The outcome of one projection onto the feasible set, from x to x_hat.
 
     Attributes:
@@ -127,12 +147,33 @@ class Projection(Plain):
     remark: str = ""
     residuals_in_float64: Mapping[str, float] = field(default_factory=dict)
 
-    def __str__(self) -> str:
-        """A readable table, and one of the constraints."""
+    @property
+    def is_nearest(self) -> bool:
+        """Whether the KKT residual, or the lower bound, vouches for the distance."""
+        bound = self.lower_bound
+        if bound is not None and self.distance <= NEAREST.distance_over_bound * bound:
+            return True
+        return self.kkt_residual <= NEAREST.kkt_residual
+
+    @property
+    def status_text(self) -> str:
+        """The status in words; a feasible point that is not the nearest says so."""
+        return _with_notes(self.status, self._notes())
+
+    def to_dict(self) -> dict[str, Any]:
+        """This projection in plain JSON types, for ``json.dump``."""
+        return super().to_dict() | {"status_text": self.status_text}
+
+    def _notes(self) -> list[str]:
+        if not self.status.ok or self.is_nearest:
+            return []
+        return [f"not yet the nearest point: KKT residual {self.kkt_residual:.2g}"]
+
+    def _parts(self) -> list[Rows | str]:
         bound = "unknown" if self.lower_bound is None else f"{self.lower_bound:.6e}"
         above = [
             ("quantity", "value"),
-            ("status", self.status.value),
+            ("status", self.status_text),
             ("distance moved", f"{self.distance:.6e}"),
             ("lower bound", bound),
             ("gradients used", str(self.evaluations)),
@@ -142,8 +183,7 @@ class Projection(Plain):
         for name, after in self.residuals.items():
             others = self.residuals_before.get(name), after, self.multipliers.get(name)
             below.append((name, *("" if x is None else f"{x:.3e}" for x in others)))
-        remark = [self.remark] if self.remark else []
-        return "\n".join([*table(above), *remark, "", *table(below)])
+        return [above, *filter(None, [self.remark]), below]
 
 
 @dataclass(frozen=True)
@@ -183,7 +223,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Certificate(Plain):
+class Certificate(Readable):
     """What is known about a point: a table of measures, with the multipliers.
 
     ``oneproj.certify`` says what each measure proves, and of what problems.
@@ -220,8 +260,7 @@ class Certificate(Plain):
         """Whether every bound that exists is met."""
         return all(measure.holds is not False for measure in self.measures)
 
-    def __str__(self) -> str:
-        """A readable table."""
+    def _parts(self) -> list[Rows | str]:
         rows = [("measure", "value", "bound", "holds", "source")]
         mark = {True: "yes", False: "NO", None: ""}
         for m in self.measures:
@@ -229,15 +268,12 @@ class Certificate(Plain):
             bound = "" if m.bound is None else f"{sign}{m.bound:.3e}"
             value = f"{m.value:.3e}" + (f" +-{m.error:.0e}" if m.error else "")
             rows.append((m.name, value, bound, mark[m.holds], m.source))
-        lines = table(rows)
-        if self.multipliers:
-            pairs = (f"{name}={mu:.4g}" for name, mu in self.multipliers.items())
-            lines.append("multipliers: " + ", ".join(pairs))
-        return "\n".join(lines)
+        pairs = [f"{name}={mu:.4g}" for name, mu in self.multipliers.items()]
+        return [rows, *(["multipliers: " + ", ".join(pairs)] if pairs else [])]
 
 
 @dataclass(frozen=True)
-class Solution(Plain):
+class Solution(Readable):
     """What ``solve`` returns; the parameters themselves hold the answer.
 
     Attributes:
@@ -252,6 +288,7 @@ class Solution(Plain):
             values, as the method saw them: estimates with a minibatch oracle.
         seconds: Of training, projection and certificate.
         settings: Of the run, with what was chosen for you (oracle, lr, ...).
+        remark: What the status leaves out: that training ended far from feasible.
 
     Example:
         >>> solution = Solution(
@@ -270,6 +307,7 @@ class Solution(Plain):
     history: Mapping[str, list[float]] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    remark: str = ""
 
     @property
     def feasible(self) -> bool:
@@ -281,11 +319,17 @@ class Solution(Plain):
 
         Numbers that are not finite become strings. The parameters are not in it.
         """
-        return super().to_dict() | {"feasible": self.feasible}
+        told = {"feasible": self.feasible, "status_text": self.status_text}
+        return super().to_dict() | told | {"projection": self.projection.to_dict()}
 
-    def __str__(self) -> str:
-        """A readable table."""
-        rows = [("quantity", "value"), ("status", self.status.value)]
+    @property
+    def status_text(self) -> str:
+        """The status in words, with what there is to say of the projection."""
+        notes = self.projection._notes() if self.status.ok else []  # noqa: SLF001 - our own
+        return _with_notes(self.status, [*notes, *filter(None, [self.remark])])
+
+    def _parts(self) -> list[Rows | str]:
+        rows = [("quantity", "value"), ("status", self.status_text)]
         rows.append(("objective", f"{self.objective:.6g}"))
         rows += [(f"residual: {n}", f"{r:.3e}") for n, r in self.residuals.items()]
         rows.append(("distance moved", self._moved()))
@@ -294,8 +338,8 @@ class Solution(Plain):
             for f in dataclasses.fields(self.counts)
         ]
         rows += [(f"seconds: {n}", f"{s:.3f}") for n, s in self.seconds.items()]
-        remark = [self.projection.remark] if self.projection.remark else []
-        return "\n".join([*table(rows), *remark, "", str(self.certificate)])
+        remark = filter(None, [self.projection.remark])
+        return [rows, *remark, *self.certificate._parts()]  # noqa: SLF001 - our own
 
     def _moved(self) -> str:
         far = f"{self.projection.distance:.3e}"

@@ -36,7 +36,11 @@ from oneproj.results import Projection, Solution, Status
 from oneproj.runs.callbacks import Callback, Callbacks
 from oneproj.runs.checkpoints import checkpoint_file
 from oneproj.runs.failures import explained
-from oneproj.runs.hindsight import warn_in_hindsight, warn_of_start
+from oneproj.runs.hindsight import (
+    far_from_feasible,
+    warn_in_hindsight,
+    warn_of_start,
+)
 from oneproj.runs.history import History, Stopwatch
 from oneproj.runs.iterate import End, Loop
 from oneproj.runs.run import Location, Run, resume_run
@@ -105,7 +109,7 @@ def solve(
             where that is costly, for a sample of up to 0.4 times the examples that the
             updates between two anchors see. All data is then seen every few anchors,
             unless there is too much of it. Refused where no anchor is taken.
-        progress: Show a bar; None shows it when a terminal is watching.
+        progress: Show a bar; None shows it in a notebook or on a terminal.
         callbacks: One or more, each called with an ``Update`` after every update; one
             that returns True stops the run. ``update.at_center`` is True once per
             outer iteration, when it is complete. An exception in one ends the run and
@@ -269,6 +273,9 @@ def _complete(
     projection = _verified(run.method.finish(), problem)
     residuals, status = projection.residuals, projection.status
     watch.lap("project")
+    remark = ""
+    if status.ok and setting.unprojected:
+        remark = far_from_feasible(projection, problem.constraints, setting.unprojected)
     if not status.ok:
         setting.undo()
     objective = problem.objective.value() if status.ok else math.inf
@@ -298,6 +305,7 @@ def _complete(
         history=run.history.columns,
         seconds=watch.laps,
         settings={**run.settings, **run.method.describe()},
+        remark=remark,
     )
 
 

@@ -11,14 +11,13 @@ from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.region_dual import RegionDual
 from oneproj.projection.sets.region import Region
 from oneproj.projection.view import Look, View
-from oneproj.results import Projection, Status
+from oneproj.results import NEAREST, Projection, Status
 from oneproj.terms.base import AbstractTerm
 
 UNBALANCED = 0.5
 """A KKT residual above this says little for the answer. On networks, those with kinks
 included, it is a tenth of that."""
-LOOSE = 1.1
-"""The distance's ratio to a proven bound up to which the bound vouches for it."""
+LOOSE = NEAREST.distance_over_bound
 SLIGHT = 1e-4
 """A move of this share of the parameters: what a nearer point would save is nothing."""
 

@@ -33,9 +33,10 @@ from statistics import fmean, variance
 
 from oneproj.errors import warn
 from oneproj.methods.practice.alarm import TRIAL
-from oneproj.parameters import rounding_unit
+from oneproj.parameters import Vector, norm, rounding_unit
 from oneproj.results import Projection
 from oneproj.runs.run import Run
+from oneproj.terms.base import AbstractTerm
 
 RISE = 5.0
 """Times the size at the start."""
@@ -45,6 +46,9 @@ FALL, ERRORS = 0.1, 2.0
 """Of the objective, and in standard errors. At rest, runs were seen to fall by 0.03."""
 GONE = 0.01
 """Of the objective at the start: less is nearly nothing."""
+FAR = 0.1
+"""Of a constraint's bound, or of the size of the parameters: runs that converged were
+seen to end within 0.001 of both before the projection."""
 PASSES, LONGER = 3, 2
 """Over data that was not seen once, or times the steps: what a warning names."""
 
@@ -72,6 +76,43 @@ def warn_in_hindsight(
             batch_size=setting.batch_size,
             examples=setting.problem.objective.size,
         )
+
+
+def far_from_feasible(
+    projection: Projection, constraints: Mapping[str, AbstractTerm], before: Vector
+) -> str:
+    """Say that training ended far from feasible, where the projection shows it.
+
+    That is, a constraint exceeded its bound by a share of it, or the projection moved
+    the parameters by a share of their size.
+
+    Args:
+        projection: The one at the end, which succeeded.
+        constraints: By name.
+        before: The parameters that training ended with.
+
+    Example:
+        >>> import torch
+        >>> from oneproj.results import Status
+        >>> done = Projection(Status.FEASIBLE, 0.5, {}, {}, 3)
+        >>> far_from_feasible(done, {}, [torch.ones(1)])
+        'training ended far from feasible: the projection moved ... strength'
+    """
+    over = {
+        name: residual
+        for name, residual in projection.residuals_before.items()
+        if name in constraints and residual > FAR * constraints[name].scale() > 0
+    }
+    size = norm(before)
+    if not over and projection.distance <= FAR * size:
+        return ""
+    seen = [f"{name!r} was {residual:+.2g}" for name, residual in over.items()]
+    moved = f"the projection moved the parameters by {projection.distance:.2g}"
+    told = ", ".join([*seen, f"{moved}, their norm was {size:.2g}"])
+    return (
+        f"training ended far from feasible: {told}; to end nearer, try more steps or a "
+        "larger strength"
+    )
 
 
 def _warn_of_neglect(steps: int) -> None:
