@@ -1,8 +1,9 @@
-"""A progress bar for long work: rich, where it is installed and someone watches."""
+"""A progress bar for long work: rich on a terminal, a plain line in a notebook."""
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from oneproj.extras import install, require
 
 UNHEARD = (OSError, ValueError, AttributeError)
 """What a stream raises that is broken, closed or none."""
+REDRAW = 0.1
+"""Seconds between two states of a line in a notebook: more often nobody can read."""
 LONG = 2.0
 """Seconds after which someone who waits begins to wonder."""
 
@@ -27,7 +30,8 @@ def progress_bar(
     Args:
         label: What is going on.
         total: The count at which it is done.
-        enabled: None shows it when stderr is a terminal and rich is installed.
+        enabled: None shows it in a notebook, and when stderr is a terminal and rich is
+            installed.
 
     Example:
         >>> with progress_bar("training", 10, enabled=False) as advance_to:
@@ -35,6 +39,10 @@ def progress_bar(
     """
     if not _is_watched(enabled):
         yield _ignore
+        return
+    if is_notebook():
+        with _notebook_line() as show:
+            yield lambda done: show(f"{label}: {done}/{total} ({done / total:.0%})")
         return
     from rich.progress import Progress
 
@@ -65,6 +73,10 @@ def progress_line(
     if not _is_watched(enabled):
         yield _ignore
         return
+    if is_notebook():
+        with _notebook_line(after) as show:
+            yield lambda text: show(f"{label}: {text}")
+        return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = stderr_console()
@@ -82,6 +94,43 @@ def progress_line(
     finally:
         if line.live.is_started:
             line.stop()
+
+
+def is_notebook() -> bool:
+    """Whether an IPython kernel runs this, as in Jupyter; a terminal's is none.
+
+    Example:
+        >>> is_notebook()
+        False
+    """
+    module = sys.modules.get("IPython")  # a kernel has imported it
+    shell = None if module is None else module.get_ipython()
+    return shell is not None and shell.config.get("IPKernelApp") is not None
+
+
+@contextmanager
+def _notebook_line(after: float = 0.0) -> Iterator[Callable[[str], None]]:
+    """A line that is written over as work goes on, by itself: rich needs ipywidgets."""
+    stream, begin = Stderr(), time.monotonic()
+    drawn, width, latest = -math.inf, 0, ""
+
+    def draw(end: str = "") -> None:
+        nonlocal drawn, width
+        stream.write(f"\r{latest.ljust(width)}{end}")
+        stream.flush()
+        drawn, width = time.monotonic(), len(latest)
+
+    def show(text: str) -> None:
+        nonlocal latest
+        latest, now = text, time.monotonic()
+        if now - begin >= after and now - drawn >= REDRAW:
+            draw()
+
+    try:
+        yield show
+    finally:
+        if drawn > -math.inf:
+            draw("\n")
 
 
 def stderr_console() -> Any:  # noqa: ANN401 - a rich Console
@@ -141,9 +190,11 @@ def _is_watched(enabled: bool | None) -> bool:  # noqa: FBT001 - the caller's ow
     if enabled not in (None, True, False):
         message = (
             f"progress must be True, False or None, got {enabled!r}. None shows it "
-            "when a terminal is watching."
+            "in a notebook, and when a terminal is watching."
         )
         raise InvalidProblemError(message)
+    if is_notebook():
+        return enabled is not False
     installed = importlib.util.find_spec("rich") is not None
     if enabled and not installed:
         message = f"progress=True needs rich. Try: {install('cli')}."

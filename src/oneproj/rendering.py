@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import html
 import math
 import numbers
 from abc import ABC, abstractmethod
@@ -54,6 +55,29 @@ def as_text(parts: Sequence[Rows | str]) -> str:
     return "\n".join(lines)
 
 
+def as_html(parts: Sequence[Rows | str]) -> str:
+    """Write tables and sentences as HTML, for a notebook; every text is escaped.
+
+    Example:
+        >>> as_html([[("a",), ("<1>",)], "b"]).partition("<tbody>")[2]
+        '<tr><td>&lt;1&gt;</td></tr></tbody></table><p>b</p>'
+    """
+    written = []
+    for part in parts:
+        if isinstance(part, str):
+            written.append(f"<p>{html.escape(part)}</p>")
+            continue
+        body = "".join(_html_row(row, "td") for row in part[1:])
+        head = _html_row(part[0], "th")
+        written.append(f"<table><thead>{head}</thead><tbody>{body}</tbody></table>")
+    return "".join(written)
+
+
+def _html_row(cells: Sequence[str], tag: str) -> str:
+    inside = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+    return f"<tr>{inside}</tr>"
+
+
 def jsonable(value: Any) -> Any:  # noqa: ANN401 - any dataclass, any JSON value
     """A value in plain JSON types; what JSON has not becomes a string.
 
@@ -91,7 +115,7 @@ class Plain:
 
 
 class Readable(Plain, ABC):
-    """A plain dataclass that prints as tables."""
+    """A plain dataclass that prints as tables, and in a notebook as HTML."""
 
     @abstractmethod
     def _parts(self) -> list[Rows | str]:
@@ -100,6 +124,10 @@ class Readable(Plain, ABC):
     def __str__(self) -> str:
         """A readable table."""
         return as_text(self._parts())
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        return as_html(self._parts())
 
 
 def _leaf(value: object) -> bool | float | str | None:

@@ -75,8 +75,8 @@ def project(
             ``AbstractProjector`` of your own.
         on_failure: ``"raise"``, or ``"return"`` a Projection whose status says it, with
             the parameters at the best point.
-        progress: Show how far it is once it takes long; None does so when a terminal
-            is watching.
+        progress: Show how far it is once it takes long; None does so in a notebook and
+            on a terminal.
 
     Dropout, batch norm and the like are judged in evaluation mode, also where they are
     found in training mode, which is warned of. Whatever this raises, an error of a
