@@ -273,17 +273,17 @@ def _complete(
     projection = _verified(run.method.finish(), problem)
     residuals, status = projection.residuals, projection.status
     watch.lap("project")
-    remark = ""
-    if status.ok and setting.unprojected:
-        remark = far_from_feasible(projection, problem.constraints, setting.unprojected)
     if not status.ok:
         setting.undo()
+    remark, trained = "", setting.unprojected
     objective = problem.objective.value() if status.ok else math.inf
     kept = _return_to_start(run, projection, objective)
     if kept is not None:
         status, objective, residuals = Status.START, *kept
     elif status.ok:
         status = end.status
+        if trained:
+            remark = far_from_feasible(projection, problem.constraints, trained)
     else:
         if on_failure == "raise":
             raise_if_infeasible(projection)
