@@ -17,6 +17,7 @@ import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 NON_FINITE = ("nan", "inf", "-inf")
@@ -367,7 +368,8 @@ def schema_of(hint: Any) -> AbstractSchema:  # noqa: ANN401 - a type hint
     if hint is Any:
         return Plain()
     if dataclasses.is_dataclass(hint):
-        return _of_dataclass(hint)
+        kind: Any = hint
+        return _of_dataclass(kind)
     if get_origin(hint) is not None:
         return _of_generic(hint)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
@@ -392,6 +394,7 @@ class _Member(AbstractSchema):
         return self.members[name]
 
 
+@cache
 def _of_dataclass(kind: Any) -> Fields:  # noqa: ANN401 - a dataclass
     hints = get_type_hints(kind, include_extras=True)
     fields = dataclasses.fields(kind)

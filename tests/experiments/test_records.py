@@ -214,11 +214,40 @@ def test_a_record_of_another_format_is_refused(
 ) -> None:
     # It is whole: another version of the library reads it, so it is not set aside.
     path = write_record(make_record(), tmp_path)
-    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
-    with pytest.raises(RecordError, match="has format 2") as caught:
+    path.write_text(path.read_text().replace('"format": 2', '"format": 3'))
+    with pytest.raises(RecordError, match="has format 3") as caught:
         read_folder(tmp_path)
     assert not isinstance(caught.value, DamagedRecordError)
     assert str(path) in str(caught.value)
+
+
+def test_numbers_that_were_changed_by_hand_are_refused_by_name(
+    make_record: Maker, tmp_path: Path
+) -> None:
+    path = write_record(make_record(objective=0.512), tmp_path)
+    sound = make_record(seed=1)
+    write_record(sound, tmp_path)
+    text = path.read_text()
+    path.write_text(text.replace("0.512", "0.412"))
+    records, ((place, reason),) = read_folder(tmp_path)
+    assert records == [sound]
+    assert tmp_path / place == path
+    assert f"{path} was changed: its contents do not have the checksum" in reason
+    path.write_text(text.replace('"checksum"', '"sum"'))
+    assert len(read_folder(tmp_path).damaged) == 1
+    path.write_text(json.dumps(json.loads(text)))  # another layout, the same contents
+    assert read_folder(tmp_path).damaged == []
+
+
+def test_records_of_before_the_checksum_are_refused_with_the_way_to_make_them(
+    make_record: Maker, tmp_path: Path
+) -> None:
+    path = write_record(make_record(), tmp_path)
+    plain = json.loads(path.read_text())
+    del plain["checksum"]
+    path.write_text(json.dumps(plain | {"format": 1}))
+    with pytest.raises(RecordError, match=r"has format 1.*`oneproj reproduce` again"):
+        read_folder(tmp_path)
 
 
 def test_what_is_set_aside_is_kept_and_not_read(

@@ -19,7 +19,7 @@ from oneproj.experiments import reproduce as module
 from oneproj.experiments import specs, sweep
 from oneproj.experiments.claims import Claims
 from oneproj.experiments.plan import Job
-from oneproj.experiments.records import Record, read_folder
+from oneproj.experiments.records import Record, from_json, read_folder, to_json
 from oneproj.experiments.reproduce import Reproduction, reproduce
 
 EXPERIMENT = "abstention-gaussian"
@@ -205,7 +205,9 @@ def test_a_damaged_record_stays_where_its_run_cannot_be_made(
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     first, second = (next(tmp_path.rglob(f"seed-000{n}.json")) for n in (0, 1))
     first.write_text("{")
-    second.write_text(second.read_text().replace('"oneproj": "', '"oneproj": "9.'))
+    record = from_json(second.read_text())
+    newer = dict(record.versions) | {"oneproj": f"9.{record.versions['oneproj']}"}
+    second.write_text(to_json(dataclasses.replace(record, versions=newer)))
     monkeypatch.setattr(sweep, "run", pytest.fail)
     with pytest.raises(RecordError, match=r"made with oneproj 9\."):
         make(tmp_path)
@@ -215,9 +217,9 @@ def test_a_damaged_record_stays_where_its_run_cannot_be_made(
 def test_records_of_other_data_are_not_mixed(tmp_path: Path) -> None:
     make(tmp_path, seeds=1)
     (path,) = tmp_path.rglob("*.json")
-    text = path.read_text()
-    path.write_text(text.replace('"stand_in": false', '"stand_in": true'))
-    assert path.read_text() != text
+    record = from_json(path.read_text())
+    other = dataclasses.replace(record.data, stand_in=not record.data.stand_in)
+    path.write_text(to_json(dataclasses.replace(record, data=other)))
     with pytest.raises(RecordError, match="was made of other data"):
         make(tmp_path, seeds=2)
 
@@ -274,7 +276,7 @@ def test_without_its_data_a_named_experiment_is_an_error(tmp_path: Path) -> None
 def test_records_are_json_that_others_can_read(whole: Path) -> None:
     for path in whole.rglob("*.json"):
         plain = json.loads(path.read_text(), parse_constant=pytest.fail)
-        assert plain["format"] == 1
+        assert plain["format"] == 2
         assert "--seeds 3" in plain["command"]
 
 

@@ -3,12 +3,14 @@
 A run is known by experiment, preset, method, projector and seed, and these are the path
 of its file: ``runs/abstention-nasa/paper/one-projection/cuts/seed-0000.json``. A file
 is replaced in one step: whoever looks, and whenever the machine stops, finds a whole
-record or none. What happens to it afterwards, in a copy for example, is noticed by
-whoever reads it, and costs that record alone.
+record or none. A record carries a checksum of its contents: what happens to it
+afterwards, by hand or in a copy, is noticed by whoever reads it, and costs that record
+alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 from collections.abc import Mapping
@@ -28,8 +30,9 @@ from oneproj.experiments.plain_json import from_plain, to_plain
 from oneproj.experiments.soundness import flaw
 from oneproj.files import write_text
 
-FORMAT = 1
-"""Of the files. A record that is read otherwise than before needs another number."""
+FORMAT = 2
+"""Of the files. A record that is read otherwise than before needs another number.
+Records of format 1 have no checksum, and are refused."""
 ASIDE = ".damaged"
 """Added to the name of a file that is no record: readers then pass over it."""
 AGAIN = "`oneproj reproduce` keeps it under another name and makes the run again."
@@ -122,8 +125,23 @@ def to_json(record: Record) -> str:
 
     ``from_json`` undoes it, to the last bit.
     """
-    plain = {"format": FORMAT} | to_plain(record)
-    return json.dumps(plain, indent=1, allow_nan=False) + "\n"
+    plain = to_plain(record)
+    signed = {"format": FORMAT, "checksum": checksum(plain)} | plain
+    return json.dumps(signed, indent=1, allow_nan=False) + "\n"
+
+
+def checksum(plain: Mapping[str, Any]) -> str:
+    """The SHA-256 of a record's contents, whatever the layout of its file.
+
+    It notices what was changed by hand or lost in a copy. Who changes a record and its
+    checksum is not noticed.
+
+    Example:
+        >>> checksum({"a": 1, "b": 2.5}) == checksum({"b": 2.5, "a": 1})
+        True
+    """
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def from_json(text: str, name: str = "the text") -> Record:
@@ -161,11 +179,18 @@ def from_json(text: str, name: str = "the text") -> Record:
             "`oneproj reproduce` again."
         )
         raise RecordError(message)
+    noted = plain.pop("checksum", None)
     try:
         record: Record = from_plain(Record, plain, "it")
     except ValueError as error:
         message = f"{name} is damaged: {error}. Nothing of it was used. {AGAIN}"
         raise DamagedRecordError(message) from error
+    if checksum(plain) != noted:
+        message = (
+            f"{name} was changed: its contents do not have the checksum that was noted "
+            f"when it was written. Nothing of it was used. {AGAIN}"
+        )
+        raise DamagedRecordError(message)
     return record
 
 
