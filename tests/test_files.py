@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -57,6 +58,47 @@ def test_a_disk_that_fails_leaves_the_file_before(
     assert names(file.parent) == ["file.txt"]
 
 
+@POSIX
+def test_the_folder_is_on_the_disk_after_the_file_took_its_name(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forced: list[tuple[str, str]] = []
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        forced.append(("folder" if folder else "file", file.read_text()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    write_text(file, "new")
+    assert forced == [("file", "old"), ("folder", "new")]
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("number", "fails"), [(errno.EINVAL, False), (errno.EIO, True)]
+)
+def test_a_disk_that_cannot_force_folders_is_no_error_and_one_that_fails_is(
+    file: Path, monkeypatch: pytest.MonkeyPatch, number: int, *, fails: bool
+) -> None:
+    fsync = os.fsync
+
+    def refuse(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    if fails:
+        with pytest.raises(OSError, match=os.strerror(number)):
+            write_text(file, "new")
+    else:
+        write_text(file, "new")
+    assert file.read_text() == "new"
+    assert names(file.parent) == ["file.txt"]
+
+
 def test_the_content_is_on_the_disk_before_it_takes_the_name(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,7 +116,7 @@ def test_the_content_is_on_the_disk_before_it_takes_the_name(
     monkeypatch.setattr(os, "fsync", forced)
     monkeypatch.setattr(Path, "replace", moved)
     write_text(file, "newer")
-    assert steps == ["5 bytes forced", ".draft moved"]
+    assert steps[:2] == ["5 bytes forced", ".draft moved"]
     assert file.read_text() == "newer"
 
 

@@ -1,9 +1,10 @@
 """Files that are whole or not there: written beside their place, then moved there.
 
 What is written goes to a draft, is forced to the disk and only then takes its name, in
-one step: whoever looks, and whenever the machine stops, finds the file before or the
-one after. Every writer has a draft of its own, so of two at once the last one counts.
-What a killed process left of a draft is removed by the next write to the same place.
+one step; then the folder is forced to the disk. Whoever looks, and whenever the machine
+stops, finds the file before or the one after. Every writer has a draft of its own, so
+of two at once the last one counts. What a killed process left of a draft is removed by
+the next write to the same place.
 
 A link stays a link, and the file that it leads to is replaced; its mode stays as well.
 A device or a pipe is never replaced: what is written is handed to it.
@@ -19,7 +20,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import EISDIR, ENOTDIR
+from errno import EBADF, EINVAL, EISDIR, ENOTDIR, ENOTSUP
 from pathlib import Path
 from shutil import copyfileobj
 from stat import S_IMODE
@@ -111,6 +112,32 @@ def force(path: Path) -> None:
         os.fsync(stream.fileno())
 
 
+def force_folder(folder: Path) -> None:
+    """Return when the names in a folder are on the disk, where that can be asked for.
+
+    Without it a machine that stops may come back with the file before.
+
+    Raises:
+        OSError: The disk fails. A system, or a disk, that cannot do it is no error.
+
+    Example:
+        >>> force_folder(Path())
+    """
+    if os.name != "posix":  # elsewhere a folder cannot be opened
+        return
+    try:
+        opened = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # a folder to write to that must not be listed
+        return
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        if error.errno not in (EINVAL, ENOTSUP, EBADF):
+            raise
+    finally:
+        os.close(opened)
+
+
 def is_special(path: Path) -> bool:
     """Whether there is something that is no file and no folder: a device or a pipe.
 
@@ -152,6 +179,7 @@ def replacing(path: Path) -> Iterator[Path]:
         with suppress(OSError):  # no file yet; or a disk without modes
             draft.chmod(S_IMODE(target.stat().st_mode))
         draft.replace(target)
+        force_folder(target.parent)
 
 
 def write_text(path: Path, text: str) -> None:
