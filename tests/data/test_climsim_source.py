@@ -77,6 +77,7 @@ def hub(
 ) -> Server:
     del folder
     monkeypatch.setenv("HF_ENDPOINT", server.url + "/")
+    monkeypatch.setenv("ONEPROJ_ALLOW_HTTP", "1")
     monkeypatch.setattr("oneproj.data.climsim_hub.CODE", server.url)
     monkeypatch.setattr("oneproj.data.climsim_hub.ARRAYS", PARTS)
     for k, name in enumerate(NORM):
@@ -226,6 +227,28 @@ def test_a_damaged_table_is_made_again(hub: Server) -> None:
     prepare_climsim(parts=["val"])
     assert content(hub) == 2 * ["val_input.npy", "val_target.npy"]
     assert len(read_rows(path).rain) == 11 * 8
+
+
+@pytest.mark.parametrize("allowed", [None, "", "0", "yes"])
+def test_a_mirror_without_https_is_refused_unless_the_user_says_so(
+    hub: Server, monkeypatch: pytest.MonkeyPatch, allowed: str | None
+) -> None:
+    monkeypatch.delenv("ONEPROJ_ALLOW_HTTP")
+    if allowed is not None:
+        monkeypatch.setenv("ONEPROJ_ALLOW_HTTP", allowed)
+    with pytest.raises(InvalidProblemError, match=r"https://.*set ONEPROJ_ALLOW_HTTP"):
+        prepare_climsim(parts=["val"])
+    assert content(hub) == []
+
+
+@pytest.mark.parametrize("address", ["ftp://mirror", "file:///srv/hub", "mirror.org"])
+def test_a_mirror_is_never_anything_but_a_server_of_the_web(
+    hub: Server, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    with pytest.raises(InvalidProblemError, match="does not begin with https://"):
+        prepare_climsim(parts=["val"])
+    assert content(hub) == []
 
 
 def test_a_hub_out_of_reach_is_told_with_the_other_ways(hub: Server) -> None:

@@ -173,7 +173,8 @@ def climsim(
 ) -> None:
     """Eight locations of ClimSim, from Hugging Face: 11.6 GB, of which 0.2 GB stay.
 
-    The disk needs room for 10.2 GB meanwhile. HF_ENDPOINT may name a mirror.
+    The disk needs room for 10.2 GB meanwhile. HF_ENDPOINT may name a mirror,
+    by https; ONEPROJ_ALLOW_HTTP=1 allows http as well.
     """
     from oneproj.data import prepare_climsim
     from oneproj.data.climsim_files import STRIDE

@@ -35,13 +35,15 @@ from oneproj.data.climsim_files import (
 from oneproj.data.climsim_rows import COLUMNS, LOCATIONS, VARIABLES, Rows, concatenate
 from oneproj.data.fetch import fetch
 from oneproj.data.find import cache_folder, locate, own_folder
-from oneproj.errors import InvalidDataError
+from oneproj.errors import InvalidDataError, InvalidProblemError
 from oneproj.progress import progress_bar
 
 LOG = logging.getLogger(__name__)
 HUB = "https://huggingface.co"
 HUB_VARIABLE = "HF_ENDPOINT"
 """The environment variable that names a mirror of the hub, as for its own client."""
+HTTP_VARIABLE = "ONEPROJ_ALLOW_HTTP"
+"""Set to 1 by a user who trusts the way to a mirror that has no https."""
 SUBSAMPLED = "datasets/LEAP/subsampled_low_res/resolve/main"
 RAW = "datasets/LEAP/ClimSim_low-res/resolve/main/train"
 CODE = "https://raw.githubusercontent.com/leap-stc/ClimSim/main"
@@ -186,7 +188,24 @@ def _netcdf(kind: str, time: int) -> Path:
 
 
 def _hub() -> str:
-    return (os.environ.get(HUB_VARIABLE) or HUB).rstrip("/")
+    """The address of the hub, or of the user's mirror of it.
+
+    Raises:
+        InvalidProblemError: The mirror is not reached by https, and the user has not
+            said that this is meant.
+    """
+    hub = (os.environ.get(HUB_VARIABLE) or HUB).rstrip("/")
+    scheme = hub.partition("://")[0].lower()
+    meant = scheme == "http" and os.environ.get(HTTP_VARIABLE) == "1"
+    if scheme == "https" or meant:
+        return hub
+    message = (
+        f"{HUB_VARIABLE} is {hub!r}, which does not begin with https://. Whoever is on "
+        "the way to it could replace the data: the arrays have no checksums of their "
+        "own. Nothing was fetched. Give the mirror's https address, or, if it is on "
+        f"this machine or in a network that you trust, set {HTTP_VARIABLE}=1 for http."
+    )
+    raise InvalidProblemError(message)
 
 
 @contextmanager

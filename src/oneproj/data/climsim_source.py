@@ -53,9 +53,9 @@ def prepare_climsim(
     eighth); of each pair 0.1 GB are kept and the pair is deleted, so the disk needs
     room for one pair. That never starts by itself. Every pair, or month of files, that
     is done stays done, and a large file continues where it stopped: after an
-    interruption, run the same again. HF_ENDPOINT may name a mirror of the hub. With
-    the choices left as they are, a table under ONEPROJ_DATA is verified and nothing is
-    made.
+    interruption, run the same again. HF_ENDPOINT may name a mirror of the hub, by
+    https; ONEPROJ_ALLOW_HTTP=1 allows http as well. With the choices left as they are,
+    a table under ONEPROJ_DATA is verified and nothing is made.
 
     Args:
         parts: Of the subsampled set: ``"train"``, ``"val"`` or both.
@@ -66,7 +66,7 @@ def prepare_climsim(
         progress: None shows bars on a terminal.
 
     Raises:
-        InvalidProblemError: There is no such part or month.
+        InvalidProblemError: There is no such part or month, or the mirror has no https.
         DataNotFoundError: A file could not be fetched.
         InvalidDataError: A file is not what it should be.
 
