@@ -130,10 +130,11 @@ class LocalModels:
         """From a feasible place whose model thinks that the start is too, go back.
 
         ``fully``, whatever it thinks, to where the way back leaves the feasible set.
+        The model there is a new one: no step has confirmed it yet.
         """
         if self.feasible and (fully or is_unaware(self.place)):
             self._begin_at(close_in(self._chart, self.place, fully=fully))
-            self._line.share = 1.0
+            self._line.share, self._believed = 1.0, False
             self._chart.forget()
 
     def is_too_far(self, uneven: float) -> bool:
