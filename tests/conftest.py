@@ -6,6 +6,7 @@ import os
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from oneproj.data.offline import OFFLINE
 from oneproj.theory import ConvexConstants, Schedule, convex_schedule
@@ -15,6 +16,12 @@ os.environ[OFFLINE] = "1"
 
 # A shell ignores it for what a script runs in the background, and so would Python.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A slow or busy machine fails no test.
+settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
