@@ -11,12 +11,20 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 # Test processes run side by side; one thread each keeps them out of each other's way.
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: help demo test check format bench theory interrupt api clean
+# Processors round differently. Under these settings torch, MKL and OpenBLAS round as
+# on one without vector instructions, and as on one with AVX2 but without AVX-512.
+PLAIN_CPU := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Prescott
+AVX2_CPU := ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 OPENBLAS_CORETYPE=Haswell
+# The tests of what is solved, projected or certified.
+ROUNDING_TESTS := tests/methods tests/projection tests/certificates tests/oracles \
+  tests/test_solve.py tests/test_autocast.py
+
+.PHONY: help demo test test-isa check format bench theory interrupt api clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
 help:  ## show the verbs
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 demo: $(VENV)/experiments.stamp  ## two experiments of the paper, ten seeds, one page
 	$(BIN)/oneproj reproduce transfer-gaussian abstention-gaussian --jobs 2 \
@@ -25,6 +33,12 @@ demo: $(VENV)/experiments.stamp  ## two experiments of the paper, ten seeds, one
 
 test: $(VENV)/dev.stamp $(VENV)/browser.stamp  ## run the whole test suite, docstring examples included
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadfile -rs $(ARGS)
+
+test-isa: $(VENV)/dev.stamp  ## run the tests that solve or project as two other processors round
+	$(ONE_THREAD) $(PLAIN_CPU) $(BIN)/python -m pytest -n 2 --dist loadfile \
+	  $(ROUNDING_TESTS) $(ARGS)
+	$(ONE_THREAD) $(AVX2_CPU) $(BIN)/python -m pytest -n 2 --dist loadfile \
+	  $(ROUNDING_TESTS) $(ARGS)
 
 check: $(VENV)/dev.stamp  ## lint, format, types, import direction
 	$(BIN)/ruff check .

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import runpy
+import shutil
+import subprocess
 import sys
 import tomllib
 from importlib import metadata
@@ -89,10 +91,29 @@ def test_changelog_opens_with_unreleased_changes() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_make_verb_on_a_page_exists(page: str) -> None:
-    verbs = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
+    verbs = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
     text = read(page)
-    named = set(re.findall(r"^make ([a-z]+)|`make ([a-z]+)", text, re.MULTILINE))
+    named = set(re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)", text, re.MULTILINE))
     assert {a or b for a, b in named} <= verbs
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_help_lists_every_verb() -> None:
+    phony = re.findall(r"^\.PHONY: (.*)$", read("Makefile"), re.MULTILINE)
+    assert len(phony) == 1
+    shown = subprocess.run(
+        ["make", "--no-print-directory", "help"],  # noqa: S607 - found above
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert [line.split()[0] for line in shown.splitlines()] == phony[0].split()
+
+
+def test_continuous_integration_repeats_tests_with_other_rounding() -> None:
+    verbs = re.findall(r"^make (\S+)$", read(".ci/run"), re.MULTILINE)
+    assert verbs == ["check", "test", "test-isa"]
 
 
 def test_the_house_has_every_module() -> None:
