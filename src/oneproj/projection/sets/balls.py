@@ -7,8 +7,8 @@ from torch import Tensor
 
 from oneproj.arguments import TensorLike, as_tensor
 from oneproj.errors import InvalidProblemError
-from oneproj.projection.sets.base import AbstractSet
-from oneproj.projection.sets.distance import check_radius
+from oneproj.projection.sets.base import AbstractSet, check_finite
+from oneproj.projection.sets.distance import check_radius, directed, length
 
 
 class Ball(AbstractSet):
@@ -47,19 +47,20 @@ class Ball(AbstractSet):
 
     def residual(self, x: Tensor) -> Tensor:
         """``|x - center| - radius``."""
-        distance: Tensor = torch.linalg.vector_norm(self._centered(x))
-        return distance - self.radius
+        return length(self._centered(x)) - self.radius
 
     @torch.no_grad()
     def project(self, x: Tensor, *, margin: float = 0.0) -> Tensor:
         """Shrink towards the center, and not beyond it, whatever the margin."""
-        offset = self._centered(x)
-        length = float(torch.linalg.vector_norm(offset, dtype=torch.float64))
+        check_finite(self, x)
+        far, direction = directed(self._centered(x.double()))
         target = max(self.radius - margin, 0.0)
-        if length <= target:
+        if far <= target:
             return x
-        inside = offset * (target / length)
-        return inside if self.center is None else inside + self.center.to(x)
+        inside = target * direction
+        if self.center is not None:
+            inside = inside + self.center.to(inside)
+        return inside.to(x)
 
     def _centered(self, x: Tensor) -> Tensor:
         return x if self.center is None else x - self.center.to(x)

@@ -87,6 +87,9 @@ class AbstractSet(ABC):
         """The nearest point, aimed ``margin`` inside against the rounding that follows.
 
         A set whose nearest point stays a member when it is rounded ignores the margin.
+
+        Raises:
+            InvalidProblemError: An entry of x is NaN or infinite.
         """
 
 
@@ -118,6 +121,24 @@ class SetConstraint(Constraint):
 
     def __repr__(self) -> str:
         return f"tensor of shape {tuple(self.tensor.shape)} in {self.members!r}"
+
+
+def check_finite(members: AbstractSet, x: Tensor) -> None:
+    """Refuse a point with NaN or infinite entries: it has no nearest point.
+
+    Example:
+        >>> import oneproj
+        >>> check_finite(oneproj.sets.Ball(1.0), torch.tensor([3.0, 4.0]))
+    """
+    wrong = x.numel() - int(torch.isfinite(x).sum())
+    if wrong:
+        message = (
+            f"{members!r} cannot project a point with NaN or infinite entries, and "
+            f"{wrong} of the {x.numel()} given are: it has no nearest point. Look for "
+            "where they come from, such as a learning rate that is too large, or "
+            "replace them first: torch.nan_to_num(x)."
+        )
+        raise InvalidProblemError(message)
 
 
 def _told(name: str, value: object) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from oneproj.arguments import check_number, is_number
 from oneproj.errors import InvalidProblemError
-from oneproj.projection.sets.base import AbstractSet
+from oneproj.projection.sets.base import AbstractSet, check_finite
 
 BAND_POWER = 0.75
 """A set without interior is eps^0.75 thick, relatively: 2e-12 in float64, 7e-6 in
@@ -44,6 +44,7 @@ class AbstractDistanceSet(AbstractSet):
         Computed in float64 and rounded to the dtype of x once, at the end.
         """
         x = x.detach()
+        check_finite(self, x)
         wide = x.double()
         nearest = self._for(x)._nearest(wide, margin)  # noqa: SLF001
         return x if nearest is wide else nearest.to(x)
@@ -136,17 +137,24 @@ def check_radius(what: str, radius: float) -> float:
 
 
 def length(v: Tensor) -> Tensor:
-    """The Euclidean norm, also of entries whose squares underflow.
+    """The Euclidean norm, also of entries whose squares overflow or underflow.
+
+    The entries are scaled by a power of 2, which is exact. Differentiable but at 0,
+    where its gradient is 0.
 
     Example:
         >>> length(torch.tensor([3e-200, 4e-200], dtype=torch.float64)).item()
         5e-200
+        >>> f"{length(torch.tensor([3e200, 4e200], dtype=torch.float64)).item():.6g}"
+        '5e+200'
     """
-    largest = v.abs().max()
-    if largest == 0:
-        return largest
-    scaled: Tensor = torch.linalg.vector_norm(v / largest)
-    return largest * scaled
+    largest = float(v.detach().abs().max()) if v.numel() else 0.0
+    if not 0 < largest < math.inf:
+        plain: Tensor = torch.linalg.vector_norm(v)
+        return plain
+    unit = math.ldexp(1.0, math.frexp(largest)[1] - 1)  # in (largest / 2, largest]
+    scaled: Tensor = unit * torch.linalg.vector_norm(v / unit)
+    return scaled
 
 
 def directed(v: Tensor) -> tuple[Tensor, Tensor]:

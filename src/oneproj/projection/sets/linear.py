@@ -9,7 +9,7 @@ from torch import Tensor
 
 from oneproj.arguments import TensorLike, as_number, as_tensor
 from oneproj.errors import InvalidProblemError
-from oneproj.projection.sets.base import AbstractSet
+from oneproj.projection.sets.base import AbstractSet, check_finite
 from oneproj.projection.sets.distance import (
     AbstractThinSet,
     check_tolerance,
@@ -35,16 +35,16 @@ class Halfspace(AbstractSet):
     def __init__(self, normal: TensorLike, offset: float) -> None:
         """Set the outward normal (any length but 0) and the offset."""
         direction = as_tensor("The normal of a halfspace", normal).double()
-        length = float(torch.linalg.vector_norm(direction))
+        size, unit = directed(direction)
         number = as_number(offset)
-        if not 0 < length < math.inf or number is None:
+        if not 0 < float(size) < math.inf or number is None:
             message = (
                 "A halfspace needs a finite, nonzero normal and a finite offset; got a "
-                f"normal of length {length} and offset {offset!r}."
+                f"normal of length {float(size)} and offset {offset!r}."
             )
             raise InvalidProblemError(message)
-        self.normal = direction / length
-        self.offset = float(offset) / length
+        self.normal = unit
+        self.offset = float(offset) / float(size)
 
     def check_shape(self, tensor: Tensor) -> None:
         """The normal must be shaped like the tensor."""
@@ -62,6 +62,7 @@ class Halfspace(AbstractSet):
     @torch.no_grad()
     def project(self, x: Tensor, *, margin: float = 0.0) -> Tensor:
         """Move along the normal."""
+        check_finite(self, x)
         excess = float(self.residual(x.double())) + margin
         return x if excess <= 0 else x - excess * self.normal.to(x)
 

@@ -23,7 +23,7 @@ from oneproj.projection.sets.distance import (
     directed,
     length,
 )
-from oneproj.projection.sets.simplex import threshold
+from oneproj.projection.sets.simplex import lowered, threshold
 
 MATRIX_DIM = 2
 
@@ -88,7 +88,7 @@ class NuclearBall(AbstractDistanceSet):
             return torch.zeros_like(x)
         if svd.s.sum() <= radius:
             return x
-        return svd.matrix((svd.s - threshold(svd.s, radius)).clamp(min=0))
+        return svd.matrix(lowered(svd.s, radius))
 
 
 class SpectralBall(AbstractDistanceSet):

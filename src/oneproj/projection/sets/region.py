@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from oneproj.parameters import Vector, norm
+from oneproj.errors import NonFiniteError
+from oneproj.parameters import Vector, is_finite, norm
 from oneproj.projection.sets import SetConstraint
 from oneproj.projection.sets.base import AbstractSet
 from oneproj.projection.sets.distance import AbstractDistanceSet, AbstractThinSet
@@ -52,9 +53,16 @@ class Region:
         return all(members.convex for members in self._sets.values())
 
     def parts(self, y: Vector) -> dict[str, Tensor]:
-        """P(y) of every tensor that has a set, by its name, in float64."""
-        exact = self._exact
-        return {n: exact[n].project(y[i].double()) for n, i in self.places.items()}
+        """P(y) of every tensor that has a set, by its name, in float64.
+
+        NaN where y is not finite.
+        """
+        found = {}
+        for name, i in self.places.items():
+            wide = y[i].double()
+            finite = bool(torch.isfinite(wide).all())
+            found[name] = self._exact[name].project(wide) if finite else wide * math.nan
+        return found
 
     def nearest(self, y: Vector) -> list[Tensor]:
         """P(y); exact, and so without regard to how it is to be rounded."""
@@ -64,7 +72,14 @@ class Region:
         return point
 
     def member(self, y: Vector, like: Vector) -> list[Tensor]:
-        """A member of the dtypes of ``like``, as near to the nearest one as can be."""
+        """A member of the dtypes of ``like``, as near to the nearest one as can be.
+
+        Raises:
+            NonFiniteError: The point is not finite.
+        """
+        if not is_finite([y[i] for i in self.places.values()]):
+            quantity = "a point that the projection would try"
+            raise NonFiniteError(quantity)
         point = [x.to(kept) for x, kept in zip(y, like, strict=True)]
         for name, part in self.parts(y).items():
             i, members = self.places[name], self._sets[name]

@@ -21,14 +21,36 @@ from oneproj.projection.sets.distance import (
 def threshold(x: Tensor, total: float) -> Tensor:
     """The number theta for which ``sum_i max(x_i - theta, 0) = total > 0``.
 
-    If the k largest entries are the ones above it, theta is their sum minus the total,
-    divided by k. Sorted, k is the last place at which the entry exceeds that quotient.
-
     Example:
         >>> threshold(torch.tensor([0.0, 3.0, 2.0]), 3.0).item()
         1.0
     """
-    u = x.flatten().sort(descending=True).values
+    return x.max() + _below_largest(x, total)
+
+
+def lowered(x: Tensor, total: float) -> Tensor:
+    """The entries above the threshold, less the threshold; 0 for the others.
+
+    Computed from the differences to the largest entry: where the entries are so large
+    that adding the total to them changes nothing, the result still sums to the total.
+
+    Example:
+        >>> lowered(torch.tensor([0.0, 3.0, 2.0]), 3.0).tolist()
+        [0.0, 2.0, 1.0]
+        >>> lowered(torch.tensor([1e17, 1e17, 0.0], dtype=torch.float64), 1.0).tolist()
+        [0.5, 0.5, 0.0]
+    """
+    return (x - x.max() - _below_largest(x, total)).clamp(min=0)
+
+
+def _below_largest(x: Tensor, total: float) -> Tensor:
+    """The threshold minus the largest entry, in [-total, 0].
+
+    If the k largest entries are the ones above it, it is the sum of their differences
+    to the largest, minus the total, divided by k. Sorted, k is the last place at which
+    the entry exceeds that quotient. Entries lower by the total or more are below it.
+    """
+    u = (x - x.max()).flatten().clamp(min=-total).sort(descending=True).values
     k = torch.arange(1, u.numel() + 1, device=x.device, dtype=x.dtype)
     candidates = (u.cumsum(0) - total) / k
     last = int((u > candidates).sum()) - 1
@@ -104,7 +126,7 @@ class Simplex(AbstractThinSet):
         del margin  # zeros are exact, and the slab takes care of the sum
         if self._measure(x)[0] <= 0:
             return x
-        return (x - threshold(x, self.total)).clamp(min=0)
+        return lowered(x, self.total)
 
 
 class L1Ball(AbstractDistanceSet):
@@ -159,7 +181,7 @@ class L1Ball(AbstractDistanceSet):
             return torch.zeros_like(x)
         if x.abs().sum() <= radius:
             return x
-        return x.sign() * (x.abs() - threshold(x.abs(), radius)).clamp(min=0)
+        return x.sign() * lowered(x.abs(), radius)
 
 
 def check_not_empty(tensor: Tensor) -> None:
