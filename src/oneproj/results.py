@@ -117,7 +117,7 @@ class Projection(Readable):
         residuals: The value of every constraint afterwards; feasible means <= 0.
         multipliers: mu >= 0 with ``x_hat - x + sum_j mu_j grad c_j(x_hat) = 0``.
         evaluations: Full constraint gradients used: points at which all constraints
-            were seen.
+            were seen, also where their values alone were enough.
         kkt_residual: The norm of the left-hand side above, relative to the distance
             moved: near 0 where no feasible point around x_hat is nearer to x. If the
             lower bound proves that, the gradients are those of the proof: at a kink

@@ -28,6 +28,7 @@ from oneproj.projection.into_sets import search_sets
 from oneproj.projection.nonconvex.linearity import seems_linear_within_sets
 from oneproj.projection.nonconvex.local import project_local
 from oneproj.projection.nonconvex.stepper import LocalModels
+from oneproj.projection.onto_sets import project_onto_sets
 from oneproj.projection.past import Past
 from oneproj.projection.remarks import best_balanced, bounded, described
 from oneproj.projection.sets.region import Region, region_of
@@ -178,6 +179,10 @@ class Cuts(AbstractProjector):
                 self._past = past
                 return described(view, view.best, 0.0)
             region = region_of(parameters, constraints)
+            nearest = project_onto_sets(view, region)
+            if nearest is not None:
+                self._past = past
+                return nearest
             if convex and region.places:
                 return self._project_within(view, region)
             if convex:
@@ -322,6 +327,7 @@ def _from_the_start(view: View) -> View:
     assign(view.parameters, view.origin)
     again = View(view.parameters, view.constraints, differentiate_all=True)
     again.evaluations += view.evaluations
+    again.tried = view.tried
     return again
 
 

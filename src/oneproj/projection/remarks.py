@@ -60,7 +60,7 @@ def described(
         distance=distance,
         residuals=best.values,
         multipliers={name: weights.get(name, 0.0) for name in view.constraints},
-        evaluations=view.evaluations,
+        evaluations=view.evaluations + view.tried,
         kkt_residual=kkt_residual,
         residuals_before=view.first.values,
         lower_bound=lower_bound,

@@ -69,6 +69,8 @@ class View:
         self.origin = snapshot(parameters)
         self._space: AbstractSpace | None = None
         self.evaluations = 0
+        self.tried = 0
+        """Points of ``try_point``, beyond the evaluations: they use up no budget."""
         self._farthest = min(torch.finfo(p.dtype).max for p in parameters)
         guess = suspects is None and len(constraints) <= FEW
         known = constraints if differentiate_all or guess else suspects or ()
@@ -238,6 +240,33 @@ class View:
     def move_to(self, point: Vector) -> Look:
         """Go to a point and look, as ``move`` does; the point is kept, not copied."""
         return self.move(Arrived(point, self.space.length(point)))
+
+    def try_point(self, point: Vector) -> bool:
+        """Evaluate at a point, without gradients, and keep it if it is feasible.
+
+        A point that is not feasible, or has no finite value, leaves the view and the
+        parameters as they were.
+
+        Example:
+            >>> from oneproj.terms.functions import function
+            >>> w = torch.tensor([2.0], requires_grad=True)
+            >>> view = View([w], {"w": function(w.sum) <= 1.0}, differentiate_all=True)
+            >>> view.try_point([torch.tensor([0.5])]), view.moved(), view.tried
+            (True, 1.5, 1)
+        """
+        self.tried, self._here = self.tried + 1, None
+        assign(self._storage, point)
+        try:
+            values = {name: c.value() for name, c in self.constraints.items()}
+        except (NonFiniteError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+            values = {"": math.inf}
+        worst = max(values.values())
+        self._tell(worst)
+        if worst <= 0:
+            arrived = Arrived(point, self.space.length(point))
+            self.prefer(Look(values, {}, worst), arrived)
+        self.return_to_best()
+        return worst <= 0
 
     def _go_to_best(self, point: Vector) -> None:
         if self._best_move is None:

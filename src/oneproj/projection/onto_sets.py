@@ -1,0 +1,69 @@
+"""The nearest point of the closed-form sets, where it meets the functions as well."""
+
+from __future__ import annotations
+
+import math
+
+from oneproj.parameters import distance
+from oneproj.projection.balance import imbalance, relative
+from oneproj.projection.remarks import described
+from oneproj.projection.sets.region import Region
+from oneproj.projection.view import View
+from oneproj.results import Projection
+
+
+def project_onto_sets(view: View, region: Region) -> Projection | None:
+    """Move to the nearest point of the region if it satisfies every constraint.
+
+    Then no feasible point is nearer, whatever the functions are: the feasible points
+    are a subset of the region, so the distance to the region is a lower bound on the
+    distance to any of them, and this point attains it. The region need not be convex.
+
+    Costs one evaluation without gradients, and none if the start lies in the region.
+
+    Args:
+        view: At the start, where a constraint is violated.
+        region: Sets among the constraints, at most one for each tensor.
+
+    Returns:
+        The answer, with the distance to the exact sets as its lower bound; None, with
+        the view at the start, if the point violates a constraint.
+
+    Example:
+        >>> import torch, oneproj
+        >>> from oneproj.projection.sets.region import region_of
+        >>> w = torch.tensor([-2.0, -2.0], dtype=torch.float64, requires_grad=True)
+        >>> both = {
+        ...     "box": oneproj.sets.Box(lower=0.0).on(w),
+        ...     "curve": oneproj.function(lambda: w[1] - (1 - w[0]) ** 3) <= 0,
+        ... }
+        >>> view = View([w], both, differentiate_all=True)
+        >>> found = project_onto_sets(view, region_of([w], both))
+        >>> found.distance == found.lower_bound == 8**0.5, found.multipliers["curve"]
+        (True, 0.0)
+    """
+    outside = [name for name in region.places if view.first.values[name] > 0]
+    if not outside:
+        return None
+    inside = region.member(view.origin, like=view.origin)
+    exact, nearest = region.parts(view.origin), list(view.origin)
+    for name in outside:
+        nearest[region.places[name]] = inside[region.places[name]]
+    if not view.try_point(nearest):
+        return None
+    multipliers, distances = {}, []
+    for name in outside:
+        i = region.places[name]
+        distances.append(distance([exact[name]], [view.origin[i].double()]))
+        multipliers[name] = distance([nearest[i].double()], [view.origin[i].double()])
+    # The normals are those at the start: at a corner no other one balances the move.
+    normals = {name: view.first.gradients[name] for name in outside}
+    far = view.moved()
+    return described(
+        view,
+        view.best,
+        far,
+        multipliers=multipliers,
+        kkt_residual=relative(imbalance(view, multipliers, normals), far),
+        lower_bound=min(far, math.hypot(*distances)),
+    )
