@@ -219,7 +219,7 @@ class Cuts(AbstractProjector):
         facets = min(room, dimension(view.parameters))
         budget = self._max_evaluations or max(ENOUGH, PER_DIMENSION * facets)
         empty = project_convex(view, bundle, max_evaluations=budget)
-        if view.best.worst > 0 and not empty:
+        if not (empty or view.is_rounding(view.best)):
             return self._project_anew(view, bundle)
         secure(view)
         if self._warm and not (empty or bundle.excludes_all):

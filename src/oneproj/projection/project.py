@@ -204,7 +204,7 @@ def raise_if_infeasible(projection: Projection) -> None:
         f"{projection.residuals[worst]:.3e} > 0, at a distance of "
         f"{projection.distance:.3e}, after {projection.evaluations} full constraint "
         f"gradients ({projection.status.value}). "
-        f"{projection.remark or _advice(projection)} The parameters "
+        f"{_advice(projection)} The parameters "
         "are where they were before this projection; oneproj.project(..., "
         'on_failure="return") goes to the best point instead.'
     )
@@ -245,7 +245,7 @@ def _checked_in_float64(
 
 
 def _advice(projection: Projection) -> str:
-    """What helps: nothing but other bounds, where it is proven that no point exists."""
+    """What helps: the remark, where there is one, or what fits the status."""
     over = {name: c for name, c in projection.residuals.items() if c > 0}
     enough = ", ".join(f"{name!r} by {c:.3g}" for name, c in over.items())
     equal = _equality(projection)
@@ -257,6 +257,8 @@ def _advice(projection: Projection) -> str:
             "float32, more if the term is large); (b) oneproj.sets.Affine(matrix, "
             "values).on(tensor) for linear equations."
         )
+    if projection.remark:
+        return projection.remark
     if projection.status is not Status.EMPTY and projection.lower_bound is not None:
         return (
             "All constraints are declared convex, but the linearisations do not prove "

@@ -64,7 +64,7 @@ def described(
         kkt_residual=kkt_residual,
         residuals_before=view.first.values,
         lower_bound=lower_bound,
-        remark=remark or _flat(view, best),
+        remark=remark or _flat(view, best) or _rounded(view, best, empty=empty),
     )
     return remarked(projection, view.constraints, view.origin)
 
@@ -80,6 +80,19 @@ def _flat(view: View, best: Look) -> str:
                 "found is a guess. Use a surrogate with a slope, such as a sigmoid."
             )
     return ""
+
+
+def _rounded(view: View, best: Look, *, empty: bool) -> str:
+    """What to say of a point that is infeasible by rounding only."""
+    if best.worst <= 0 or empty or not view.is_rounding(best):
+        return ""
+    return (
+        f"What is left is at the level of rounding: the worst residual is "
+        f"{best.worst:.3g}, and nothing nearer to 0 was reached. Sets that touch in "
+        "one point, or a bound that is just reached, leave no room for it. Try: (a) "
+        f"bounds that are looser by a little more, {2.0 * best.worst:.3g} say; (b) "
+        "float64 parameters and data, where they are narrower."
+    )
 
 
 def remarked(

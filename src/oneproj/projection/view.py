@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import Vector, assign, dot, snapshot
+from oneproj.parameters import Vector, assign, dot, norm, snapshot
 from oneproj.projection.margins import MARGIN_POWER, Margin, coarsest
 from oneproj.projection.vectors.moves import AbstractMove, Arrived, Packed, Plain
 from oneproj.projection.vectors.packed import AbstractPacked
@@ -27,6 +27,10 @@ _WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
 FEW = 2
 """So many constraints are differentiated at the first look without a look before: a
 projection is seldom asked for where they hold."""
+
+
+ROUGHLY = 4.0
+"""In margins: a violation of this size may be rounding, which margins are made for."""
 
 
 class Look(NamedTuple):
@@ -125,6 +129,24 @@ class View:
         """
         size = self.constraints[name].scale() + abs(value)
         return self.eps * (size + slope * self._far_out)
+
+    def is_rounding(self, seen: Look) -> bool:
+        """Whether nothing is violated by more than rounding, as margins allow for it.
+
+        In a precision where the margin is below the rounding of the values, such as
+        bfloat16, that rounding counts.
+        """
+        if self.is_within_margins(seen):
+            return True
+        slopes = {name: norm(pull) for name, pull in seen.gradients.items()}
+        return all(
+            c <= max(self.margins[n], self.rounding(n, c, slopes.get(n, 0.0)))
+            for n, c in seen.values.items()
+        )
+
+    def is_within_margins(self, seen: Look) -> bool:
+        """Whether nothing is violated by more than a few margins."""
+        return all(c <= ROUGHLY * self.margins[n] for n, c in seen.values.items())
 
     @cached_property
     def _far_out(self) -> float:

@@ -24,7 +24,13 @@ from oneproj.parameters import dimension
 from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import ROUNDED, Bundle
 from oneproj.projection.convex.refutation import Witness
-from oneproj.projection.convex.stalls import SHARES, STALLED, WIDER, Stall
+from oneproj.projection.convex.stalls import (
+    SHARES,
+    STALLED,
+    WIDER,
+    Exhaustion,
+    Stall,
+)
 from oneproj.projection.margins import Aim
 from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.view import Look, View
@@ -44,7 +50,9 @@ no point is feasible, cuts nearly cancel before they do: what is missing is more
 and those from nearby are rounded least."""
 
 
-def project_convex(view: View, bundle: Bundle, *, max_evaluations: int) -> bool:
+def project_convex(
+    view: View, bundle: Bundle, *, max_evaluations: int, declared: bool = True
+) -> bool:
     """Move the view's parameters to the nearest feasible point.
 
     After ``max_evaluations``, or when rounding keeps it from getting any nearer, the
@@ -55,6 +63,8 @@ def project_convex(view: View, bundle: Bundle, *, max_evaluations: int) -> bool:
         bundle: Cuts that are valid for displacements from the view's origin, or none
             yet; it has the multipliers and the lower bound afterwards.
         max_evaluations: Full constraint gradients.
+        declared: Whether the constraints are declared convex. If not, a bound proves
+            nothing, and looks that do not lower the residual end the search.
 
     Returns:
         Whether the cuts prove that no point is feasible.
@@ -65,7 +75,9 @@ def project_convex(view: View, bundle: Bundle, *, max_evaluations: int) -> bool:
         hurry = used >= max_evaluations or search.is_stuck
         if used >= 2 * max_evaluations or search.is_done(hurry=hurry):
             return False
-        if not search.move(hurry=hurry):
+        if search.is_exhausted or (search.is_vain and not declared):
+            return False
+        if not search.move(hurry=hurry or search.is_rounded):
             return False
     size = max(view.space.size_of_origin(), math.sqrt(dimension(view.parameters)))
     return view.best.worst > 0 and bundle.excludes(size)
@@ -86,11 +98,28 @@ class _Search:
         self._farthest, self._forgotten = 0.0, 0
         self._reach, self._longest, self._blind = math.inf, 0.0, 0
         self._witness = Witness(view)
+        self._exhaustion = Exhaustion(view, view.first)
+        self._outside = Stall(view.best.worst)
 
     @property
     def is_stuck(self) -> bool:
         """Whether the solution does not come any nearer to the constraints."""
         return self._vain >= STUCK
+
+    @property
+    def is_vain(self) -> bool:
+        """Whether looks, at solutions or not, come no nearer to a feasible point."""
+        return self._view.best.worst > 0 and self._outside.waited >= STUCK
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether looks change nothing but rounding, and margins have to grow."""
+        return self._exhaustion.looks >= STALLED
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether looks have changed nothing but rounding for long."""
+        return self._exhaustion.looks >= STUCK
 
     def solve(self) -> bool:
         """Add the cuts of the last look, and solve; False if they are inconsistent."""
@@ -148,6 +177,8 @@ class _Search:
         share = self._look(near)
         if share == 0.0:
             return False
+        self._exhaustion.note(self._seen)
+        self._outside.note(self._view.best.worst)
         if near is not aim and self._seen.worst < self._view.first.worst:
             self._reach /= NEARER  # what is lower here may be lower still farther on
         self._longest = max(self._longest, near.norm())

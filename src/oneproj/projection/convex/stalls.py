@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from oneproj.projection.view import Look, View
+
 SHARES = (1.0, 2**-1, 2**-2, 2**-4, 2**-8, 2**-16, 2**-32)
 """Of a step, one after the other until something can be seen there."""
 STALLED = 3
@@ -12,6 +14,43 @@ WIDER = 4.0
 """The factor by which it grows."""
 BETTER = 0.9
 """The share of the least residual so far below which another is progress."""
+
+
+class Exhaustion:
+    """Counts the looks that change nothing but rounding.
+
+    A look counts if what is violated is violated by rounding only, there or at the
+    least violated point so far, and neither the worst residual nor, once a point is
+    feasible, the distance is clearly lower than before. The next gain starts the count
+    again.
+
+    Args:
+        view: Of the search.
+        start: Its first look.
+    """
+
+    def __init__(self, view: View, start: Look) -> None:
+        """Count from the start of a search."""
+        self._view, self._lowest = view, start
+        self._residual, self._distance = start.worst, math.inf
+        self.looks = 0
+
+    def note(self, seen: Look) -> None:
+        """Take a look into account."""
+        view = self._view
+        self._lowest = min(self._lowest, seen, key=lambda look: look.worst)
+        gains = 0 < seen.worst < BETTER * self._residual
+        if gains:
+            self._residual = seen.worst
+        judged = self._lowest
+        if view.best.worst <= 0:
+            gains = gains or view.best_distance < self._distance * (1.0 - view.share)
+            self._distance = min(self._distance, view.best_distance)
+            judged = seen
+        if gains:
+            self.looks = 0
+        elif view.is_rounding(judged):
+            self.looks += 1
 
 
 class Stall:

@@ -16,7 +16,13 @@ from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import ROUNDED
 from oneproj.projection.convex.refutation import Witness
 from oneproj.projection.convex.region_dual import RegionDual
-from oneproj.projection.convex.stalls import SHARES, STALLED, WIDER, Stall
+from oneproj.projection.convex.stalls import (
+    SHARES,
+    STALLED,
+    WIDER,
+    Exhaustion,
+    Stall,
+)
 from oneproj.projection.margins import Aim
 from oneproj.projection.sets import SetConstraint
 from oneproj.projection.sets.region import Region, hair
@@ -51,6 +57,7 @@ class Within:
         self._aim = Aim(self._wanted)
         self._stall, self._vain = Stall(), Stall()
         self._bend, self._witness = Bend(), Witness(view)
+        self._exhaustion = Exhaustion(view, view.first)
         self._excluded = False
 
     def _margin(self, name: str) -> float:
@@ -72,11 +79,12 @@ class Within:
         """
         view, seen = self._view, self._view.first
         while self._cut(seen) and self._solve():
-            hurry = view.evaluations > self._budget
+            spent, hurry = self._exhaustion.looks, view.evaluations > self._budget
             if self._is_done(hurry=hurry) or view.evaluations > 2 * self._budget:
                 return False
-            if self._is_stuck():
+            if self._is_stuck() or spent >= 2 * STALLED:
                 return False
+            hurry = hurry or spent >= STALLED  # to a point inside by a wider margin
             pulls = {name: view.space.pack(g) for name, g in seen.gradients.items()}
             here, mu = view.displacement(), self.dual.multipliers()
             self._bend.update(seen.values, pulls, here, mu)
@@ -86,6 +94,7 @@ class Within:
             if look is None:
                 return False
             seen = look
+            self._exhaustion.note(seen)
             if h == 0.0 and share == 1.0:
                 if seen.worst <= 0:
                     return False

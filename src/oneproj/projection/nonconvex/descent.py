@@ -25,6 +25,10 @@ RATE = 0.03
 """A step of each parameter, as a share of what the move so far makes on average."""
 PATIENCE = 60
 """Looks in a row that find no lower worst residual before it is given up."""
+FLAT, LEVEL = 10, 0.99
+"""As many looks in a row end it if neither their worst residuals nor their distances
+from the start differ by more than a hundredth: they go to and fro at a minimum. On a
+plateau the distance changes. Adam's memory is ten."""
 LONG = 2
 """Times as many looks are worth it along a narrow valley, as long as they go down."""
 DOUBLINGS = 10
@@ -56,8 +60,12 @@ def find_inside(view: View, *, looks: int, capacity: int = 4 * PAIRS) -> bool:
     last += view.evaluations - before
     smaller = (combine([share - 1.0], [view.origin]) for share in SMALLER)
     for start in (*smaller, *nudges(view)):
-        if descend(view, looks=last - view.evaluations, start=start):
+        least = view.best.worst
+        seen = _descent(view, looks=last - view.evaluations, start=start)
+        if view.best.worst <= 0:
             return True
+        if seen and _same_minimum(view, seen, least):
+            return False
     return False
 
 
@@ -77,6 +85,12 @@ def descend(view: View, *, looks: int, start: Vector | None = None) -> bool:
         >>> descend(view, looks=100), view.best.worst <= 0
         (True, True)
     """
+    _descent(view, looks=looks, start=start)
+    return view.best.worst <= 0
+
+
+def _descent(view: View, *, looks: int, start: Vector | None) -> list[float]:
+    """Go down as ``descend`` says; the worst residuals on the way."""
     seen, moved = view.best, difference(view.best_point, view.origin)
     size = dimension(view.parameters)
     scale = norm(moved) or norm(view.origin) or math.sqrt(size)
@@ -85,12 +99,14 @@ def descend(view: View, *, looks: int, start: Vector | None = None) -> bool:
         moved, looks = combine([1.0], [start]), looks - 1
         found = _look(view, start) if looks >= 0 else None
         if found is None:
-            return False
+            return []
         seen = found
     adam = _Adam(moved, rate=RATE * scale / math.sqrt(size))
-    best, waited = seen.worst, 0
+    worst, far, waited = [seen.worst], [norm(moved)], 0
     for k in range(looks):
         if seen.worst <= 0 or waited >= PATIENCE:
+            break
+        if _is_flat(worst) and _is_flat(far):
             break
         slope = _slope(view, seen)
         if slope is None and k == 0:
@@ -100,9 +116,25 @@ def descend(view: View, *, looks: int, start: Vector | None = None) -> bool:
         if found is None:
             break
         seen = found
-        waited = 0 if seen.worst < best else waited + 1
-        best = min(best, seen.worst)
-    return view.best.worst <= 0
+        waited = 0 if seen.worst < min(worst) else waited + 1
+        worst.append(seen.worst)
+        far.append(norm(moved))
+    return worst
+
+
+def _is_flat(numbers: list[float]) -> bool:
+    recent = numbers[-FLAT - 1 :]
+    return len(recent) > FLAT and min(recent) >= LEVEL * max(recent)
+
+
+def _same_minimum(view: View, seen: list[float], least: float) -> bool:
+    """Whether a descent led from higher up to the least residual that was known.
+
+    On a plateau, where there is no slope, many descents end at the same residual.
+    """
+    fell = seen[0] > least + max(view.margins.values())
+    level = LEVEL * min(seen) <= least
+    return fell and level and _slope(view, view.best) is not None
 
 
 def nudges(view: View) -> Iterator[list[Tensor]]:
@@ -135,13 +167,17 @@ def nudges(view: View) -> Iterator[list[Tensor]]:
 def _follow(view: View) -> bool:
     """Go on in the direction of the best point; whether that led inside.
 
-    What lowered the violation before a plateau began may also lead across it.
+    What lowered the violation before a plateau began may also lead across it. A place
+    that is worse than the start is not on the way.
     """
     moved = difference(view.best_point, view.origin)
     if norm(moved) == 0.0:
         return False
-    doubled = (combine([2.0**k], [moved]) for k in range(1, DOUBLINGS + 1))
-    return any(_is_inside(view, longer) for longer in doubled)
+    for k in range(1, DOUBLINGS + 1):
+        seen = _look(view, combine([2.0**k], [moved]))
+        if seen is None or seen.worst <= 0 or seen.worst > view.first.worst:
+            break
+    return view.best.worst <= 0
 
 
 def _shrink(view: View) -> bool:

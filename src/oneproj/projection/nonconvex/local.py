@@ -40,6 +40,7 @@ from oneproj.parameters import difference, dot
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.convex.noise import secure
+from oneproj.projection.convex.stalls import STALLED, Exhaustion
 from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.nonconvex.descent import find_inside
 from oneproj.projection.nonconvex.stepper import LocalModels
@@ -91,13 +92,12 @@ def project_local(
         models.finish()
         return models
     before, few = math.inf, min(LOOKS, max_evaluations)
-    while max(view.margins.values()) < view.best.worst < LOWER * before:
+    while not view.is_within_margins(view.best) and view.best.worst < LOWER * before:
         before = view.best.worst
         if models.leave_saddle():
             _search(models, view, tolerance, progress, view.evaluations + few)
-    if view.best.worst > 0 and find_inside(
-        view, looks=max_evaluations, capacity=capacity
-    ):
+    looks = few if view.is_within_margins(view.best) else max_evaluations
+    if view.best.worst > 0 and find_inside(view, looks=looks, capacity=capacity):
         deep = view.best.worst < -INSIDE * view.first.worst
         _improve(models, view, tolerance, max_evaluations, fully=deep)
     models.finish()
@@ -112,7 +112,7 @@ def project_local(
         few = max_evaluations if lost else min(view.evaluations, max_evaluations)
         # What was not declared is nobody's mistake.
         with suppress(InvalidProblemError):
-            project_convex(view, cuts, max_evaluations=few)
+            project_convex(view, cuts, max_evaluations=few, declared=False)
     secure(view)
     models.finish()
     return models
@@ -130,13 +130,17 @@ def _search(
     """Step by step to the answer; where that ends outside, back inside."""
     for k in range(ROUNDS):
         slow, budget = 0, max_evaluations if k == 0 else 2 * max_evaluations
+        exhaustion = Exhaustion(view, view.best)
         while not (settled := models.settled(tolerance)):
             if view.evaluations >= budget or slow >= SLOW:
+                break
+            if view.best.worst > 0 and exhaustion.looks >= STALLED:
                 break
             if 0 < view.best.worst <= enough * view.first.worst:
                 return
             before = view.best.worst
             gained = models.advance() > progress
+            exhaustion.note(models.place.look)
             # What is slow outside says nothing about the way along the boundary.
             slow = 0 if gained or view.best.worst <= 0 < before else slow + 1
         if settled:

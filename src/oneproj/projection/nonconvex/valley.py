@@ -23,7 +23,7 @@ PAIRS = 25
 INSIDE = 0.1
 """How far inside to aim, as a share of the first violation: the square of one that
 vanishes at the boundary is flat there, and steps come to an end before it."""
-PATIENCE, LOWER = 30, 0.9
+PATIENCE, LOWER = 15, 0.9
 """Looks in a row that do not lower the sum to this share before it is given up."""
 
 
