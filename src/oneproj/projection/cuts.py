@@ -23,6 +23,7 @@ from oneproj.projection.base import AbstractProjector
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.convex.noise import secure
+from oneproj.projection.convex.refutation import challenge
 from oneproj.projection.convex.within import Within
 from oneproj.projection.into_sets import search_sets
 from oneproj.projection.nonconvex.linearity import seems_linear_within_sets
@@ -218,7 +219,10 @@ class Cuts(AbstractProjector):
         bundle = known or Bundle(room)
         facets = min(room, dimension(view.parameters))
         budget = self._max_evaluations or max(ENOUGH, PER_DIMENSION * facets)
+        view.keep(FEW // dimension(view.parameters))
         empty = project_convex(view, bundle, max_evaluations=budget)
+        if empty:
+            challenge(view)
         if not (empty or view.is_rounding(view.best)):
             return self._project_anew(view, bundle)
         secure(view)
@@ -244,7 +248,10 @@ class Cuts(AbstractProjector):
         room = self._convex_room(view.parameters, view.constraints)
         budget = self._max_evaluations or ENOUGH
         within = Within(view, region, capacity=room, max_evaluations=budget)
+        view.keep(FEW // dimension(view.parameters))
         empty = within.search()
+        if empty:
+            challenge(view, within.member)
         if view.best.worst > 0 and not empty:
             return self._project_convex(view, None)
         secure(view)

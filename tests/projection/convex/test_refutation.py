@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 import oneproj
 from oneproj.errors import InvalidProblemError
 from oneproj.projection.cuts import Cuts
+from oneproj.terms.base import AbstractTerm
 
 
 def test_a_concave_function_that_is_declared_convex_is_refused() -> None:
@@ -71,3 +74,86 @@ def test_what_cancels_inside_a_function_refutes_nothing(seed: int) -> None:
     done = oneproj.project(w, {"excess": excess <= -0.5})
     assert done.residuals["excess"] <= 0
     assert done.evaluations < 20
+
+
+def _wave(w: torch.Tensor) -> torch.Tensor:
+    return torch.sin(3.0 * w).sum()
+
+
+NONCONVEX = {
+    "wave": (_wave, [-1.59, -1.56, -1.5, 0.51, 2.55]),
+    "wave below -0.9": (lambda w: _wave(w) + 0.9, [-1.74, -1.62, 0.42, 2.52]),
+    "concave, from its top": (lambda w: 1.0 - w.square().sum(), [0.0]),
+    "two wells": (lambda w: (w**4 - 2.0 * w.square()).sum() + 0.9, [-0.2, 0.02, 0.14]),
+    "waves in a bowl": (
+        lambda w: (torch.cos(5.0 * w) + 0.1 * w.square()).sum() + 0.5,
+        [-1.32, -1.24, 0.02, 1.28],
+    ),
+}
+
+
+@pytest.mark.parametrize("boxed", [False, True], ids=["alone", "in a box"])
+@pytest.mark.parametrize(
+    ("value", "start"),
+    [(value, start) for value, starts in NONCONVEX.values() for start in starts],
+)
+def test_a_wrong_declaration_is_no_proof_of_emptiness(
+    value: Callable[[torch.Tensor], torch.Tensor], start: float, *, boxed: bool
+) -> None:
+    """All of these have feasible points within 3 of the origin."""
+    w = torch.tensor([start], dtype=torch.float64, requires_grad=True)
+    term = oneproj.function(lambda: value(w), curvature="convex")
+    constraints = {"term": term <= 0.0}
+    if boxed:
+        constraints["box"] = oneproj.sets.Box(-3.0, 3.0).on(w)
+    outcome = _outcome(w, constraints)
+    assert outcome == "FEASIBLE" or "'term' is declared convex, but" in outcome
+
+
+def _outcome(w: torch.Tensor, constraints: dict[str, AbstractTerm]) -> str:
+    try:
+        return oneproj.project(w, constraints, on_failure="return").status.name
+    except InvalidProblemError as refused:
+        return str(refused)
+
+
+def test_a_network_that_is_declared_convex_does_not_prove_emptiness() -> None:
+    generator = torch.Generator().manual_seed(3)
+    doubles = {"generator": generator, "dtype": torch.float64}
+    inner, outer = torch.randn(8, 3, **doubles), torch.randn(8, **doubles)
+    # tanh is odd: the network takes both signs, so both sides have feasible points.
+    for _ in range(20):
+        start = 2.0 * torch.randn(3, **doubles)
+        w = start.clone().requires_grad_()
+        net = oneproj.function(
+            lambda w=w: outer @ torch.tanh(inner @ w), curvature="convex"
+        )
+        outcome = _outcome(w, {"net": net <= -0.5})
+        assert outcome == "FEASIBLE" or "'net' is declared convex, but" in outcome
+
+
+CONVEX = {
+    "bowl": lambda w: w.square().sum() + 1.0,
+    "cone": lambda w: w.abs().sum() + 0.1,
+    "soft maximum": lambda w: torch.logaddexp(3.0 * w + 1.0, -2.0 * w).sum(),
+    "kink": lambda w: torch.maximum(w, -1e-3 * w).sum() + 1e-3,
+}
+
+
+@pytest.mark.parametrize("boxed", [False, True], ids=["alone", "in a box"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("start", [-0.9, 0.0, 0.1, 0.5])
+@pytest.mark.parametrize("value", CONVEX.values(), ids=CONVEX)
+def test_a_true_declaration_still_proves_emptiness(
+    value: Callable[[torch.Tensor], torch.Tensor],
+    start: float,
+    dtype: torch.dtype,
+    *,
+    boxed: bool,
+) -> None:
+    w = torch.full((2,), start, dtype=dtype, requires_grad=True)
+    constraints = {"c": oneproj.function(lambda: value(w), curvature="convex") <= 0.0}
+    if boxed:
+        constraints["box"] = oneproj.sets.Box(-3.0, 3.0).on(w)
+    done = oneproj.project(w, constraints, on_failure="return")
+    assert done.status is oneproj.Status.EMPTY

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Self
 
-from oneproj.errors import InvalidProblemError
-from oneproj.parameters import norm
+import numpy as np
+from torch import Tensor
+
+from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.flat import flat
+from oneproj.parameters import Vector, combine, dimension, norm
 from oneproj.projection.convex.kept_cuts import SURE, UNITS
 from oneproj.projection.sets import SetConstraint
 from oneproj.projection.view import Look, View
 
 PLAIN = 0.1
 """Of the residual at the start: a value is below a linearisation by more than that."""
+PROBES = 8
+"""Points that are looked at before emptiness is claimed."""
 
 
 class Prediction(NamedTuple):
@@ -79,13 +86,98 @@ class Witness:
             noise = max(noise, PLAIN * abs(self._first[name]))
             # The band of a set bends its distance, slightly, and it is what it is.
             if predicted - value > noise and not isinstance(constraint, SetConstraint):
-                return (
-                    f"The constraint {name!r} is declared {constraint.curvature}, but "
-                    f"is not: where a linearisation of it is {predicted:.6g} its value "
-                    f"is {value:.6g}, and such a function is never below its "
-                    "linearisations. The nearest point may have been cut off. Leave "
-                    "the term's curvature out: the answer is then nearest locally. If "
-                    "the declaration is true, the term has to be the same function at "
-                    "every call: no dropout, and no other batch."
-                )
+                return self.message(name, predicted, value)
         return ""
+
+    def message(self, name: str, predicted: float, value: float) -> str:
+        """What to say of a constraint whose value is below a linearisation."""
+        constraint = self._constraints[name]
+        return (
+            f"The constraint {name!r} is declared {constraint.curvature}, but is not: "
+            f"where a linearisation of it is {predicted:.6g} its value is {value:.6g}, "
+            "and such a function is never below its linearisations. The nearest point "
+            "may have been cut off. Leave the term's curvature out: the answer is then "
+            "nearest locally. If the declaration is true, the term has to be the same "
+            "function at every call: no dropout, and no other batch."
+        )
+
+
+def challenge(view: View, inside: Callable[[Vector], Vector] = list) -> None:
+    """Test the declared curvatures before emptiness is claimed on their account.
+
+    Linearisations that exclude every point prove emptiness only if the functions are
+    convex, as declared. So every linearisation that was kept is compared with every
+    value that was kept. Then ``PROBES`` more points are looked at, and compared in the
+    same way: they are halfway between the best point so far and, in turn, the second
+    best and the worst. Where the start is the only one, as it is with a flat
+    linearisation there, the first probe is beside it.
+
+    Args:
+        view: Of the constraints; it knows the best point afterwards.
+        inside: Moves a probe to where the constraints may be evaluated.
+
+    Raises:
+        InvalidProblemError: A declared curvature is wrong.
+    """
+    witness = Witness(view)
+    view.keep(len(view.kept) + PROBES)
+    _compare(view, witness, since=0)
+    for k in range(PROBES):
+        compared = len(view.kept)
+        try:
+            view.move_to(list(inside(_probe(view, k))))
+        except NonFiniteError:
+            return
+        _compare(view, witness, since=compared)
+
+
+def _compare(view: View, witness: Witness, *, since: int) -> None:
+    """Compare the pairs of linearisations and values that are new ``since``."""
+    pairs = zip(view.kept, _predictions(view, since=since), strict=True)
+    for (point, seen), said in pairs:
+        witness.check(seen, said, view.space.length(point))
+        if seen.worst <= 0 and said:  # the linearisations leave no feasible point
+            worst = max(said, key=lambda p: p.value - seen.values[p.name])
+            value = seen.values[worst.name]
+            raise InvalidProblemError(witness.message(worst.name, worst.value, value))
+
+
+def _probe(view: View, k: int) -> list[Tensor]:
+    """The k-th point to look at."""
+    best, *others = sorted(view.kept, key=lambda kept: kept[1].worst)
+    if others:
+        return combine([0.5, 0.5], [best[0], others[-(k % 2)][0]])
+    far = max(norm(view.origin), 1.0) / math.sqrt(dimension(view.origin))
+    return [t + far for t in view.origin]
+
+
+def _predictions(view: View, *, since: int) -> Iterator[list[Prediction]]:
+    """For every kept point, what the kept linearisations say there beyond its values.
+
+    Pairs of which both were kept before ``since`` are left out.
+    """
+    points = np.array([flat(point) for point, _ in view.kept]) - flat(view.origin)
+    lengths = np.linalg.norm(points, axis=1)
+    found: list[list[Prediction]] = [[] for _ in view.kept]
+    for name in view.constraints:
+        held = [k for k, (_, seen) in enumerate(view.kept) if name in seen.gradients]
+        if not held:
+            continue
+        looks = [view.kept[k][1] for k in held]
+        normals = np.array([flat(look.gradients[name]) for look in looks])
+        values = np.array([look.values[name] for look in looks])
+        reach = normals @ points.T
+        here = reach[np.arange(len(held)), held]
+        said = values[:, None] + reach - here[:, None]
+        slopes = np.linalg.norm(normals, axis=1)
+        # Inner products may cancel: what is rounded is as large as the lengths.
+        far = lengths[held][:, None] + lengths
+        terms = np.abs(values)[:, None] + slopes[:, None] * far
+        for i, (_, seen) in enumerate(view.kept):
+            above = said[:, i] > seen.values[name]
+            for k in np.flatnonzero(above):
+                if max(held[k], i) >= since:
+                    found[i].append(
+                        Prediction(name, said[k, i], terms[k, i], slopes[k])
+                    )
+    yield from found

@@ -11,7 +11,14 @@ from __future__ import annotations
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import combine, difference, distance, norm, rounding_unit
+from oneproj.parameters import (
+    Vector,
+    combine,
+    difference,
+    distance,
+    norm,
+    rounding_unit,
+)
 from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import ROUNDED
 from oneproj.projection.convex.refutation import Witness
@@ -100,6 +107,10 @@ class Within:
                     return False
                 self._adapt_margins(seen, hurry=hurry)
         return view.best.worst > 0 and self._is_empty()
+
+    def member(self, point: Vector) -> Vector:
+        """The nearest point of the region, in the parameters' precision."""
+        return self._region.member(self._wide(list(point)), like=self._view.origin)
 
     def _is_empty(self) -> bool:
         return self._excluded or self.dual.excludes_all()
