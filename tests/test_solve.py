@@ -204,7 +204,10 @@ def test_a_schedule_needs_the_theorems_assumptions(short_schedule: Schedule) -> 
 
 @pytest.mark.filterwarnings("ignore:The selected iterate is the start")
 def test_a_stopped_run_carries_no_guarantee(short_schedule: Schedule) -> None:
-    problem, _ = nearest_in_ball(radius=1.0)
+    w = torch.tensor([0.3, -0.2], requires_grad=True)
+    objective = oneproj.function(lambda: 1e-4 * w.sum())  # as flat as claimed
+    size = {"size": oneproj.sets.Ball(1.0).on(w)}
+    problem = oneproj.Problem(w, objective, size, radius=1.0)
     whole = oneproj.solve(problem, schedule=short_schedule)
     assert whole.certificate["Moreau residual"].bound == 1.0
     problem, _ = nearest_in_ball(radius=1.0)

@@ -232,6 +232,8 @@ class Certificate(Readable):
         measures: Feasibility, KKT residual and complementarity; more if asked for.
         multipliers: By about how much the objective would fall per unit by which a
             bound is loosened.
+        withdrawn: Why a theorem's bound is not stated: what the theorem assumes, and
+            what was seen instead.
 
     Example:
         >>> certificate = Certificate((Measure("feasibility", -0.1, bound=0.0),), {})
@@ -241,6 +243,7 @@ class Certificate(Readable):
 
     measures: tuple[Measure, ...]
     multipliers: Mapping[str, float]
+    withdrawn: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Measure:
         """The measure of that name."""
@@ -257,8 +260,9 @@ class Certificate(Readable):
 
     @property
     def holds(self) -> bool:
-        """Whether every bound that exists is met."""
-        return all(measure.holds is not False for measure in self.measures)
+        """Whether every bound that exists is met, and none was withdrawn."""
+        met = all(measure.holds is not False for measure in self.measures)
+        return met and not self.withdrawn
 
     def _parts(self) -> list[Rows | str]:
         rows = [("measure", "value", "bound", "holds", "source")]
@@ -269,7 +273,9 @@ class Certificate(Readable):
             value = f"{m.value:.3e}" + (f" +-{m.error:.0e}" if m.error else "")
             rows.append((m.name, value, bound, mark[m.holds], m.source))
         pairs = [f"{name}={mu:.4g}" for name, mu in self.multipliers.items()]
-        return [rows, *(["multipliers: " + ", ".join(pairs)] if pairs else [])]
+        below = ["multipliers: " + ", ".join(pairs)] if pairs else []
+        below += [f"withdrawn: {reason}" for reason in self.withdrawn]
+        return [rows, *below]
 
 
 @dataclass(frozen=True)

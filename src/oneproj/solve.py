@@ -11,7 +11,7 @@ from typing import Any
 
 from oneproj.arguments import plain
 from oneproj.autograd import borrowing_gradients, fresh_casts
-from oneproj.certificates.certify import certify
+from oneproj.certificates.certify import certify_run
 from oneproj.certificates.feasibility import ball_excess
 from oneproj.distributed import (
     Fact,
@@ -91,7 +91,9 @@ def solve(
         steps: Stochastic gradients to use, 500 unless a schedule says T * K.
         seed: Determines every random number that the run draws. Dropout and the like
             draw from torch's global generator: for the same bits, seed that as well.
-        schedule: From ``oneproj.theory``; executed to the letter.
+        schedule: From ``oneproj.theory``; executed to the letter. Where the run or the
+            certificate sees that an assumption of the theorem is false, the certificate
+            withdraws the theorem and says which.
         projector: ``"auto"`` for the first that can of ``"closed-form"``, ``"cuts"``,
             ``"augmented-lagrangian"`` and ``"dual-bisection"``; one of these; or an
             ``AbstractProjector`` of your own.
@@ -292,7 +294,8 @@ def _complete(
     # projection, and there is one.
     planned = end is End.PLANNED
     executed = setting.schedule if status is Status.FEASIBLE else None
-    certificate = certify(problem, schedule=executed, smooth=False)
+    seen = run.method.seen
+    certificate = certify_run(problem, seen, schedule=executed, smooth=False)
     warn_in_hindsight(run, objective, certificate.multipliers, planned=planned)
     watch.lap("certify")
     return Solution(

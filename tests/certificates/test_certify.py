@@ -146,7 +146,12 @@ def test_theorems_1_and_2_speak_of_the_output() -> None:
 def test_theorem_3_speaks_of_the_iterate_before_the_projection() -> None:
     schedule = nonconvex_schedule(NONCONVEX, 0.5)
     lam, beta = schedule.strength, schedule.prox_weight
-    problem = nearest()
+    w = torch.tensor([0.3, 0.4], dtype=torch.float64, requires_grad=True)
+    target = torch.tensor([3.0, 4.0], dtype=torch.float64)
+    # Of |w|, the residual of a ball, the gradient has no Lipschitz constant around 0.
+    smooth = oneproj.function(lambda: w.square().sum()) <= 0.25
+    objective = oneproj.function(lambda: (w - target).square().sum())
+    problem = oneproj.Problem(w, objective, {"disc": smooth}, radius=1.0)
     at_x_J = certify(problem, schedule=schedule, projected=False)["penalty residual"]
     assert at_x_J.bound == 0.5
     assert at_x_J.source == "Theorem 3 at x_J, probability >= 2/3"

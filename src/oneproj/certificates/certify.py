@@ -9,6 +9,7 @@ import torch
 
 from oneproj.arguments import check_flag, check_generator
 from oneproj.autograd import fresh_casts
+from oneproj.certificates.assumptions import Examination, examine
 from oneproj.certificates.feasibility import ball_measure, feasibility
 from oneproj.certificates.gradient_mapping import gradient_mapping
 from oneproj.certificates.kkt import complementarity, kkt_residual
@@ -22,6 +23,7 @@ from oneproj.projection.base import AbstractProjector
 from oneproj.projection.project import ProjectorLike, choose_projector
 from oneproj.results import Certificate, Measure
 from oneproj.theory import ConvexConstants, NonconvexConstants, Schedule
+from oneproj.theory.observations import Observations
 from oneproj.theory.schedules import check_schedule
 
 Constants = ConvexConstants | NonconvexConstants
@@ -60,6 +62,11 @@ def certify(
     epsilon``: x_hat is at most R(x_J)/beta from x_J (lem:nc-transfer), and Q is
     beta/m-Lipschitz. ``projected`` says which of the two points is judged.
 
+    **Withdrawal.** The assumptions of the theorem are tested at a few points
+    (``certificates.assumptions``), which cannot prove them but may refute them. Then no
+    bound is stated, and ``Certificate.withdrawn`` says what is assumed and what was
+    seen.
+
     Args:
         problem: Evaluated in full; counted in each measure's ``details``.
         constants: What is claimed about it; those of the schedule when left out.
@@ -96,6 +103,30 @@ def certify(
         >>> certificate["Moreau residual"].value < 1e-6
         True
     """
+    return certify_run(
+        problem,
+        None,
+        constants=constants,
+        schedule=schedule,
+        projector=projector,
+        smooth=smooth,
+        projected=projected,
+        generator=generator,
+    )
+
+
+def certify_run(
+    problem: Problem,
+    seen: Observations | None,
+    *,
+    constants: Constants | None = None,
+    schedule: Schedule | None = None,
+    projector: ProjectorLike | None = None,
+    smooth: bool = True,
+    projected: bool = True,
+    generator: torch.Generator | None = None,
+) -> Certificate:
+    """Judge the point as ``certify`` does, with what a run saw on the way to it."""
     with agreeing("oneproj.certify") as facts:
         check_problem(problem)
         if compares_ranks():
@@ -109,8 +140,11 @@ def certify(
     if projector is not None:
         chosen = choose_projector(projector, problem.constraints)
     _check_used(constants, chosen, generator)
+    found = Examination()
     with fresh_casts():
         kkt = kkt_residual(problem)
+        if schedule is not None:
+            found = examine(problem, schedule.constants, seen)
         measures = [feasibility(problem), *ball_measure(problem)]
         measures += [kkt, complementarity(kkt)]
         if isinstance(constants, ConvexConstants):
@@ -128,7 +162,31 @@ def certify(
         if math.isnan(measure.value):
             quantity = f"the {measure.name}"
             raise NonFiniteError(quantity)
-    return Certificate(tuple(measures), kkt.details["multipliers"])
+    measures, withdrawn = _withdraw(measures, found)
+    return Certificate(tuple(measures), kkt.details["multipliers"], withdrawn)
+
+
+def _withdraw(
+    measures: list[Measure], found: Examination
+) -> tuple[list[Measure], tuple[str, ...]]:
+    """Take back the bounds of theorems whose assumptions are refuted."""
+    judged: list[Measure] = []
+    withdrawn: list[str] = []
+    for measure in measures:
+        theorem = measure.details.get("theorem")
+        if theorem is None:
+            judged.append(measure)
+            continue
+        reasons = [f"{theorem} assumes {reason}" for reason in found.refuted]
+        if "violation" in measure.details:
+            reasons.append(f"{theorem} is refuted: {measure.details['violation']}")
+        details = {**measure.details, "assumption tests": found.counts}
+        told = replace(measure, details=details)
+        if reasons:
+            told = replace(told, bound=None, source=f"withdrawn: {reasons[0]}")
+        withdrawn += reasons
+        judged.append(told)
+    return judged, tuple(withdrawn)
 
 
 def _check(constants: object, schedule: object, generator: object) -> None:
@@ -246,4 +304,7 @@ def _compared(
     inside = ", probability >= 2/3"
     outside = "; this schedule is outside it"
     source = which + (inside if schedule.within_theorem else outside)
-    return replace(measure, bound=factor * schedule.epsilon, source=source)
+    details = {**measure.details, "theorem": which.split(" at ", maxsplit=1)[0]}
+    return replace(
+        measure, bound=factor * schedule.epsilon, source=source, details=details
+    )

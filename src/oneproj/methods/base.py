@@ -16,6 +16,7 @@ from oneproj.results import Projection
 from oneproj.schema import AbstractSchema
 from oneproj.tensor_schema import PLAIN
 from oneproj.theory import Schedule
+from oneproj.theory.observations import Observations
 
 
 class AbstractMethod(ABC):
@@ -70,6 +71,11 @@ class AbstractMethod(ABC):
     @property
     def outer(self) -> int | None:
         """Outer iterations that are complete; None for a method that has none."""
+        return None
+
+    @property
+    def seen(self) -> Observations | None:
+        """What a run with a schedule saw of what its constants bound; else None."""
         return None
 
     def state_dict(self) -> dict[str, Any]:

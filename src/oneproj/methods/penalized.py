@@ -30,7 +30,7 @@ from oneproj.methods.practice.defaults import (
     lengthen,
 )
 from oneproj.methods.practice.push import limited_push
-from oneproj.methods.practice.scheduled import with_schedule
+from oneproj.methods.practice.scheduled import AssumptionWatch, with_schedule
 from oneproj.methods.practice.strength import AutoStrength
 from oneproj.methods.setting import Setting
 from oneproj.oracles import Anchor, Sight
@@ -40,6 +40,7 @@ from oneproj.results import Projection
 from oneproj.schema import AbstractSchema, Equal, Fields, Integer
 from oneproj.tensor_schema import scheduler_state
 from oneproj.theory import Schedule
+from oneproj.theory.observations import Observations
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ class _Parts(NamedTuple):
     alarm: Alarm | None = None
     lengthens: bool = False
     """Whether a start far from feasible makes the steps longer."""
+    watch: AssumptionWatch | None = None
+    """Notes what the theorem's constants bound, where there is a schedule."""
 
 
 class Penalized(AbstractMethod):
@@ -117,6 +120,7 @@ class Penalized(AbstractMethod):
         self._strength = AutoStrength() if parts.penalty is None else None
         self._clip, self._scheduler = parts.clip, parts.scheduler
         self._alarm, self._lengthens = parts.alarm, parts.lengthens
+        self._watch = parts.watch
         self._oracle = setting.look(parts.penalty, renew_every=None)
         self._outer = 0
 
@@ -126,6 +130,8 @@ class Penalized(AbstractMethod):
         anchor = self._anchor()
         # What becomes a strength is checked at once, the rest with the penalty.
         objective = oracle.see_objective(alone=anchor is not None)
+        if self._watch is not None:
+            self._watch.see_objective()
         if self._clip is not None:
             clip_grad_norm_(parameters, self._clip)
         if self._alarm is not None and self.optimizer.at_center:
@@ -136,6 +142,8 @@ class Penalized(AbstractMethod):
                 oracle.penalize(self._strength.adapt(anchor))
                 self._lengthen(anchor)
         residuals = self._push()
+        if self._watch is not None:
+            self._watch.see_penalty(residuals)
         if self._alarm is not None:
             self._alarm.hear(objective, self.optimizer.param_groups[0]["lr"])
         self.optimizer.step()
@@ -167,8 +175,13 @@ class Penalized(AbstractMethod):
         """The number t of outer iterations that are complete."""
         return self._outer
 
+    @property
+    def seen(self) -> Observations | None:
+        """What the run saw of the quantities that a schedule's constants bound."""
+        return None if self._watch is None else self._watch.seen
+
     def state_dict(self) -> dict[str, Any]:
-        """The states of optimiser, scheduler, strengths, alarm and oracle."""
+        """The states of optimiser, scheduler, strengths, alarm, oracle and watch."""
         scheduler, strength, alarm = self._scheduler, self._strength, self._alarm
         return {
             "optimizer": self.optimizer.state_dict(),
@@ -177,6 +190,7 @@ class Penalized(AbstractMethod):
             "alarm": None if alarm is None else alarm.state_dict(),
             "oracle": self._oracle.state_dict(),
             "outer": self._outer,
+            "seen": None if self.seen is None else self.seen.state_dict(),
         }
 
     def state_schema(self) -> AbstractSchema:
@@ -194,6 +208,7 @@ class Penalized(AbstractMethod):
                 "alarm": absent if alarm is None else alarm.state_schema(),
                 "oracle": self._oracle.state_schema(),
                 "outer": Integer(least=0, most=self._setting.steps),
+                "seen": absent if self.seen is None else self.seen.state_schema(),
             }
         )
 
@@ -211,6 +226,8 @@ class Penalized(AbstractMethod):
         if self._alarm is not None:
             self._alarm.load_state_dict(state["alarm"])
         self._outer = state["outer"]
+        if self._watch is not None:
+            self._watch.seen = Observations.from_state(state["seen"])
 
     def _anchor(self) -> Anchor | None:
         wanted = self._strength is not None or self._setting.oracle == "anchored"
@@ -242,7 +259,8 @@ def _scheduled(setting: Setting, schedule: Schedule) -> _Parts:
     """What a theorem prescribes, and nothing else."""
     optimizer = with_schedule(setting, schedule)
     penalty = _penalty(schedule.strength, schedule.smoothing)
-    return _Parts(optimizer, schedule.inner_steps, penalty)
+    watch = AssumptionWatch(setting.problem, penalty)
+    return _Parts(optimizer, schedule.inner_steps, penalty, watch=watch)
 
 
 def _chosen(setting: Setting, options: PenalizedOptions) -> _Parts:

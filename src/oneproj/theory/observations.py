@@ -1,0 +1,117 @@
+"""What was seen of the quantities that the constants of a theorem bound."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from oneproj.schema import AbstractSchema, Fields, Number
+from oneproj.theory.constants import ConvexConstants, NonconvexConstants
+
+ROUNDINGS = 1e3
+"""A constant is contradicted by more than this many roundings of what was seen."""
+
+
+@dataclass
+class Observations:
+    """The extremes that were seen in the safeguard ball; plain numbers, to be saved.
+
+    Attributes:
+        objective_gradient: The largest norm of a stochastic gradient of f.
+        constraint_gradient: The largest norm of grad g.
+        constraint_smoothness: The largest ``|grad g(x) - grad g(y)| / |x - y|``.
+        boundary_slope: The smallest norm of grad g where g = 0.
+        infeasible_gradient: The smallest norm of grad g where g > 0.
+        infeasible_slope: The smallest ``dist(0, grad g + N_B)`` where g > 0.
+        feasible_distance: The largest distance of a feasible point from the centre.
+
+    Example:
+        >>> seen = Observations()
+        >>> seen.add(objective_gradient=4.5)
+        >>> seen.add(objective_gradient=2.0, boundary_slope=0.5)
+        >>> seen.objective_gradient, seen.boundary_slope
+        (4.5, 0.5)
+    """
+
+    objective_gradient: float = 0.0
+    constraint_gradient: float = 0.0
+    constraint_smoothness: float = 0.0
+    boundary_slope: float = math.inf
+    infeasible_gradient: float = math.inf
+    infeasible_slope: float = math.inf
+    feasible_distance: float = 0.0
+
+    def add(self, **seen: float) -> None:
+        """Keep what is more extreme than all before, by the names above."""
+        for name, value in seen.items():
+            smallest = name in _SMALLEST
+            kept = getattr(self, name)
+            setattr(self, name, min(kept, value) if smallest else max(kept, value))
+
+    def state_dict(self) -> dict[str, float]:
+        """All numbers by their names."""
+        return dataclasses.asdict(self)
+
+    def state_schema(self) -> AbstractSchema:
+        """What such a state looks like."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return Fields({name: Number(least=0.0) for name in names})
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, float]) -> Self:
+        """The observations of such a state."""
+        return cls(**state)
+
+    def contradictions(
+        self, constants: ConvexConstants | NonconvexConstants, rounding: float
+    ) -> list[str]:
+        """What is claimed and what was seen, of every constant that is refuted.
+
+        For a convex g a slope of sigma where g = 0 makes ``|grad g| >= sigma`` where
+        g > 0, too: by lem:convex-eb such an x has a feasible point within g(x)/sigma,
+        and g falls by at most |grad g(x)| per unit on the way there.
+
+        Args:
+            constants: What is claimed.
+            rounding: The relative rounding of what was seen.
+
+        Example:
+            >>> claims = ConvexConstants(
+            ...     weak_convexity=1.0, gradient_bound=0.02,
+            ...     constraint_gradient_bound=1.0, boundary_slope=1.0)
+            >>> Observations(objective_gradient=4.5).contradictions(claims, 2**-52)
+            ['|grad f| <= 0.02 (gradient_bound); 4.5 was seen']
+        """
+        upper = [
+            ("|grad f|", "gradient_bound", self.objective_gradient),
+            ("|grad g|", "constraint_gradient_bound", self.constraint_gradient),
+        ]
+        lower = [("|grad g| where g = 0", "boundary_slope", self.boundary_slope)]
+        if isinstance(constants, ConvexConstants):
+            edge = "|grad g| where g = 0, hence where g > 0,"
+            lower.append((edge, "boundary_slope", self.infeasible_gradient))
+        else:
+            bend, slope = self.constraint_smoothness, self.infeasible_slope
+            ratio = "|grad g(x) - grad g(y)| / |x - y|"
+            upper.append((ratio, "constraint_smoothness", bend))
+            descent = "dist(0, grad g + N_B) where g > 0"
+            lower.append((descent, "infeasible_slope", slope))
+        far = "|x - center| of every feasible x"
+        upper.append((far, "radius", self.feasible_distance))
+        room = ROUNDINGS * rounding
+        found = [
+            f"{what} <= {claimed:.6g} ({name}); {seen:.6g} was seen"
+            for what, name, seen in upper
+            if seen > (1.0 + room) * (claimed := getattr(constants, name))
+        ]
+        return found + [
+            f"{what} >= {claimed:.6g} ({name}); {seen:.6g} was seen"
+            for what, name, seen in lower
+            if seen < (1.0 - room) * (claimed := getattr(constants, name))
+        ]
+
+
+_SMALLEST = ("boundary_slope", "infeasible_gradient", "infeasible_slope")
