@@ -17,6 +17,12 @@ import oneproj
 from oneproj.certificates.penalty_residual import penalty_residual
 from oneproj.certificates.slope import infeasible_slope
 from oneproj.errors import InvalidScheduleError, NonFiniteError
+from oneproj.laboratory.obstruction import (
+    BOUNDARY_SLOPE,
+    SMOOTHNESS,
+    WEAK_CONVEXITY,
+    obstruction_problem,
+)
 from oneproj.parameters import snapshot
 from oneproj.results import Measure
 from oneproj.theory import NonconvexConstants
@@ -256,3 +262,26 @@ def test_nan_is_named_and_the_point_restored() -> None:
     with pytest.raises(NonFiniteError, match="'root'"):
         judged(problem, lam=2.0, beta=5.5)
     assert torch.equal(w.detach(), bits)
+
+
+def test_the_obstruction_refutes_the_slope_condition() -> None:
+    w = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    constants = oneproj.theory.NonconvexConstants(
+        weak_convexity=WEAK_CONVEXITY,
+        gradient_bound=1.0,
+        constraint_gradient_bound=3.0,
+        constraint_smoothness=SMOOTHNESS,
+        boundary_slope=BOUNDARY_SLOPE,
+        infeasible_slope=0.1,
+    )
+    plan = oneproj.theory.nonconvex_schedule(constants, epsilon=0.5)
+    for projected in (False, True):
+        certificate = oneproj.certify(
+            obstruction_problem(w), schedule=plan, projected=projected
+        )
+        measure = certificate["penalty residual"]
+        assert measure.value == 0.0
+        assert (measure.bound, measure.holds) == (None, None)
+        assert "2/3" not in str(certificate)
+        assert "where g > 0 >= 0.1 (infeasible_slope); 0 was seen" in str(certificate)
+        assert "it is 0 at the witness, where g = 0.046875" in str(certificate)

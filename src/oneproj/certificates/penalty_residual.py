@@ -11,6 +11,7 @@ from torch import Tensor
 from oneproj.certificates.linearize import linearize, shifted
 from oneproj.certificates.minorants import Cut, Evaluation
 from oneproj.certificates.points import borrowed, is_on_ball, like, outward
+from oneproj.certificates.slope_search import Scout
 from oneproj.certificates.strongly_convex import (
     BALL,
     MAX_ITERATIONS,
@@ -61,7 +62,9 @@ def penalty_residual(
     c_j(y) + n = beta (x - y)`` and n normal to the ball at y (0 inside). For a smooth
     objective v is its gradient at y, to the distance reported. If R is below ``h_feas``
     the lemma makes y feasible and n = 0; below ``beta sigma_bd / L_g`` the projection
-    of x is unique. Both are decided at the far end of the error.
+    of x is unique. Both are decided at the far end of the error. A residual below
+    ``h_feas`` with an infeasible y proves that the claims are false, and
+    ``details["violation"]`` says so.
 
     Args:
         problem: Its parameters are moved to look around, and restored bit for bit.
@@ -95,14 +98,16 @@ def penalty_residual(
         task = Task.inside_ball(problem, x, m, lambda y: _evaluate(penalty, y, x))
         found = minimise(task, x, max_iterations=max_iterations)
         details = _witness(penalty, x, found)
-    r, error = beta * distance(x, found.best.point), beta * found.error
+        r, error = beta * distance(x, found.best.point), beta * found.error
+        details |= _margins(penalty, r + (math.inf if found.broken else error))
+        if details["r < h_feas"] and not details["the witness is feasible"]:
+            details["violation"] = _refutation(penalty, found)
     if found.broken is not None:
         error = math.inf
         details["violation"] = (
             "f + lambda [g]_+ is not weakly convex with ell + lambda L_g = "
             f"{constants.penalized_weak_convexity(lam)}"
         )
-    details |= _margins(penalty, r + error)
     return Measure(
         "penalty residual", r, source="eq. nc-residual", error=error, details=details
     )
@@ -164,6 +169,21 @@ def _reach(penalty: _Penalty, cut: Cut, error: float) -> float:
     """How much c can change within the error: more than that is not feasible."""
     bend = 0.5 * penalty.constants.constraint_smoothness * error**2
     return norm(cut.gradient) * error + bend
+
+
+def _refutation(penalty: _Penalty, found: Minimum) -> str:
+    """What an infeasible witness of a small residual proves (lem:nc-transfer)."""
+    spot = Scout(penalty.problem).look(found.best.point)
+    claimed = penalty.constants.infeasible_slope
+    if spot.slope < claimed:
+        return (
+            f"eq. infeasible-slope claims a slope >= {claimed:.6g} where g > 0, but it "
+            f"is {spot.slope:.6g} at the witness, where g = {spot.residual:.6g}"
+        )
+    return (
+        "a penalty residual below h_feas has a feasible witness (lem:nc-transfer), but "
+        f"here g = {spot.residual:.6g} at the witness: a claimed constant is wrong"
+    )
 
 
 def _margins(penalty: _Penalty, r: float) -> dict[str, Any]:
