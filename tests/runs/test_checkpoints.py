@@ -302,7 +302,7 @@ def test_a_schedule_resumes_to_the_letter(
 ) -> None:
     def run(**arguments: object) -> tuple[Tensor, Solution]:
         w = torch.tensor([0.3, -0.2], requires_grad=True)
-        term = oneproj.function(lambda: 1e-4 * (w - 3.0).square().sum())
+        term = oneproj.function(lambda: 1e-3 * w.sum())
         ball = oneproj.sets.Ball(0.9).on(w)
         built = oneproj.Problem(w, term, {"size": ball}, radius=1.0)
         solution = oneproj.solve(built, schedule=short_schedule, seed=5, **arguments)

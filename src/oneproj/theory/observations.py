@@ -44,12 +44,27 @@ class Observations:
     infeasible_slope: float = math.inf
     feasible_distance: float = 0.0
 
-    def add(self, **seen: float) -> None:
-        """Keep what is more extreme than all before, by the names above."""
-        for name, value in seen.items():
-            smallest = name in _SMALLEST
-            kept = getattr(self, name)
-            setattr(self, name, min(kept, value) if smallest else max(kept, value))
+    def add(
+        self,
+        *,
+        objective_gradient: float = 0.0,
+        constraint_gradient: float = 0.0,
+        constraint_smoothness: float = 0.0,
+        boundary_slope: float = math.inf,
+        infeasible_gradient: float = math.inf,
+        infeasible_slope: float = math.inf,
+        feasible_distance: float = 0.0,
+    ) -> None:
+        """Keep what is more extreme than all before."""
+        self.objective_gradient = max(self.objective_gradient, objective_gradient)
+        self.constraint_gradient = max(self.constraint_gradient, constraint_gradient)
+        self.constraint_smoothness = max(
+            self.constraint_smoothness, constraint_smoothness
+        )
+        self.boundary_slope = min(self.boundary_slope, boundary_slope)
+        self.infeasible_gradient = min(self.infeasible_gradient, infeasible_gradient)
+        self.infeasible_slope = min(self.infeasible_slope, infeasible_slope)
+        self.feasible_distance = max(self.feasible_distance, feasible_distance)
 
     def state_dict(self) -> dict[str, float]:
         """All numbers by their names."""
@@ -85,33 +100,33 @@ class Observations:
             >>> Observations(objective_gradient=4.5).contradictions(claims, 2**-52)
             ['|grad f| <= 0.02 (gradient_bound); 4.5 was seen']
         """
+        c, room = constants, ROUNDINGS * rounding
+        G_g, sigma = "constraint_gradient_bound", "boundary_slope"
         upper = [
-            ("|grad f|", "gradient_bound", self.objective_gradient),
-            ("|grad g|", "constraint_gradient_bound", self.constraint_gradient),
+            ("|grad f|", "gradient_bound", c.gradient_bound, self.objective_gradient),
+            ("|grad g|", G_g, c.constraint_gradient_bound, self.constraint_gradient),
         ]
-        lower = [("|grad g| where g = 0", "boundary_slope", self.boundary_slope)]
-        if isinstance(constants, ConvexConstants):
-            edge = "|grad g| where g = 0, hence where g > 0,"
-            lower.append((edge, "boundary_slope", self.infeasible_gradient))
+        edge = "|grad g| where g = 0"
+        lower = [(edge, sigma, c.boundary_slope, self.boundary_slope)]
+        if isinstance(c, ConvexConstants):
+            beyond = f"{edge}, hence where g > 0,"
+            lower.append((beyond, sigma, c.boundary_slope, self.infeasible_gradient))
         else:
-            bend, slope = self.constraint_smoothness, self.infeasible_slope
-            ratio = "|grad g(x) - grad g(y)| / |x - y|"
-            upper.append((ratio, "constraint_smoothness", bend))
-            descent = "dist(0, grad g + N_B) where g > 0"
-            lower.append((descent, "infeasible_slope", slope))
+            bend, L_g = "|grad g(x) - grad g(y)| / |x - y|", c.constraint_smoothness
+            upper.append(
+                (bend, "constraint_smoothness", L_g, self.constraint_smoothness)
+            )
+            descent, least = "dist(0, grad g + N_B) where g > 0", c.infeasible_slope
+            lower.append((descent, "infeasible_slope", least, self.infeasible_slope))
         far = "|x - center| of every feasible x"
-        upper.append((far, "radius", self.feasible_distance))
-        room = ROUNDINGS * rounding
+        upper.append((far, "radius", c.radius, self.feasible_distance))
         found = [
             f"{what} <= {claimed:.6g} ({name}); {seen:.6g} was seen"
-            for what, name, seen in upper
-            if seen > (1.0 + room) * (claimed := getattr(constants, name))
+            for what, name, claimed, seen in upper
+            if seen > (1.0 + room) * claimed
         ]
         return found + [
             f"{what} >= {claimed:.6g} ({name}); {seen:.6g} was seen"
-            for what, name, seen in lower
-            if seen < (1.0 - room) * (claimed := getattr(constants, name))
+            for what, name, claimed, seen in lower
+            if seen < (1.0 - room) * claimed
         ]
-
-
-_SMALLEST = ("boundary_slope", "infeasible_gradient", "infeasible_slope")
