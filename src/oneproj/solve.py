@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from oneproj.arguments import plain
@@ -22,7 +23,7 @@ from oneproj.distributed import (
 )
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.methods import choose_method
-from oneproj.methods.base import check_anchor_size, read_options
+from oneproj.methods.base import AbstractMethod, check_anchor_size, read_options
 from oneproj.methods.setting import Setting, prepare
 from oneproj.parameters import norm
 from oneproj.problem import Problem, check_problem, problem_facts
@@ -50,11 +51,8 @@ from oneproj.theory.schedules import check_schedule
 
 CHECKPOINT_EVERY = 100
 """Updates between two checkpoints, unless the user says otherwise."""
-ALIKE = (
-    *("method", "steps", "seed", "projector", "oracle", "batch_size", "anchor_size"),
-    "on_failure",
-)
-"""Arguments of ``solve`` that have to be the same on all ranks of a process group."""
+CALL = "oneproj.solve"
+"""What messages about the ranks of a process group call this."""
 
 
 def solve(
@@ -184,10 +182,23 @@ def solve(
         >>> [round(x, 2) for x in w.tolist()]       # the nearest point of the ball
         [0.6, 0.8]
     """
-    given, call = dict(locals()), "oneproj.solve"
-    with agreeing(call) as facts:
+    alike = options | {
+        "method": method,
+        "steps": steps,
+        "seed": seed,
+        "schedule": repr(schedule),
+        "projector": projector,
+        "oracle": oracle,
+        "batch_size": batch_size,
+        "anchor_size": anchor_size,
+        "on_failure": on_failure,
+        # Of files only whether there is one: each rank may have its own.
+        "checkpoint": checkpoint is not None,
+        "resume": bool(resume),
+    }
+    with agreeing(CALL) as facts:
         check_problem(problem)
-        facts.update(_facts(given))
+        facts.update(_facts(problem, alike, seconds))
     check_on_failure(on_failure)
     check_schedule(schedule)
     calls, seed = Callbacks(callbacks), plain(seed)
@@ -212,19 +223,34 @@ def solve(
     chosen = choose_method(method)
     mine = inspect.getfullargspec(solve).kwonlyargs
     read = read_options(chosen, options, schedule, beside=mine)
-    effective = read if schedule is None else None
-    check_anchor_size(chosen, anchor_size, oracle, effective)
-    # A schedule leaves no options.
-    own = dataclasses.asdict(read) if schedule is None else None
-    settings = {"method": method, "seed": seed, "options": own} | setting.describe()
+    own = read if schedule is None else None  # a schedule leaves no options
+    check_anchor_size(chosen, anchor_size, oracle, own)
+    compared = len(problem.constraints) if facts else 0  # each took a gradient
+    setting.counts.constraint_gradients += compared
+    setting.counts.constraint_passes += compared
+    settings = {"method": method, "seed": seed, "options": own and asdict(own)}
+    finish = partial(_execute, resume=resume, on_failure=on_failure)
+    return finish(setting, partial(chosen, setting, read), settings, loop, calls)
+
+
+def _execute(
+    setting: Setting,
+    make_method: Callable[[], AbstractMethod],
+    settings: Mapping[str, Any],
+    loop: Loop,
+    calls: Callbacks,
+    *,
+    resume: Location | bool | None,
+    on_failure: OnFailure,
+) -> Solution:
+    """Iterate, project once, certify; the ranks of a process group stay in step."""
+    problem = setting.problem
     watch, history = Stopwatch(), History(problem.constraints, setting.steps)
     lent, start = borrowing_gradients(problem.parameters), norm(problem.parameters)
-    if facts:  # the comparison took a gradient of every constraint
-        setting.counts.constraint_gradients += len(problem.constraints)
-        setting.counts.constraint_passes += len(problem.constraints)
-    in_step = staying_in_step(call, problem.parameters)
+    described = {**settings, **setting.describe()}
+    in_step = staying_in_step(CALL, problem.parameters)
     with fresh_casts(), lent, in_step as ending:
-        run = Run(setting, chosen(setting, read), history, settings)
+        run = Run(setting, make_method(), history, described)
         done = resume_run(run, loop.checkpoint, resume=resume)
         with calls.at_work():
             end, stopped = loop.run(run, done), time.monotonic()
@@ -238,7 +264,9 @@ def solve(
     return solution
 
 
-def _facts(given: Mapping[str, Any]) -> dict[str, Fact]:
+def _facts(
+    problem: Problem, settings: Mapping[str, object], seconds: float | None
+) -> dict[str, Fact]:
     """What all ranks have to agree on; nothing where there is one rank.
 
     Raises:
@@ -247,18 +275,14 @@ def _facts(given: Mapping[str, Any]) -> dict[str, Fact]:
     """
     if not compares_ranks():
         return {}
-    if given["seconds"] is not None:
+    if seconds is not None:
         message = (
-            f"seconds={given['seconds']} cannot be given in a process group with more "
-            "than one rank: each rank has its own clock, and they would stop at "
-            "different updates. Give steps instead."
+            f"seconds={seconds} cannot be given in a process group with more than one "
+            "rank: each rank has its own clock, and they would stop at different "
+            "updates. Give steps instead."
         )
         raise InvalidProblemError(message)
-    settings = {name: given[name] for name in ALIKE} | given["options"]
-    settings["schedule"] = repr(given["schedule"])
-    for name in ("checkpoint", "resume"):  # the file itself may be another
-        settings[name] = given[name] not in {None, False}
-    return setting_facts(settings) | problem_facts(given["problem"])
+    return setting_facts(settings) | problem_facts(problem)
 
 
 def _complete(
@@ -352,4 +376,4 @@ def _verified(projection: Projection, problem: Problem) -> Projection:
     status = Status.FEASIBLE
     if not feasible:
         status = Status.INFEASIBLE if projection.status.ok else projection.status
-    return dataclasses.replace(projection, status=status, residuals=residuals)
+    return replace(projection, status=status, residuals=residuals)
