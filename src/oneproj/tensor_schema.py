@@ -20,6 +20,8 @@ from oneproj.schema import (
     Equal,
     Fields,
     Flag,
+    Integer,
+    Items,
     Maybe,
     Number,
     Plain,
@@ -33,6 +35,8 @@ PLAIN = Plain(leaves=(Tensor,))
 """What a file may hold at all: containers, numbers, strings and tensors."""
 STEPPED = ("lr", "initial_lr")
 """Entries of a parameter group that a run of this library changes."""
+RATES = ("base_lrs", "_last_lr")
+"""Entries of a scheduler that are step sizes, one per group."""
 IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
 """Entries of a parameter group that may be others on another device."""
 LARGEST = 1e30
@@ -173,8 +177,14 @@ def like(value: object) -> AbstractSchema:  # noqa: PLR0911 - one return per kin
     return PLAIN
 
 
-def scheduler_state(scheduler: LRScheduler) -> AbstractSchema:
+def scheduler_state(
+    scheduler: LRScheduler, *, largest: float = LARGEST
+) -> AbstractSchema:
     """The schema of the state of a torch scheduler, by what it holds now.
+
+    Args:
+        scheduler: That is to go on from the state.
+        largest: The largest step size that the method allows.
 
     Example:
         >>> adam = torch.optim.Adam([torch.zeros(2, requires_grad=True)])
@@ -185,13 +195,21 @@ def scheduler_state(scheduler: LRScheduler) -> AbstractSchema:
     """
     state = scheduler.state_dict()
     schemas = {name: like(value) for name, value in state.items()}
+    rate = AsIs(Number(0.0, largest, finite=True))
+    for name in RATES:
+        if isinstance(now := state.get(name), list):
+            schemas[name] = Items(rate, least=len(now), most=len(now))
+    if "last_epoch" in state:  # the steps that were made
+        schemas["last_epoch"] = Integer(least=0)
     if "lr_lambdas" in state:  # functions have no state, and get none
         functions = (Equal(f) if f is None else like(f) for f in state["lr_lambdas"])
         schemas["lr_lambdas"] = Row(tuple(functions))
     return AsIs(Fields(schemas))
 
 
-def optimizer_state(optimizer: Optimizer, *, own: bool) -> AbstractSchema:
+def optimizer_state(
+    optimizer: Optimizer, *, own: bool, largest: float = LARGEST
+) -> AbstractSchema:
     """The schema of the state of a torch optimiser.
 
     What it remembers of each parameter is learned from a copy that makes one step with
@@ -201,6 +219,7 @@ def optimizer_state(optimizer: Optimizer, *, own: bool) -> AbstractSchema:
         optimizer: That is to go on from the state.
         own: Whether its step sizes are scheduled by this library, which leaves all
             other settings of a group as they are; a user's scheduler may change more.
+        largest: The largest step size that the method allows.
 
     Example:
         >>> w = torch.zeros(2, requires_grad=True)
@@ -216,24 +235,26 @@ def optimizer_state(optimizer: Optimizer, *, own: bool) -> AbstractSchema:
         Fields(
             {
                 "state": PerParameter(_after_a_step(optimizer)),
-                "param_groups": groups_like(optimizer, own=own),
+                "param_groups": groups_like(optimizer, own=own, largest=largest),
             }
         )
     )
 
 
-def groups_like(optimizer: Optimizer, *, own: bool) -> AbstractSchema:
+def groups_like(
+    optimizer: Optimizer, *, own: bool, largest: float = LARGEST
+) -> AbstractSchema:
     """The schema of the parameter groups of an optimiser; see ``optimizer_state``."""
     groups = optimizer.state_dict()["param_groups"]
-    return AsIs(Row(tuple(_group(group, own=own) for group in groups)))
+    return AsIs(Row(tuple(_group(group, own=own, largest=largest) for group in groups)))
 
 
-def _group(group: Mapping[str, Any], *, own: bool) -> Fields:
+def _group(group: Mapping[str, Any], *, own: bool, largest: float) -> Fields:
     schemas = {
         name: Equal(value) if name == "params" or own else like(value)
         for name, value in group.items()
     }
-    rate = Number(least=0.0, most=LARGEST, finite=True)
+    rate = Number(least=0.0, most=largest, finite=True)
     stepped = {name: rate for name in STEPPED if name in group and own}
     chosen = {name: Maybe(Flag()) for name in IMPLEMENTATION if name in group}
     return Fields({**schemas, **stepped, **chosen})

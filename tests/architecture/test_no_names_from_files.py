@@ -34,6 +34,8 @@ ALLOWED = {
     "theory/assumptions.py: getattr": "the fields of a dataclass of this library",
     "theory/schedules.py: getattr": "names listed in the code",
     "laboratory/records.py: getattr": "names listed in the code",
+    "solve.py: locals": "the arguments of solve itself, for messages",
+    "terms/float64.py: getattr": "torch's operators, by the name of one in use",
     "cli/exits.py: getattr": "signals, listed in the code",
 }
 """Where a name is not a literal, and why no file can choose it."""

@@ -197,13 +197,14 @@ class Penalized(AbstractMethod):
         """What such a state looks like."""
         scheduler, strength, alarm = self._scheduler, self._strength, self._alarm
         problem, absent = self._setting.problem, Equal(None)
+        largest = self.optimizer.largest_lr
         strengths = AutoStrength.state_schema(problem.constraints, problem.parameters)
         return Fields(
             {
                 "optimizer": self.optimizer.state_schema(own=self._own),
                 "scheduler": absent
                 if scheduler is None
-                else scheduler_state(scheduler),
+                else scheduler_state(scheduler, largest=largest),
                 "strength": absent if strength is None else strengths,
                 "alarm": absent if alarm is None else alarm.state_schema(),
                 "oracle": self._oracle.state_schema(),

@@ -49,6 +49,7 @@ class NestedSchema(AbstractSchema):
         at: Where the optimiser stands now.
         settings: The optimiser's own, which must be those that it was saved with.
         own: Whether this library schedules the step sizes.
+        largest_lr: The largest step size that does not overshoot the centre.
     """
 
     optimizer: Optimizer
@@ -56,6 +57,7 @@ class NestedSchema(AbstractSchema):
     at: Mapping[str, Any]
     settings: Mapping[str, Any]
     own: bool
+    largest_lr: float
 
     def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
         drawn, K = self.at["J"], self.settings["inner_steps"]
@@ -83,10 +85,12 @@ class NestedSchema(AbstractSchema):
                 },
                 complete=True,
             ),
-            "param_groups": groups_like(self.optimizer, own=self.own),
+            "param_groups": groups_like(
+                self.optimizer, own=self.own, largest=self.largest_lr
+            ),
             "run": run,
             "settings": Fields({name: _Same(s) for name, s in self.settings.items()}),
-            "base": optimizer_state(self.base, own=self.own),
+            "base": optimizer_state(self.base, own=self.own, largest=self.largest_lr),
         }
         checked: dict[str, Any] = Fields(schemas).check(value, where)
         return checked
