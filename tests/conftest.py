@@ -1,18 +1,13 @@
-"""What all tests share: no real host, Ctrl-C, and a schedule that ends soon."""
+"""What all tests share: Ctrl-C, and a schedule that ends soon."""
 
 from __future__ import annotations
 
-import os
 import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from oneproj.data.offline import OFFLINE
 from oneproj.theory import ConvexConstants, Schedule, convex_schedule
-
-# The tests of downloads bring a server of their own.
-os.environ[OFFLINE] = "1"
 
 # A shell ignores it for what a script runs in the background, and so would Python.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -13,7 +13,7 @@ from oneproj.extras import require
 def test_a_package_that_is_not_installed_names_the_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    monkeypatch.delitem(sys.modules, "sklearn.preprocessing", raising=False)
-    with pytest.raises(OneprojError, match=r"install \"oneproj\[experiments\]"):
-        require("sklearn.preprocessing", "experiments")
+    monkeypatch.setitem(sys.modules, "rich", None)
+    monkeypatch.delitem(sys.modules, "rich.progress", raising=False)
+    with pytest.raises(OneprojError, match=r"install \"oneproj\[progress\]"):
+        require("rich.progress", "progress")

@@ -29,7 +29,8 @@ def python_blocks(page: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", "docs/recipes/recipes.md"]
+    "page",
+    ["README.md", "CONTRIBUTING.md", "docs/recipes/recipes.md", "paper/README.md"],
 )
 def test_page_runs(page: str, tmp_path: Path) -> None:
     code = python_blocks((ROOT / page).read_text())
@@ -52,7 +53,7 @@ def test_readme_names_every_method_and_every_extra() -> None:
     rivals = METHODS.keys() - {"auto", "one-projection"}
     assert [name for name in rivals if f'"{name}"' not in page] == []
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = set(project["optional-dependencies"]) - {"dev", "peers", "test", "all"}
+    extras = set(project["optional-dependencies"]) - {"dev", "test", "all"}
     assert [name for name in extras if f"`{name}`" not in page] == []
     assert f"Python {project['requires-python'].removeprefix('>=')} or later" in page
 

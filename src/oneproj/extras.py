@@ -17,7 +17,7 @@ def require(module: str, extra: str) -> Any:  # noqa: ANN401 - a module without 
         OneprojError: It is not installed.
 
     Example:
-        >>> require("json", "experiments").loads("1")
+        >>> require("json", "progress").loads("1")
         1
     """
     try:
@@ -33,8 +33,8 @@ def install(extra: str) -> str:
     """The command that brings an extra.
 
     Example:
-        >>> install("cli")
-        'pip install "oneproj[cli]" (in a clone: ".[cli]")'
+        >>> install("progress")
+        'pip install "oneproj[progress]" (in a clone: ".[progress]")'
     """
     return f'pip install "oneproj[{extra}]" (in a clone: ".[{extra}]")'
 

@@ -197,7 +197,7 @@ def _is_watched(enabled: bool | None) -> bool:  # noqa: FBT001 - the caller's ow
         return enabled is not False
     installed = importlib.util.find_spec("rich") is not None
     if enabled and not installed:
-        message = f"progress=True needs rich. Try: {install('cli')}."
+        message = f"progress=True needs rich. Try: {install('progress')}."
         raise InvalidProblemError(message)
     return enabled is not False and installed and (enabled or Stderr().isatty())
 

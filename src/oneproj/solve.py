@@ -92,8 +92,8 @@ def solve(
         schedule: From ``oneproj.theory``; executed to the letter. Where the run or the
             certificate sees that an assumption of the theorem is false, the certificate
             withdraws the theorem and says which.
-        projector: ``"auto"`` for the first that can of ``"closed-form"``, ``"cuts"``,
-            ``"augmented-lagrangian"`` and ``"dual-bisection"``; one of these; or an
+        projector: ``"closed-form"``, which takes sets only; ``"cuts"``, which takes
+            any constraint; ``"auto"`` for the first of these that can; or an
             ``AbstractProjector`` of your own.
         oracle: ``"exact"`` sees the constraints on all data at every update,
             ``"minibatch"`` on a sample, ``"anchored"`` on a sample corrected by all

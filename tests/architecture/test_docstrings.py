@@ -11,10 +11,14 @@ from types import ModuleType
 
 import pytest
 
+import benchmarks
 import oneproj
+import oneproj_paper
 
 MODULES = sorted(
-    info.name for info in pkgutil.walk_packages(oneproj.__path__, "oneproj.")
+    info.name
+    for package in (oneproj, oneproj_paper, benchmarks)
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 )
 
 

@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LAYERS = "layers"
-PURE_THEORY = "pure-theory"
-OPTIONAL_PACKAGES = ("matplotlib", "numba", "rich", "typer")
+PLACES = ("src", "paper/src", "")
+OPTIONAL_PACKAGES = ("rich", "tensorboard")
 
 
 def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
     """Run import-linter on the copy of the library that lies under ``root``."""
     code = (
-        f"import sys; sys.path[:0] = [{str(root / 'src')!r}]; "
+        f"import sys; sys.path[:0] = {[str(root / name) for name in PLACES]!r}; "
         "from importlinter.cli import lint_imports; "
         "sys.exit(lint_imports(no_cache=True, no_logo=True))"
     )
@@ -33,7 +32,8 @@ def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
 def copy(tmp_path: Path) -> Path:
     """A copy of the library and its contracts, to break."""
     ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=ignore)
+    for name in ("src", "paper/src", "benchmarks"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignore)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
@@ -46,17 +46,35 @@ def test_contracts_hold() -> None:
 @pytest.mark.parametrize(
     ("module", "line", "broken"),
     [
-        ("problem.py", "from oneproj import solve", "oneproj.problem is not allowed"),
-        ("errors.py", "import oneproj", "oneproj.errors is not allowed"),
-        ("theory/constants.py", "import torch", "oneproj.theory is not allowed"),
-        ("report/formats.py", "import torch", "oneproj.report is not allowed"),
-        ("homeless.py", "", "homeless"),
+        (
+            "src/oneproj/problem.py",
+            "from oneproj import solve",
+            "oneproj.problem is not allowed",
+        ),
+        ("src/oneproj/errors.py", "import oneproj", "oneproj.errors is not allowed"),
+        ("src/oneproj/errors.py", "import oneproj_paper", "oneproj is not allowed"),
+        (
+            "paper/src/oneproj_paper/data/find.py",
+            "import benchmarks",
+            "oneproj_paper is not allowed",
+        ),
+        (
+            "src/oneproj/theory/constants.py",
+            "import torch",
+            "oneproj.theory is not allowed",
+        ),
+        (
+            "paper/src/oneproj_paper/report/formats.py",
+            "import torch",
+            "oneproj_paper.report is not allowed",
+        ),
+        ("src/oneproj/homeless.py", "", "homeless"),
     ],
 )
 def test_each_contract_can_break(
     copy: Path, module: str, line: str, broken: str
 ) -> None:
-    with (copy / "src" / "oneproj" / module).open("a") as file:
+    with (copy / module).open("a") as file:
         file.write(f"\n{line}\n")
     run = lint_imports(copy)
     assert run.returncode == 1, run.stdout + run.stderr
@@ -74,6 +92,6 @@ def test_core_imports_without_any_extra() -> None:
 def test_the_hidden_packages_are_the_extras() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = {r for name in ("cli", "laboratory", "bench") for r in extras[name]}
+    wanted = {r for name in ("progress", "tensorboard") for r in extras[name]}
     named = {r.split(">=")[0] for r in wanted if not r.startswith("oneproj[")}
     assert named == set(OPTIONAL_PACKAGES)

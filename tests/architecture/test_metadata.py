@@ -16,7 +16,10 @@ import pytest
 import oneproj
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT, PAPER = (
+    tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+    for folder in ("", "paper")
+)
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
@@ -32,9 +35,10 @@ def pins() -> dict[str, str]:
 
 
 def requirements() -> set[str]:
-    """Every package that pyproject.toml names, with its bounds."""
+    """Every package that the two pyproject.toml name, with its bounds."""
     extras = PROJECT["optional-dependencies"].values()
     listed = [*PROJECT["dependencies"], *(r for extra in extras for r in extra)]
+    listed += PAPER["dependencies"]
     return {r for r in listed if not r.startswith("oneproj[")}
 
 
@@ -51,7 +55,7 @@ def test_requirement_is_pinned_within_its_bound(requirement: str) -> None:
 )
 def test_environment_holds_no_unpinned_package() -> None:
     # The virtual environment brings pip itself; everything else came through us.
-    own = {"oneproj", "pip"}
+    own = {"oneproj", "oneproj-paper", "pip"}
     installed = {
         re.sub(r"[-_.]+", "-", d.metadata["Name"]).lower(): d.version.split("+")[0]
         for d in metadata.distributions()
@@ -67,6 +71,7 @@ def test_environment_holds_no_unpinned_package() -> None:
 def test_citation_names_this_version() -> None:
     citation = read("CITATION.cff")
     assert f"\nversion: {PROJECT['version']}\n" in citation
+    assert PAPER["version"] == PROJECT["version"]
 
 
 def test_the_package_knows_its_version(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,15 +17,15 @@ import oneproj
 from oneproj.certificates.penalty_residual import penalty_residual
 from oneproj.certificates.slope import infeasible_slope
 from oneproj.errors import InvalidScheduleError, NonFiniteError
-from oneproj.laboratory.obstruction import (
+from oneproj.parameters import snapshot
+from oneproj.results import Measure
+from oneproj.theory import NonconvexConstants
+from oneproj_paper.laboratory.obstruction import (
     BOUNDARY_SLOPE,
     SMOOTHNESS,
     WEAK_CONVEXITY,
     obstruction_problem,
 )
-from oneproj.parameters import snapshot
-from oneproj.results import Measure
-from oneproj.theory import NonconvexConstants
 
 FEW = settings(max_examples=8, derandomize=True, deadline=None, database=None)
 

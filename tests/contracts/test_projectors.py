@@ -18,15 +18,18 @@ from torch import Tensor
 
 from oneproj.parameters import combine, difference, distance, dot, norm, snapshot
 from oneproj.projection import sets
-from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.projection.cuts import Cuts
-from oneproj.projection.dual_bisection import DualBisection
 from oneproj.projection.margins import MARGIN_POWER
-from oneproj.projection.project import PROJECTORS
 from oneproj.results import Projection, Status
 from oneproj.terms.base import AbstractTerm
+from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
+from oneproj_paper.projectors.dual_bisection import DualBisection
+
+PROJECTORS: dict[str, type[AbstractProjector]] = {
+    make.name: make for make in (ClosedForm, Cuts, AugmentedLagrangian, DualBisection)
+}
 
 DTYPES = [torch.float32, torch.float64]
 ACCURACY: dict[type[AbstractProjector], Callable[[float], float]] = {

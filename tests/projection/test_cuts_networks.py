@@ -19,10 +19,10 @@ import oneproj
 from oneproj.errors import InfeasibleError
 from oneproj.parameters import assign, combine, difference, norm, snapshot
 from oneproj.problem import named_constraints
-from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection, Status
 from oneproj.terms.base import AbstractTerm
+from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 
 ARCHITECTURES: dict[str, tuple[int, list[int], type[nn.Module]]] = {
     "11 inputs, [8] ReLU": (11, [8], nn.ReLU),

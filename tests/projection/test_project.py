@@ -31,6 +31,7 @@ from oneproj.projection.project import (
 from oneproj.results import Projection, Status
 from oneproj.terms.base import AbstractTerm
 from oneproj.terms.functions import function
+from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 
 
 def outside() -> Tensor:
@@ -236,7 +237,7 @@ def test_failure_can_be_returned() -> None:
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, ValueError])
 @pytest.mark.parametrize("on_failure", ["raise", "return"])
-@pytest.mark.parametrize("projector", ["cuts", "augmented-lagrangian"])
+@pytest.mark.parametrize("projector", ["cuts", AugmentedLagrangian()])
 def test_whatever_is_raised_the_parameters_are_where_they_were(
     interruption: type[BaseException],
     on_failure: Any,  # noqa: ANN401 - a literal
@@ -353,7 +354,7 @@ def test_a_constraint_that_is_not_finite_is_named() -> None:
 # --- progress -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("projector", ["cuts", "augmented-lagrangian"])
+@pytest.mark.parametrize("projector", ["cuts", AugmentedLagrangian()])
 def test_progress_names_the_gradients_and_the_worst_residual(
     projector: Any,  # noqa: ANN401 - a literal
     monkeypatch: pytest.MonkeyPatch,

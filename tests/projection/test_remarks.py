@@ -12,6 +12,7 @@ import oneproj
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.remarks import SLIGHT, UNBALANCED, remarked
 from oneproj.results import Projection, Status
+from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 
 ORIGIN = [torch.ones(4)]
 BALANCED = Projection(Status.FEASIBLE, 3.0, {"cap": -0.1}, {"cap": 1.0}, 9)
@@ -89,7 +90,7 @@ def test_it_is_printed_with_the_projection_and_with_the_solution() -> None:
     assert "A nearer feasible point probably exists" in str(solution)
 
 
-@pytest.mark.parametrize("projector", ["cuts", "augmented-lagrangian"])
+@pytest.mark.parametrize("projector", ["cuts", AugmentedLagrangian()])
 def test_an_ordinary_projection_has_none(projector: Any) -> None:  # noqa: ANN401 - a literal
     w = torch.tensor([3.0, 4.0], requires_grad=True)
     disc = oneproj.function(lambda: w.square().sum()) <= 1.0

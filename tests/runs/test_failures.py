@@ -11,10 +11,11 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 import oneproj
+from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
 METHODS = ("one-projection", "projected-sgd", "penalty-sgd", "switching-subgradient")
-QUICK = "augmented-lagrangian"  # to give up
+QUICK = AugmentedLagrangian()  # to give up
 
 
 def start() -> Tensor:

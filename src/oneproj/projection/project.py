@@ -24,11 +24,9 @@ from oneproj.problem import (
     warn_if_signs_differ,
 )
 from oneproj.progress import progress_line
-from oneproj.projection.augmented_lagrangian import AugmentedLagrangian
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.projection.cuts import Cuts
-from oneproj.projection.dual_bisection import DualBisection
 from oneproj.projection.view import watching
 from oneproj.results import Projection, Status
 from oneproj.terms.base import AbstractTerm
@@ -37,15 +35,11 @@ from oneproj.terms.modes import evaluating_when_called
 from oneproj.terms.probes import check_connected
 from oneproj.trainable import trainable
 
-ProjectorLike: TypeAlias = (
-    AbstractProjector
-    | Literal["auto", "closed-form", "cuts", "augmented-lagrangian", "dual-bisection"]
-)
+ProjectorLike: TypeAlias = AbstractProjector | Literal["auto", "closed-form", "cuts"]
 OnFailure: TypeAlias = Literal["raise", "return"]
 
 PROJECTORS: dict[str, type[AbstractProjector]] = {
-    projector.name: projector
-    for projector in (ClosedForm, Cuts, AugmentedLagrangian, DualBisection)
+    projector.name: projector for projector in (ClosedForm, Cuts)
 }
 """Every projector by name, in the order in which ``"auto"`` tries them."""
 
@@ -70,8 +64,8 @@ def project(
     Args:
         parameters: Any iterable of tensors, or one tensor.
         constraints: Name to constraint.
-        projector: ``"auto"`` for the first that can of ``"closed-form"``, ``"cuts"``,
-            ``"augmented-lagrangian"`` and ``"dual-bisection"``; one of these; or an
+        projector: ``"closed-form"``, which takes sets only; ``"cuts"``, which takes
+            any constraint; ``"auto"`` for the first of these that can; or an
             ``AbstractProjector`` of your own.
         on_failure: ``"raise"``, or ``"return"`` a Projection whose status says it, with
             the parameters at the best point.

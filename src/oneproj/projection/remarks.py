@@ -125,8 +125,7 @@ def remarked(
         f"A nearer feasible point probably exists: the KKT residual is "
         f"{projection.kkt_residual:.2g}, and 0 at a nearest point. At kinks, such as "
         "that of a maximum or an absolute value, it may be hardly nearer, and the "
-        "answer is feasible all the same. To come nearer, compare the distance with "
-        f'that of another projector ("augmented-lagrangian"){_more(constraints)}.'
+        f"answer is feasible all the same.{_more(constraints)}"
     )
     return replace(projection, remark=remark)
 
@@ -191,12 +190,15 @@ def _more(constraints: Mapping[str, AbstractTerm]) -> str:
     """What else may help, as far as it was not done."""
     functions = [repr(n) for n, c in constraints.items() if c.curvature is None]
     if not functions:
-        return ""
+        return " To come nearer, smooth the kinks."
     names = functions[0] if len(functions) == 1 else "a function"
-    advice = f', smooth the kinks, or declare curvature="convex" of {names} if it is'
+    advice = (
+        ' To come nearer, smooth the kinks, or declare curvature="convex" of '
+        f"{names} if it is"
+    )
     if len(functions) == len(constraints):
         advice += ", or use a set of oneproj.sets if it bounds a size"
-    return advice
+    return f"{advice}."
 
 
 def bounded(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import oneproj
-from oneproj.bench.variations import VARIATIONS
+from benchmarks.variations import VARIATIONS
 from oneproj.methods import penalized
 from oneproj.methods.practice import strength as practice
 from oneproj.methods.practice.patience import MOST

@@ -1,0 +1,1 @@
+"""The experiments, theorems and figures of the paper, made again with ``oneproj``."""
