@@ -32,7 +32,7 @@ help:  ## show the verbs
 demo: $(VENV)/all.stamp  ## README's example, two experiments of the paper, one page
 	$(BIN)/python examples/quickstart.py
 	$(BIN)/oneproj-paper reproduce transfer-gaussian abstention-gaussian --jobs 2 \
-	  --out demo/runs
+	  --projected-sgd-seeds 2 --out demo/runs
 	$(BIN)/oneproj-paper report demo/runs --out demo/report.html
 
 test: $(VENV)/dev.stamp $(VENV)/browser.stamp  ## run the whole test suite, docstring examples included

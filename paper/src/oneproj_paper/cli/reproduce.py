@@ -26,6 +26,12 @@ def reproduce(
     seeds: Annotated[
         int, typer.Option(min=1, help="Of data, start and sampling: 0 to N - 1.")
     ] = 10,
+    projected_sgd_seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Of Projected SGD, the slower method. Default: as many."
+        ),
+    ] = None,
     preset: Annotated[
         Literal["paper", "oneproj", "both"],
         typer.Option(help="The paper's settings, or this library's defaults."),
@@ -83,6 +89,7 @@ def reproduce(
             jobs=jobs,
             out=out,
             extrapolate_from=extrapolate_from,
+            projected_sgd_seeds=projected_sgd_seeds,
             say=typer.echo,
         )
     for name, (heading, *rows) in summaries(done.records).items():

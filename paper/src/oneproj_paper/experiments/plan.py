@@ -45,8 +45,16 @@ class Job:
         return record.extrapolated_from is None or record.updates >= wanted
 
 
-def make_plan(specs: Iterable[Spec], *, seeds: int, extrapolate_from: int) -> list[Job]:
+def make_plan(
+    specs: Iterable[Spec],
+    *,
+    seeds: int,
+    extrapolate_from: int,
+    projected_sgd_seeds: int | None = None,
+) -> list[Job]:
     """The runs of some specs.
+
+    Projected SGD has ``projected_sgd_seeds`` seeds, if that is given and fewer.
 
     Slow ones are stopped after ``extrapolate_from`` updates if that is less than half
     of them. What is left of such a run is its runtime, for which one seed is enough; 0
@@ -63,7 +71,7 @@ def make_plan(specs: Iterable[Spec], *, seeds: int, extrapolate_from: int) -> li
         >>> [job.until for job in make_plan([spec], seeds=3, extrapolate_from=0)]
         [None, None, None]
     """
-    if seeds < 1 or extrapolate_from < 0:
+    if seeds < 1 or extrapolate_from < 0 or projected_sgd_seeds == 0:
         message = (
             "seeds must be at least 1 and extrapolate_from at least 0, got "
             f"{seeds} and {extrapolate_from}."
@@ -73,8 +81,11 @@ def make_plan(specs: Iterable[Spec], *, seeds: int, extrapolate_from: int) -> li
     for spec in specs:
         cut = extrapolate_from if spec.is_slow else 0
         until = cut if 0 < 2 * cut < spec.updates else None
-        command = _command(spec, seeds, extrapolate_from)
-        count = seeds if until is None else 1
+        most = seeds
+        if spec.method == "projected-sgd" and projected_sgd_seeds is not None:
+            most = min(seeds, projected_sgd_seeds)
+        command = _command(spec, most, extrapolate_from)
+        count = most if until is None else 1
         plan += [Job(spec, seed, until, command) for seed in range(count)]
     return plan
 

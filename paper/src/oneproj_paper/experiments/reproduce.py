@@ -58,6 +58,7 @@ def reproduce(
     jobs: int | None = None,
     out: str | PathLike[str] = FOLDER,
     extrapolate_from: int = EXTRAPOLATE_FROM,
+    projected_sgd_seeds: int | None = None,
     progress: bool | None = None,
     say: Say = lambda _: None,
 ) -> Reproduction:
@@ -85,6 +86,8 @@ def reproduce(
             hour a seed on the networks that abstain. It is stopped after so many
             updates, if they are less than half, its time is extrapolated, and one seed
             is run; 0 makes all updates on all seeds.
+        projected_sgd_seeds: Seeds of Projected SGD, the slower method; as many as
+            ``seeds`` if left out.
         progress: Show bars; None does so when a terminal is watching.
         say: Is given a line for every damaged record and, where no bars are shown, for
             every finished run.
@@ -128,7 +131,12 @@ def reproduce(
     specs = make_specs(names, presets, methods, projector, thresholds=file)
     if file is not None:
         _check_thresholds(file, specs, say)
-    plan = make_plan(specs, seeds=seeds, extrapolate_from=extrapolate_from)
+    plan = make_plan(
+        specs,
+        seeds=seeds,
+        extrapolate_from=extrapolate_from,
+        projected_sgd_seeds=projected_sgd_seeds,
+    )
     records, damaged = read_folder(folder)
     found = {record.key: record for record in records}
     left = missing(plan, found, folder)
