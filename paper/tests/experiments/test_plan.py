@@ -57,15 +57,6 @@ def test_only_what_has_no_record_is_left(make_record: Maker, spec: Spec) -> None
 
 
 @pytest.mark.parametrize("package", ["oneproj", "torch"])
-def test_projected_sgd_may_have_fewer_seeds() -> None:
-    mine = make_spec("abstention-gaussian", "oneproj", "one-projection")
-    slower = make_spec("abstention-gaussian", "oneproj", "projected-sgd")
-    plan = make_plan([mine, slower], seeds=3, extrapolate_from=0, projected_sgd_seeds=2)
-    runs = [(job.spec, job.seed) for job in plan]
-    assert runs == [(mine, 0), (mine, 1), (mine, 2), (slower, 0), (slower, 1)]
-    assert "--seeds 2" in plan[-1].command
-
-
 def test_another_version_is_refused(
     make_record: Maker, spec: Spec, package: str
 ) -> None:
@@ -154,3 +145,12 @@ def test_numbers_without_meaning_are_refused(
 ) -> None:
     with pytest.raises(InvalidProblemError, match="must be at least"):
         make_plan([spec], **({"seeds": 1, "extrapolate_from": 0} | numbers))
+
+
+def test_projected_sgd_may_have_fewer_seeds() -> None:
+    mine = make_spec("abstention-gaussian", "oneproj", "one-projection")
+    slower = make_spec("abstention-gaussian", "oneproj", "projected-sgd")
+    plan = make_plan([mine, slower], seeds=3, extrapolate_from=0, projected_sgd_seeds=2)
+    runs = [(job.spec, job.seed) for job in plan]
+    assert runs == [(mine, 0), (mine, 1), (mine, 2), (slower, 0), (slower, 1)]
+    assert "--seeds 2" in plan[-1].command
