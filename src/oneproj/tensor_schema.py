@@ -33,7 +33,7 @@ from oneproj.schema import (
 
 PLAIN = Plain(leaves=(Tensor,))
 """What a file may hold at all: containers, numbers, strings and tensors."""
-STEPPED = ("lr", "initial_lr")
+STEPPED = ("lr", "initial_lr", "prox_weight")
 """Entries of a parameter group that a run of this library changes."""
 RATES = ("base_lrs", "_last_lr")
 """Entries of a scheduler that are step sizes, one per group."""
@@ -177,14 +177,8 @@ def like(value: object) -> AbstractSchema:  # noqa: PLR0911 - one return per kin
     return PLAIN
 
 
-def scheduler_state(
-    scheduler: LRScheduler, *, largest: float = LARGEST
-) -> AbstractSchema:
+def scheduler_state(scheduler: LRScheduler) -> AbstractSchema:
     """The schema of the state of a torch scheduler, by what it holds now.
-
-    Args:
-        scheduler: That is to go on from the state.
-        largest: The largest step size that the method allows.
 
     Example:
         >>> adam = torch.optim.Adam([torch.zeros(2, requires_grad=True)])
@@ -195,7 +189,7 @@ def scheduler_state(
     """
     state = scheduler.state_dict()
     schemas = {name: like(value) for name, value in state.items()}
-    rate = AsIs(Number(0.0, largest, finite=True))
+    rate = AsIs(Number(0.0, LARGEST, finite=True))
     for name in RATES:
         if isinstance(now := state.get(name), list):
             schemas[name] = Items(rate, least=len(now), most=len(now))
@@ -207,9 +201,7 @@ def scheduler_state(
     return AsIs(Fields(schemas))
 
 
-def optimizer_state(
-    optimizer: Optimizer, *, own: bool, largest: float = LARGEST
-) -> AbstractSchema:
+def optimizer_state(optimizer: Optimizer, *, own: bool) -> AbstractSchema:
     """The schema of the state of a torch optimiser.
 
     What it remembers of each parameter is learned from a copy that makes one step with
@@ -219,7 +211,6 @@ def optimizer_state(
         optimizer: That is to go on from the state.
         own: Whether its step sizes are scheduled by this library, which leaves all
             other settings of a group as they are; a user's scheduler may change more.
-        largest: The largest step size that the method allows.
 
     Example:
         >>> w = torch.zeros(2, requires_grad=True)
@@ -235,26 +226,24 @@ def optimizer_state(
         Fields(
             {
                 "state": PerParameter(_after_a_step(optimizer)),
-                "param_groups": groups_like(optimizer, own=own, largest=largest),
+                "param_groups": groups_like(optimizer, own=own),
             }
         )
     )
 
 
-def groups_like(
-    optimizer: Optimizer, *, own: bool, largest: float = LARGEST
-) -> AbstractSchema:
+def groups_like(optimizer: Optimizer, *, own: bool) -> AbstractSchema:
     """The schema of the parameter groups of an optimiser; see ``optimizer_state``."""
     groups = optimizer.state_dict()["param_groups"]
-    return AsIs(Row(tuple(_group(group, own=own, largest=largest) for group in groups)))
+    return AsIs(Row(tuple(_group(group, own=own) for group in groups)))
 
 
-def _group(group: Mapping[str, Any], *, own: bool, largest: float) -> Fields:
+def _group(group: Mapping[str, Any], *, own: bool) -> Fields:
     schemas = {
         name: Equal(value) if name == "params" or own else like(value)
         for name, value in group.items()
     }
-    rate = Number(least=0.0, most=largest, finite=True)
+    rate = Number(least=0.0, most=LARGEST, finite=True)
     stepped = {name: rate for name in STEPPED if name in group and own}
     chosen = {name: Maybe(Flag()) for name in IMPLEMENTATION if name in group}
     return Fields({**schemas, **stepped, **chosen})

@@ -37,7 +37,7 @@ from oneproj.oracles import Anchor, Sight
 from oneproj.parameters import dimension, gradients
 from oneproj.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.results import Projection
-from oneproj.schema import AbstractSchema, Equal, Fields, Integer
+from oneproj.schema import AbstractSchema, Equal, Fields, Integer, Row
 from oneproj.tensor_schema import scheduler_state
 from oneproj.theory import Schedule
 from oneproj.theory.observations import Observations
@@ -197,14 +197,13 @@ class Penalized(AbstractMethod):
         """What such a state looks like."""
         scheduler, strength, alarm = self._scheduler, self._strength, self._alarm
         problem, absent = self._setting.problem, Equal(None)
-        largest = self.optimizer.largest_lr
         strengths = AutoStrength.state_schema(problem.constraints, problem.parameters)
-        return Fields(
+        parts = Fields(
             {
                 "optimizer": self.optimizer.state_schema(own=self._own),
                 "scheduler": absent
                 if scheduler is None
-                else scheduler_state(scheduler, largest=largest),
+                else scheduler_state(scheduler),
                 "strength": absent if strength is None else strengths,
                 "alarm": absent if alarm is None else alarm.state_schema(),
                 "oracle": self._oracle.state_schema(),
@@ -212,6 +211,7 @@ class Penalized(AbstractMethod):
                 "seen": absent if self.seen is None else self.seen.state_schema(),
             }
         )
+        return _MethodState(parts) if self._own else parts
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
@@ -254,6 +254,21 @@ class Penalized(AbstractMethod):
             convex = [name for name, c in terms if c.curvature in ("convex", "linear")]
             lr = far_lr(anchor, self._setting.steps, convex)
             lengthen(self.optimizer, self._scheduler, lr)
+
+
+@dataclass(frozen=True)
+class _MethodState(AbstractSchema):
+    """The state of a run whose scheduler and optimiser agree on the first step size."""
+
+    parts: Fields
+
+    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
+        state: dict[str, Any] = self.parts.check(value, where)
+        if state["scheduler"] is not None:
+            groups = state["optimizer"]["param_groups"]
+            began = Row(tuple(Equal(group["initial_lr"]) for group in groups))
+            began.check(state["scheduler"]["base_lrs"], f"{where}.scheduler.base_lrs")
+        return state
 
 
 def _scheduled(setting: Setting, schedule: Schedule) -> _Parts:

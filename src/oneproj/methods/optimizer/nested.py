@@ -23,7 +23,6 @@ from oneproj.methods.optimizer.saved import NestedSchema, check_saved, kind
 from oneproj.methods.optimizer.start import forget_nonfinite_
 from oneproj.parameters import assign, is_finite, norm
 from oneproj.schema import AbstractSchema
-from oneproj.tensor_schema import LARGEST
 
 
 @dataclass
@@ -196,14 +195,7 @@ class AbstractNested(Optimizer):
             own: Whether its step sizes are scheduled by this library, which leaves all
                 other settings of a group as they are.
         """
-        settings, most = self._settings(), self.largest_lr
-        return NestedSchema(self, self.base, asdict(self._at), settings, own, most)
-
-    @property
-    def largest_lr(self) -> float:
-        """The largest step size that does not overshoot the proximal centre."""
-        free = self._m is not None or self._beta == 0
-        return LARGEST if free else min(LARGEST, 1.0 / self._beta)
+        return NestedSchema(self, self.base, asdict(self._at), self._settings(), own)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume from ``state_dict``; the parameters are the caller's to restore.

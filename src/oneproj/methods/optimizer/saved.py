@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from oneproj.errors import InvalidProblemError
-from oneproj.schema import AbstractSchema, Equal, Fields, Flag, Integer, require
+from oneproj.schema import AbstractSchema, Equal, Fields, Flag, Integer, Number, require
 from oneproj.tensor_schema import (
     PLAIN,
     PerParameter,
@@ -49,7 +49,6 @@ class NestedSchema(AbstractSchema):
         at: Where the optimiser stands now.
         settings: The optimiser's own, which must be those that it was saved with.
         own: Whether this library schedules the step sizes.
-        largest_lr: The largest step size that does not overshoot the centre.
     """
 
     optimizer: Optimizer
@@ -57,7 +56,6 @@ class NestedSchema(AbstractSchema):
     at: Mapping[str, Any]
     settings: Mapping[str, Any]
     own: bool
-    largest_lr: float
 
     def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
         drawn, K = self.at["J"], self.settings["inner_steps"]
@@ -85,14 +83,18 @@ class NestedSchema(AbstractSchema):
                 },
                 complete=True,
             ),
-            "param_groups": groups_like(
-                self.optimizer, own=self.own, largest=self.largest_lr
-            ),
+            "param_groups": groups_like(self.optimizer, own=self.own),
             "run": run,
             "settings": Fields({name: _Same(s) for name, s in self.settings.items()}),
-            "base": optimizer_state(self.base, own=self.own, largest=self.largest_lr),
+            "base": optimizer_state(self.base, own=self.own),
         }
         checked: dict[str, Any] = Fields(schemas).check(value, where)
+        if self.settings["strong_convexity"] is None:
+            for i, group in enumerate(checked["param_groups"]):
+                rate = max(group["lr"], group.get("initial_lr", 0.0))
+                pull = Number(most=1.0)  # more would overshoot the centre
+                name = f"lr times prox_weight in {where}.param_groups[{i}]"
+                pull.check(float(rate * group["prox_weight"]), name)
         return checked
 
 
