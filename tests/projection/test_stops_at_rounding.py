@@ -60,6 +60,8 @@ def test_an_error_says_that_only_rounding_is_in_the_way() -> None:
     assert all("level of rounding" in message for message in messages)
 
 
+# What float64 says of bfloat16's arithmetic is another test's concern.
+@pytest.mark.filterwarnings("ignore:Rounding decides about the constraint")
 @pytest.mark.parametrize("seed", range(12))
 def test_a_risk_in_bfloat16_is_met_in_a_few_gradients(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)

@@ -177,14 +177,14 @@ class _Search:
         share = self._look(near)
         if share == 0.0:
             return False
-        self._exhaustion.note(self._seen)
-        self._outside.note(self._view.best.worst)
         if near is not aim and self._seen.worst < self._view.first.worst:
             self._reach /= NEARER  # what is lower here may be lower still farther on
         self._longest = max(self._longest, near.norm())
         self._cautious = share < 1.0 or near is not aim
         self._center = aim if self._cautious else None
         self._is_solution = h == 0.0 and not self._cautious
+        self._exhaustion.note(self._seen, solution=self._is_solution)
+        self._outside.note(self._view.best.worst)
         self._at = self._view.displacement()
         if not self._cautious:
             self._believe(far)

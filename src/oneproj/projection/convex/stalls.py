@@ -22,7 +22,8 @@ class Exhaustion:
     A look counts if what is violated is violated by rounding only, there or at the
     least violated point so far, and neither the worst residual nor, once a point is
     feasible, the distance is clearly lower than before. The next gain starts the count
-    again.
+    again. Looks at solutions over the cuts are compared with each other: a look
+    elsewhere may be nearer to the boundary, and far from the answer.
 
     Args:
         view: Of the search.
@@ -32,16 +33,17 @@ class Exhaustion:
     def __init__(self, view: View, start: Look) -> None:
         """Count from the start of a search."""
         self._view, self._lowest = view, start
-        self._residual, self._distance = start.worst, math.inf
+        self._residuals = {True: start.worst, False: start.worst}
+        self._distance = math.inf
         self.looks = 0
 
-    def note(self, seen: Look) -> None:
-        """Take a look into account."""
+    def note(self, seen: Look, *, solution: bool = True) -> None:
+        """Take a look into account, at a solution or elsewhere."""
         view = self._view
         self._lowest = min(self._lowest, seen, key=lambda look: look.worst)
-        gains = 0 < seen.worst < BETTER * self._residual
+        gains = 0 < seen.worst < BETTER * self._residuals[solution]
         if gains:
-            self._residual = seen.worst
+            self._residuals[solution] = seen.worst
         judged = self._lowest
         if view.best.worst <= 0:
             gains = gains or view.best_distance < self._distance * (1.0 - view.share)

@@ -101,8 +101,9 @@ class Within:
             if look is None:
                 return False
             seen = look
-            self._exhaustion.note(seen)
-            if h == 0.0 and share == 1.0:
+            solution = h == 0.0 and share == 1.0
+            self._exhaustion.note(seen, solution=solution)
+            if solution:
                 if seen.worst <= 0:
                     return False
                 self._adapt_margins(seen, hurry=hurry)
