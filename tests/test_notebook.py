@@ -19,16 +19,17 @@ goal = oneproj.function(lambda: (w - torch.tensor([3.0, 4.0])).square().sum())
 size = oneproj.function(lambda: w.square().sum(), curvature="convex")
 problem = oneproj.Problem(w, goal, {"size <b>& more</b>": size <= 1.0})
 """
+AGAIN = "w.data.zero_(); "  # a start that the run improves on
 CELLS = (
     SETUP,
     "solution = oneproj.solve(problem, steps=200)",
     "solution",
     "solution.projection",
     "solution.certificate",
-    "oneproj.solve(problem, steps=20, progress=False).feasible",
+    f"{AGAIN}oneproj.solve(problem, steps=20, progress=False).feasible",
     'sys.modules["rich"] = None  # as if it were not installed',
-    "oneproj.solve(problem, steps=20).feasible",
-    "oneproj.solve(problem, steps=20, progress=True).feasible",
+    f"{AGAIN}oneproj.solve(problem, steps=20).feasible",
+    f"{AGAIN}oneproj.solve(problem, steps=20, progress=True).feasible",
 )
 
 

@@ -43,7 +43,7 @@ def small() -> oneproj.Problem:
     w = torch.zeros(2, dtype=torch.float64, requires_grad=True)
     x = torch.linspace(0.0, 1.0, 20, dtype=torch.float64).reshape(10, 2)
     objective = oneproj.mean(lambda batch: (batch @ w - 1.0).square(), x)
-    cap = oneproj.mean(lambda batch: batch @ w, x) <= 0.3
+    cap = oneproj.mean(lambda batch: batch @ w, x, curvature="linear") <= 0.3
     return oneproj.Problem(w, objective, {"cap": cap}, radius=9.0)
 
 

@@ -16,10 +16,11 @@ def instance(parameters: int = 3, examples: int = 10) -> oneproj.Problem:
     """Half of the examples are behind the objective, half behind the constraint."""
     w = torch.zeros(parameters, dtype=torch.float64, requires_grad=True)
     data = torch.linspace(-1.0, 1.0, examples // 2, dtype=torch.float64)
+    cap = oneproj.mean(lambda b: w.sum() * (1 + b), data=data, curvature="linear")
     return oneproj.Problem(
         w,
         oneproj.mean(lambda b: (w.sum() - b - 1.0).square(), data=data),
-        {"cap": oneproj.mean(lambda b: w.sum() * (1 + b), data=data) <= 0.5},
+        {"cap": cap <= 0.5},
         radius=1.0,
     )
 

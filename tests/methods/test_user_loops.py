@@ -144,8 +144,8 @@ def test_a_nan_batch_can_be_left_out(
 def test_an_iterate_that_overflows_is_noticed_at_once() -> None:
     w = torch.zeros(3, requires_grad=True)
     optimizer = OneProjection([w], **SETTINGS)
-    w.grad = torch.tensor([0.0, 1e38, 0.0])
-    optimizer.param_groups[0]["lr"] = 10.0
+    w.grad = torch.tensor([0.0, 3e38, 0.0])
+    optimizer.param_groups[0]["lr"] = 2.0
     with pytest.raises(NonFiniteError, match=r"the iterate is NaN.* at update 1"):
         optimizer.step()
     assert w.tolist() == [0.0, 0.0, 0.0]

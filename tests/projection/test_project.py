@@ -165,7 +165,7 @@ def test_where_no_point_exists_only_bounds_are_advised() -> None:
         project(w, constraints)
     told = str(failure.value)
     assert "only looser bounds do. The search ended where that was proven" in told
-    assert "enough there is 'high' by 1, elsewhere less may do." in told
+    assert "enough there is 'low' by 0.5, 'high' by 0.5, elsewhere less may" in told
     assert "Leave one constraint out at a time" in told
     for wrong in ("Try:", "nearer to the feasible set", "(c) another projector"):
         assert wrong not in told

@@ -46,7 +46,6 @@ def test_an_output_that_knows_ascii_alone_gets_plain_signs(
         ["reproduce", "no-such-experiment"],
         ["calibrate", "transfer-gaussian"],
         ["data", "verify", "weather"],
-        ["bench", "train", "--problem", "weather"],
     ],
     ids=" ".join,
 )

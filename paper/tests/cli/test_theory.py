@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from oneproj_paper.cli import app
-from oneproj_paper.laboratory import kernel, plans
+from oneproj_paper.laboratory import plans
 from oneproj_paper.laboratory.plans import Plan
 from oneproj_paper.laboratory.problems import smooth_problem
 
@@ -118,13 +117,3 @@ def test_a_disk_that_fills_up_is_said_in_words(
     code, output = run("--quick", "--out", str(tmp_path))
     assert code == 1
     assert "No space left on device: theory/checkpoints/x.npz." in output
-
-
-def test_without_numba_the_message_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernel.compile_inner_run.cache_clear()
-    monkeypatch.setitem(sys.modules, "numba", None)
-    code, output = run("--quick", "--out", str(tmp_path))
-    assert code == 1
-    assert 'pip install "oneproj[laboratory]"' in output

@@ -135,7 +135,7 @@ def _absent(name: str, data: str, *, forbidden: bool = False) -> str:
     unset = "" if os.environ.get(VARIABLE) else f" ({VARIABLE} is not set)"
     offline = f" {OFFLINE} is set, so it was not downloaded." if forbidden else ""
     return (
-        f"{name!r} was not found. Looked in: {places}{unset}.{offline} Run `oneproj "
-        f"data prepare {data}`, or set {VARIABLE} to a folder that holds it under that "
-        "name."
+        f"{name!r} was not found. Looked in: {places}{unset}.{offline} Run "
+        f"`oneproj-paper data prepare {data}`, or set {VARIABLE} to a folder that "
+        "holds it under that name."
     )

@@ -30,6 +30,7 @@ from statistics import fmean
 from typing import Any
 
 from oneproj.errors import CalibrationError, InfeasibleError, InvalidProblemError
+from oneproj.projection.cuts import Cuts
 from oneproj.solve import solve
 from oneproj_paper.data.samples import Sample, Splits
 from oneproj_paper.experiments.calibration_search import (
@@ -241,7 +242,7 @@ def _train(
     problem = abstention_problem(
         scores, sample.train, caps=caps, radius=settings.radius
     )
-    projector = PROJECTORS[options.pop("projector")]()
+    projector = PROJECTORS[options.pop("projector", Cuts.name)]()
     solve(
         problem,
         method=method,
