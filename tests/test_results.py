@@ -340,3 +340,14 @@ def test_a_run_that_ends_nearly_feasible_says_no_more() -> None:
     long = oneproj.solve(risk_problem(), steps=500)
     assert long.remark == ""
     assert long.status_text == Status.FEASIBLE.value
+
+
+def test_a_kept_start_has_no_faults_of_the_point_that_was_dropped() -> None:
+    dropped = Projection(
+        Status.FEASIBLE, 3.0, {}, {}, 9, kkt_residual=0.6, remark="A nearer point."
+    )
+    parts = (0.5, {}, Certificate((), {}), Counts(projections=1), dropped)
+    kept = Solution(Status.START, *parts)
+    assert kept.status_text == Status.START.value
+    assert "A nearer point." not in str(kept)
+    assert "A nearer point." in str(Solution(Status.FEASIBLE, *parts))

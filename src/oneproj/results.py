@@ -331,7 +331,8 @@ class Solution(Readable):
     @property
     def status_text(self) -> str:
         """The status in words, with what there is to say of the projection."""
-        notes = self.projection._notes() if self.status.ok else []  # noqa: SLF001 - our own
+        projected = self.status.ok and self.status is not Status.START
+        notes = self.projection._notes() if projected else []  # noqa: SLF001 - our own
         return _with_notes(self.status, [*notes, *filter(None, [self.remark])])
 
     def _parts(self) -> list[Rows | str]:
@@ -344,7 +345,8 @@ class Solution(Readable):
             for f in dataclasses.fields(self.counts)
         ]
         rows += [(f"seconds: {n}", f"{s:.3f}") for n, s in self.seconds.items()]
-        remark = filter(None, [self.projection.remark])
+        told = "" if self.status is Status.START else self.projection.remark
+        remark = filter(None, [told])
         return [rows, *remark, *self.certificate._parts()]  # noqa: SLF001 - our own
 
     def _moved(self) -> str:

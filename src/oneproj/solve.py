@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from oneproj.distributed import (
     setting_facts,
     staying_in_step,
 )
-from oneproj.errors import InvalidProblemError, warn
+from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.methods import choose_method
 from oneproj.methods.base import AbstractMethod, check_anchor_size, read_options
 from oneproj.methods.setting import Setting, prepare
@@ -161,6 +162,7 @@ def solve(
         InvalidProblemError: An argument does not fit; the message names it. Or the
             ranks of a process group differ.
         NonFiniteError: A value or gradient is NaN or inf; it names term and update.
+            The parameters hold the start again if that is feasible.
         InfeasibleError: No feasible point was reached, and the start is none.
         CheckpointError: A checkpoint is missing, damaged, or that of another run, or
             cannot be written when the run begins. A disk that fills up later on is
@@ -198,9 +200,9 @@ def solve(
     }
     with agreeing(CALL) as facts:
         check_problem(problem)
+        check_on_failure(on_failure)
+        check_schedule(schedule)
         facts.update(_facts(problem, alike, seconds))
-    check_on_failure(on_failure)
-    check_schedule(schedule)
     calls, seed = Callbacks(callbacks), plain(seed)
     loop = Loop(
         callback=calls,
@@ -252,7 +254,7 @@ def _execute(
     with fresh_casts(), lent, in_step as ending:
         run = Run(setting, make_method(), history, described)
         done = resume_run(run, loop.checkpoint, resume=resume)
-        with calls.at_work():
+        with calls.at_work(), _start_after_overflow(run):
             end, stopped = loop.run(run, done), time.monotonic()
         with explained(problem, start):
             solution = _complete(run, setting, end, watch, on_failure)
@@ -262,6 +264,18 @@ def _execute(
         kept = solution.status is Status.START
         heed_end(end, stopped, update, setting.steps, kept=kept)
     return solution
+
+
+@contextmanager
+def _start_after_overflow(run: Run) -> Iterator[None]:
+    """Leave a feasible start behind where a value of the run is not finite."""
+    try:
+        yield
+    except NonFiniteError as error:
+        if run.start.objective is not None:
+            run.start.exchange(run.setting.problem)
+            error.add_note("The parameters hold the start again, which is feasible.")
+        raise
 
 
 def _facts(

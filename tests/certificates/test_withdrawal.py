@@ -203,3 +203,31 @@ def test_a_sharp_but_smooth_maximum_is_differentiable() -> None:
     plan = schedule(boundary_slope=0.5)
     solution = oneproj.solve(problem(largest), schedule=plan)
     assert solution.certificate.withdrawn == ()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_rounding_refutes_no_convexity(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(6, generator=generator).to(dtype)
+    for _ in range(4):
+        w = (0.1 * torch.randn(6, generator=generator)).to(dtype).requires_grad_()
+        cap = oneproj.function(lambda w=w: (a * w).sum(), curvature="linear") <= 0.5
+        goal = oneproj.function(lambda w=w: 1e-3 * w.sum())
+        posed = oneproj.Problem(w, goal, {"cap": cap}, radius=1.0)
+        withdrawn = oneproj.certify(posed, schedule=schedule()).withdrawn
+        assert not [reason for reason in withdrawn if "convex g" in reason]
+
+
+def test_a_function_that_fails_outside_the_ball_keeps_its_certificate() -> None:
+    w = torch.tensor([0.1, 0.1], dtype=torch.float64, requires_grad=True)
+
+    def delicate() -> torch.Tensor:
+        if float(w.detach().norm()) > 1.0 + 1e-9:
+            message = "not outside of the ball"
+            raise ValueError(message)
+        return w.square().sum()
+
+    cap = oneproj.function(delicate, curvature="convex") <= 0.25
+    goal = oneproj.function(lambda: 1e-3 * w.sum())
+    posed = oneproj.Problem(w, goal, {"cap": cap}, radius=1.0)
+    assert oneproj.certify(posed, schedule=schedule()).withdrawn == ()

@@ -332,3 +332,13 @@ def test_no_answer_is_worse_than_a_feasible_start(method: str) -> None:
         assert max(problem.residuals().values()) <= 0, seed
         assert problem.objective.value() <= before, seed
         assert solution.objective == problem.objective.value(), seed
+
+
+@pytest.mark.parametrize("method", ["one-projection", "projected-sgd", "lagrangian"])
+def test_a_run_that_overflows_leaves_the_feasible_start(method: str) -> None:
+    problem, w = nearly_optimal()
+    own = {"prox_weight": 0.0} if method == "one-projection" else {}
+    with pytest.raises(oneproj.NonFiniteError) as caught:
+        oneproj.solve(problem, method=method, base="sgd", lr=1e30, steps=50, **own)
+    assert "hold the start again" in " ".join(caught.value.__notes__)
+    assert is_start(w)

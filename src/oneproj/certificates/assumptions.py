@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from oneproj.certificates.points import borrowed, doubled, like, outward
-from oneproj.errors import NonFiniteError
 from oneproj.parameters import (
     Vector,
     assign,
@@ -144,6 +143,7 @@ class _Scout:
     ) -> None:
         self._problem, self._g, self._seen, self._counts = problem, g, seen, counts
         self._eps = rounding_unit(problem.parameters)
+        self._sure = max(SURE, ROUNDINGS * self._eps)
         self._generator = torch.Generator().manual_seed(0)
         self._dent = ""
 
@@ -158,20 +158,24 @@ class _Scout:
         if math.isinf(problem.radius):
             return []
         try:
-            near = [self._at(u, INSIDE * problem.radius) for u in directions]
-            within = [self._look(point) for point in near]
-        except NonFiniteError as error:
-            return [f"a g that is finite in the ball; {error}"]
-        self._dent = _dent([here, *within])
-        jumps = [self._follow(here, other) for other in within]
-        jump = next(filter(None, jumps), "")
+            jump = self._explore_ball(here, directions)
+        except Exception as error:  # noqa: BLE001 - of a user's function: of any kind
+            return [f"a g that can be evaluated in the ball; {error}"]
         if convex:
             refuted += [reason for reason in (self._dent, jump) if reason]
+        self._leave(here, directions)
+        return refuted
+
+    def _explore_ball(self, here: _Look, directions: list[list[Tensor]]) -> str:
+        """Look at points of the ball; return a jump of the gradient, in words."""
+        near = [self._at(u, INSIDE * self._problem.radius) for u in directions]
+        within = [self._look(point) for point in near]
+        self._dent = _dent([here, *within], self._sure)
+        jumps = [self._follow(here, other) for other in within]
         opposite = [look for look in within if (look.value > 0) != (here.value > 0)]
         for other in opposite[:CROSSINGS]:
             self._cross(here, other)
-        self._leave(here, directions)
-        return refuted
+        return next(filter(None, jumps), "")
 
     def _directions(self, x: Vector) -> Iterator[list[Tensor]]:
         for _ in range(DIRECTIONS):
@@ -229,7 +233,7 @@ class _Scout:
             if change <= max(JUMP * scale, noise):
                 return ""
             middle = self._look(combine([0.5, 0.5], [a.point, b.point]))
-            self._dent = self._dent or _dent([a, middle, b])
+            self._dent = self._dent or _dent([a, middle, b], self._sure)
             if _has_end(middle.point, a.point, b.point):
                 break
             first = distance(a.gradient, middle.gradient)
@@ -266,7 +270,7 @@ class _Scout:
             member = self._member(point)
             try:
                 feasible = self._value(member) <= 0
-            except NonFiniteError:
+            except Exception:  # noqa: BLE001, S112 - g need not exist out there
                 continue
             if feasible:
                 there = doubled(self._problem.parameters)
@@ -291,8 +295,13 @@ def _has_end(middle: Vector, a: Vector, b: Vector) -> bool:
     return 0.0 in (distance(a, middle), distance(middle, b))
 
 
-def _dent(looks: list[_Look]) -> str:
-    """A value below a linearisation, in words; nothing if there is none."""
+def _dent(looks: list[_Look], sure: float) -> str:
+    """A value below a linearisation, in words; nothing if there is none.
+
+    Args:
+        looks: At some points.
+        sure: Share of the terms by which it must be below, more than rounding explains.
+    """
     for a in looks:
         for b in looks:
             rise = dot(a.gradient, difference(b.point, a.point))
@@ -301,7 +310,7 @@ def _dent(looks: list[_Look]) -> str:
                 + abs(b.value)
                 + norm(a.gradient) * (norm(a.point) + norm(b.point))
             )
-            if a.value + rise - b.value > SURE * terms:
+            if a.value + rise - b.value > sure * terms:
                 return (
                     f"a convex g; where a linearisation of it is {a.value + rise:.6g} "
                     f"its value is {b.value:.6g}"

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from oneproj.methods.ball_step import BallStep
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.optimizer.base_steps import BaseLike, DecayLike
@@ -109,6 +111,9 @@ class ProjectedSGD(AbstractMethod):
 def _plain(projection: Projection) -> dict[str, Any]:
     """A projection as plain data; its schema makes it again."""
     fields = dict(vars(projection))
-    for name in ("residuals", "multipliers", "residuals_before"):
-        fields[name] = {key: float(value) for key, value in fields[name].items()}
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            fields[name] = {key: float(number) for key, number in value.items()}
+        elif isinstance(value, np.generic):
+            fields[name] = value.item()
     return fields | {"status": projection.status.name}

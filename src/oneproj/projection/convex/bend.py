@@ -47,7 +47,7 @@ class Bend:
             )
             moved = s.norm()
             if moved > 0:
-                self._seen.append(max(0.0, 2.0 * excess / moved**2))
+                self._seen.append(max(0.0, 2.0 * excess / (moved * moved)))
         self._last = values, pulls, at
 
     @property
