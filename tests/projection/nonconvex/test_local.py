@@ -387,5 +387,5 @@ def test_two_norms_at_once_are_met_at_their_boundaries_not_inside(size: int) -> 
         total = oneproj.function(lambda w=w: w.abs().mean(), curvature=shape)
         caps = {"square": square <= 0.25, "total": total <= 0.35}
         found[shape] = oneproj.project(w, caps)
-    assert found[None].distance == pytest.approx(found["convex"].distance, rel=1e-5)
+    assert found[None].distance == pytest.approx(found["convex"].distance, rel=1e-4)
     assert min(found[None].residuals.values()) > -1e-4
