@@ -13,14 +13,13 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from benchmarks.watch import Watch, Watched
-from oneproj.parameters import Vector, assign, dimension, snapshot
-from oneproj.problem import Problem
+from oneproj.problem.functions import Mean, mean
+from oneproj.problem.problem import Problem
+from oneproj.problem.terms import AbstractTerm, Constraint
 from oneproj.projection.base import AbstractProjector
 from oneproj.results import Projection
-from oneproj.solve import solve
-from oneproj.terms.averages import Mean, mean
-from oneproj.terms.base import AbstractTerm
-from oneproj.terms.constraints import Constraint
+from oneproj.training.solve import solve
+from oneproj.vectors.arithmetic import Vector, assign, dimension, snapshot
 
 Start = Literal["random", "trained"]
 STARTS: tuple[Start, ...] = get_args(Start)

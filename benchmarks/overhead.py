@@ -29,12 +29,12 @@ from torch.optim import SGD, Adam, Optimizer
 
 from benchmarks.commands import exits_and_place, write_record
 from benchmarks.measure import Spread, alternate, paired_ratio, surroundings
-from oneproj.parameters import assign, dimension, snapshot
-from oneproj.problem import Problem
+from oneproj.problem.functions import mean
+from oneproj.problem.problem import Problem
 from oneproj.progress import progress_bar
 from oneproj.results import Solution
-from oneproj.solve import solve
-from oneproj.terms.averages import mean
+from oneproj.training.solve import solve
+from oneproj.vectors.arithmetic import assign, dimension, snapshot
 from oneproj_paper.cli.exits import console
 from oneproj_paper.experiments.interrupts import abandoning
 

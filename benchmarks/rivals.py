@@ -16,11 +16,9 @@ from torch import Tensor
 
 from benchmarks.instances import LINEAR_CAP, Instance
 from benchmarks.watch import TimeUpError
-from oneproj.arrays import Array
-from oneproj.flat import flat, unflat
-from oneproj.parameters import assign, distance
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.cuts import Cuts
+from oneproj.vectors.arithmetic import Array, assign, distance, flat, unflat
 from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 from oneproj_paper.projectors.dual_bisection import DualBisection
 

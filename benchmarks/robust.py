@@ -22,7 +22,7 @@ from benchmarks.measure import surroundings
 from benchmarks.variations import VARIATIONS, Variation
 from oneproj.errors import OneprojError, OneprojWarning
 from oneproj.progress import progress_bar
-from oneproj.solve import solve
+from oneproj.training.solve import solve
 from oneproj_paper.experiments.interrupts import abandoning
 
 BAR = 0.05

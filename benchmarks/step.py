@@ -27,8 +27,8 @@ from benchmarks.commands import exits_and_place, write_record
 from benchmarks.copies import held_copies
 from benchmarks.layouts import LAYOUTS, Layout, Point
 from benchmarks.measure import Spread, alternate, paired_ratio, surroundings
+from oneproj.methods.checks import Groups, Select
 from oneproj.methods.one_projection import OneProjection
-from oneproj.methods.optimizer.start import Groups, Select
 from oneproj.progress import progress_bar
 from oneproj_paper.cli.exits import console
 

@@ -30,7 +30,7 @@ from benchmarks.train_trace import Trace, is_due
 from oneproj.errors import InvalidProblemError, OneprojError
 from oneproj.files import check_place
 from oneproj.progress import progress_bar
-from oneproj.solve import solve
+from oneproj.training.solve import solve
 from oneproj_paper.cli.exits import console, exits
 from oneproj_paper.experiments.interrupts import abandoning
 from oneproj_paper.tasks import PAPER, Experiment, build

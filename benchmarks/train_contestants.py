@@ -16,12 +16,12 @@ from torch.optim import SGD
 
 from benchmarks.train_outcome import PROJECTOR, Contestant, Outcome, Task
 from benchmarks.train_trace import Trace
-from oneproj.methods.practice.defaults import default_lr
+from oneproj.methods.defaults import default_lr
 from oneproj.methods.slsqp import MOST_PARAMETERS
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.project import ProjectorLike
 from oneproj.results import Solution
-from oneproj.solve import solve
+from oneproj.training.solve import solve
 from oneproj_paper.experiments.specs import paper_options
 from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 from oneproj_paper.tasks import Experiment, count_parameters

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchmarks.train_trace import Trace
-from oneproj.methods.setting import Setting, prepare
-from oneproj.problem import Problem
+from oneproj.methods.context import Setting, prepare
+from oneproj.problem.problem import Problem
 from oneproj_paper.tasks import Experiment
 
 PROJECTOR: Literal["cuts"] = "cuts"

@@ -24,11 +24,11 @@ from torch.optim import SGD, Adam
 from benchmarks.train_outcome import Contestant, Outcome, Task
 from benchmarks.train_trace import Trace
 from oneproj.errors import InvalidProblemError, OneprojError
-from oneproj.extras import install
-from oneproj.methods.setting import Setting
-from oneproj.parameters import project_ball_
+from oneproj.methods.context import Setting
+from oneproj.problem.terms import AbstractTerm
+from oneproj.progress import install
 from oneproj.results import Update
-from oneproj.terms.base import AbstractTerm
+from oneproj.vectors.arithmetic import project_ball_
 
 RATES = (1e-3, 1e-2, 1e-1)
 """Primal learning rates of the grid."""

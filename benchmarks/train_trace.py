@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from oneproj.methods.safeguard import safeguard
-from oneproj.parameters import assign, snapshot
-from oneproj.problem import Problem
+from oneproj.methods.context import safeguard
+from oneproj.problem.problem import Problem
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Update
+from oneproj.vectors.arithmetic import assign, snapshot
 
 EARLY = (1, 2, 5, 10, 20, 35, 50, 75)
 """Updates to look at before the regular ones: methods differ most at the start."""

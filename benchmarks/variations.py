@@ -17,8 +17,8 @@ from torch.nn import Linear, Module, Sequential, Softplus
 from torch.nn.functional import softplus
 
 import oneproj
-from oneproj.problem import Problem
-from oneproj.terms.base import Curvature
+from oneproj.problem.problem import Problem
+from oneproj.problem.terms import Curvature
 
 EXAMPLES, FEATURES, SEPARATION = 2000, 10, 1.6
 RADIUS = 100.0

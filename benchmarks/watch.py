@@ -7,8 +7,8 @@ import time
 
 from torch import Tensor
 
-from oneproj.parameters import Vector
-from oneproj.terms.constraints import Constraint
+from oneproj.problem.terms import Constraint
+from oneproj.vectors.arithmetic import Vector
 
 
 class TimeUpError(Exception):

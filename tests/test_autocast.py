@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 import oneproj
-from oneproj.autograd import fresh_casts
+from oneproj.problem.autograd import fresh_casts
 
 # At the bound bfloat16 and float64 may disagree, which a warning says.
 pytestmark = pytest.mark.filterwarnings("ignore:Rounding decides")

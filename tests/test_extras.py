@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from oneproj.errors import OneprojError
-from oneproj.extras import require
+from oneproj.progress import require
 
 
 def test_a_package_that_is_not_installed_names_the_extra(

@@ -16,7 +16,7 @@ import torch
 import oneproj
 from oneproj.logs import AbstractLog, CsvLog, RichLog, TensorBoardLog
 from oneproj.results import Status, Update
-from oneproj.runs.checkpoints import read_checkpoint
+from oneproj.training.checkpoints import read_checkpoint
 
 
 def problem() -> oneproj.Problem:

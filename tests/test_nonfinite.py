@@ -14,12 +14,11 @@ from torch import Tensor
 
 from oneproj.errors import NonFiniteError
 from oneproj.oracles import ORACLES, AbstractOracle, Minibatch
-from oneproj.penalties import Hinge
-from oneproj.problem import Problem
+from oneproj.oracles.penalties import Hinge
+from oneproj.problem.functions import function, mean
+from oneproj.problem.problem import Problem
+from oneproj.problem.terms import AbstractTerm
 from oneproj.results import Counts
-from oneproj.terms.averages import mean
-from oneproj.terms.base import AbstractTerm
-from oneproj.terms.functions import function
 
 # --- terms on all data --------------------------------------------------------
 

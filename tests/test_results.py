@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.rendering import table
 from oneproj.results import (
     Certificate,
     Counts,
@@ -23,6 +22,7 @@ from oneproj.results import (
     Solution,
     Status,
     Update,
+    table,
 )
 
 CERTIFICATE = Certificate(

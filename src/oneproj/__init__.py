@@ -34,9 +34,11 @@ from oneproj.errors import OneprojError as OneprojError
 from oneproj.errors import OneprojWarning as OneprojWarning
 from oneproj.errors import ProjectionFailed as ProjectionFailed
 from oneproj.methods.one_projection import OneProjection as OneProjection
-from oneproj.penalties import Hinge as Hinge
-from oneproj.penalties import Softplus as Softplus
-from oneproj.problem import Problem as Problem
+from oneproj.oracles.penalties import Hinge as Hinge
+from oneproj.oracles.penalties import Softplus as Softplus
+from oneproj.problem.functions import function as function
+from oneproj.problem.functions import mean as mean
+from oneproj.problem.problem import Problem as Problem
 from oneproj.projection.project import project as project
 from oneproj.results import Certificate as Certificate
 from oneproj.results import Counts as Counts
@@ -45,9 +47,7 @@ from oneproj.results import Projection as Projection
 from oneproj.results import Solution as Solution
 from oneproj.results import Status as Status
 from oneproj.results import Update as Update
-from oneproj.solve import solve as solve
-from oneproj.terms.averages import mean as mean
-from oneproj.terms.functions import function as function
+from oneproj.training.solve import solve as solve
 
 try:
     __version__ = _version("oneproj")

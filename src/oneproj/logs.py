@@ -17,9 +17,8 @@ from typing import Any
 
 from oneproj.arguments import as_path, check_count
 from oneproj.errors import InvalidProblemError
-from oneproj.extras import require
 from oneproj.files import write_text
-from oneproj.progress import stderr_console
+from oneproj.progress import require, stderr_console
 from oneproj.results import Update
 
 

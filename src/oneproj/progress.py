@@ -1,17 +1,69 @@
-"""A progress bar for long work: rich on a terminal, a plain line in a notebook."""
+"""Packages: those that only an extra installs, and the versions of any.
+
+A progress bar for long work: rich on a terminal, a plain line in a notebook.
+"""
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
 import importlib.util
 import math
+import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from oneproj.errors import InvalidProblemError
-from oneproj.extras import install, require
+from oneproj.errors import InvalidProblemError, OneprojError
+
+
+def require(module: str, extra: str) -> Any:  # noqa: ANN401 - a module without types
+    """Import a module, or say which extra brings it.
+
+    Raises:
+        OneprojError: It is not installed.
+
+    Example:
+        >>> require("json", "progress").loads("1")
+        1
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        message = (
+            f"This needs {module!r}, which is not installed. Try: {install(extra)}"
+        )
+        raise OneprojError(message) from error
+
+
+def install(extra: str) -> str:
+    """The command that brings an extra.
+
+    Example:
+        >>> install("progress")
+        'pip install "oneproj[progress]" (in a clone: ".[progress]")'
+    """
+    return f'pip install "oneproj[{extra}]" (in a clone: ".[{extra}]")'
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """The versions of Python and of packages, for what a record depends on.
+
+    Example:
+        >>> list(versions("numpy", "torch"))
+        ['python', 'numpy', 'torch']
+    """
+    return {"python": platform.python_version()} | {p: _version(p) for p in packages}
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"  # run from the sources
+
 
 UNHEARD = (OSError, ValueError, AttributeError)
 """What a stream raises that is broken, closed or none."""

@@ -47,7 +47,7 @@ def test_contracts_hold() -> None:
     ("module", "line", "broken"),
     [
         (
-            "src/oneproj/problem.py",
+            "src/oneproj/problem/problem.py",
             "from oneproj import solve",
             "oneproj.problem is not allowed",
         ),

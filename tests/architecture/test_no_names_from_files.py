@@ -24,12 +24,12 @@ READERS = frozenset({"load", "loads", "Unpickler", "read_pickle"})
 """What unpickles; NumPy's and torch's must say that they do not."""
 
 ALLOWED = {
-    "oneproj/extras.py: import_module": "a module that the caller writes as a literal",
-    "oneproj/rendering.py: getattr": "fields of a dataclass",
+    "oneproj/progress.py: import_module": "a module that the caller writes as a literal",
+    "oneproj/results.py: getattr": "fields of a dataclass",
     "oneproj/results.py: getattr": "fields of a dataclass",
     "oneproj_paper/experiments/plain_json.py: getattr": "fields of a dataclass",
-    "oneproj/terms/float64.py: getattr": "torch's operators, by torch's names",
-    "oneproj/theory/assumptions.py: getattr": "fields of a dataclass",
+    "oneproj/problem/float64.py: getattr": "torch's operators, by torch's names",
+    "oneproj/theory/constants.py: getattr": "fields of a dataclass",
     "oneproj/theory/schedules.py: getattr": "names listed in the code",
     "oneproj_paper/laboratory/records.py: getattr": "names listed in the code",
     "oneproj_paper/cli/exits.py: getattr": "signals, listed in the code",

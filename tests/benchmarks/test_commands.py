@@ -17,7 +17,7 @@ from benchmarks import overhead, robust
 from benchmarks.overhead import Shape
 from benchmarks.variations import VARIATIONS
 from oneproj import files
-from oneproj.solve import solve
+from oneproj.training.solve import solve
 
 TINY = Shape(width=8, heads=2, layers=1, length=6, sequences=12, batch_size=3)
 Run = Callable[..., tuple[int, str]]

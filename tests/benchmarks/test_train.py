@@ -31,11 +31,11 @@ from benchmarks.train_contestants import (
 from benchmarks.train_outcome import Contestant, Outcome, Task
 from benchmarks.train_trace import Trace
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.parameters import snapshot
-from oneproj.problem import Problem
+from oneproj.problem.problem import Problem
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.project import ProjectorLike
 from oneproj.results import Solution
+from oneproj.vectors.arithmetic import snapshot
 from oneproj_paper.data import find
 from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 from oneproj_paper.tasks import PAPER, build

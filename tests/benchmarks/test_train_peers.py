@@ -12,8 +12,8 @@ from benchmarks.train_outcome import Outcome, Task
 from benchmarks.train_peers import PEERS, Peer, run_grid, run_peer
 from benchmarks.train_trace import Trace
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.extras import install
-from oneproj.parameters import norm
+from oneproj.progress import install
+from oneproj.vectors.arithmetic import norm
 from oneproj_paper.tasks import build
 
 QUANTITY = "the value of 'objective'"

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.certificates.kkt import kkt_residual
+from oneproj.certificates.stationarity import kkt_residual
 from oneproj.errors import InvalidProblemError
-from oneproj.projection.sets import Affine, Ball, Box, Simplex
+from oneproj.sets import Affine, Ball, Box, Simplex
 
 DTYPES = [torch.float32, torch.float64]
 ACCURACY = {torch.float32: 2e-5, torch.float64: 1e-11}

@@ -16,17 +16,17 @@ from oneproj.certificates.certify import certify
 from oneproj.certificates.moreau import moreau_residual
 from oneproj.certificates.penalty_residual import penalty_residual
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.parameters import Vector, snapshot
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.results import Certificate, Measure, Projection, Status
-from oneproj.terms.base import AbstractTerm
 from oneproj.theory import (
     ConvexConstants,
     NonconvexConstants,
     convex_schedule,
     nonconvex_schedule,
 )
+from oneproj.vectors.arithmetic import Vector, snapshot
 
 CONVEX = ConvexConstants(
     weak_convexity=2.0,

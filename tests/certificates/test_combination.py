@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oneproj.certificates.combination import Combiner, shortest_combination
+from oneproj.certificates.multipliers import Combiner, shortest_combination
 
 FEW = settings(max_examples=25, derandomize=True, deadline=None, database=None)
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import oneproj
-from oneproj.certificates.gradient_mapping import gradient_mapping
+from oneproj.certificates.stationarity import gradient_mapping
 from oneproj.errors import InvalidProblemError, NonFiniteError, ProjectionFailed
-from oneproj.parameters import Vector, snapshot
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.results import Measure, Projection, Status
-from oneproj.terms.base import AbstractTerm
+from oneproj.vectors.arithmetic import Vector, snapshot
 
 FEW = settings(max_examples=10, derandomize=True, deadline=None, database=None)
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.certificates.kkt import kkt_residual
-from oneproj.projection.sets import (
+from oneproj.certificates.stationarity import kkt_residual
+from oneproj.sets import (
     AbstractSet,
     Affine,
     Ball,

@@ -16,7 +16,7 @@ from torch import Tensor
 import oneproj
 from oneproj.certificates.moreau import moreau_residual
 from oneproj.errors import InfeasibleError, InvalidProblemError, NonFiniteError
-from oneproj.parameters import snapshot
+from oneproj.vectors.arithmetic import snapshot
 
 FEW = settings(max_examples=8, derandomize=True, deadline=None, database=None)
 

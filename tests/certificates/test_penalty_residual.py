@@ -17,9 +17,9 @@ import oneproj
 from oneproj.certificates.penalty_residual import penalty_residual
 from oneproj.certificates.slope import infeasible_slope
 from oneproj.errors import InvalidScheduleError, NonFiniteError
-from oneproj.parameters import snapshot
 from oneproj.results import Measure
 from oneproj.theory import NonconvexConstants
+from oneproj.vectors.arithmetic import snapshot
 from oneproj_paper.laboratory.obstruction import (
     BOUNDARY_SLOPE,
     SMOOTHNESS,

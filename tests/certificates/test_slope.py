@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.certificates.slope import infeasible_slope
-from oneproj.certificates.slope_search import Scout
+from oneproj.certificates.slope import Scout, infeasible_slope
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.parameters import snapshot
+from oneproj.vectors.arithmetic import snapshot
 
 
 def problem_of(

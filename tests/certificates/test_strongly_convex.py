@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oneproj.certificates.minorants import Cut, Evaluation, Minorants
 from oneproj.certificates.strongly_convex import BALL, Minimum, Task, minimise
+from oneproj.certificates.subproblem import Cut, Evaluation, Minorants
 
 FEW = settings(max_examples=15, derandomize=True, deadline=None, database=None)
 

@@ -18,7 +18,7 @@ import oneproj
 from oneproj.methods import METHODS
 from oneproj.oracles import ORACLES
 from oneproj.results import Status, Update
-from oneproj.runs import stops
+from oneproj.training import loop as stops
 
 # Runs are stopped within their first outer iteration here, which is warned of.
 pytestmark = pytest.mark.filterwarnings("ignore:The selected iterate is the start")

@@ -16,14 +16,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oneproj.parameters import combine, difference, distance, dot, norm, snapshot
-from oneproj.projection import sets
+from oneproj import sets
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.margins import MARGIN_POWER
 from oneproj.results import Projection, Status
-from oneproj.terms.base import AbstractTerm
+from oneproj.vectors.arithmetic import (
+    combine,
+    difference,
+    distance,
+    dot,
+    norm,
+    snapshot,
+)
 from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 from oneproj_paper.projectors.dual_bisection import DualBisection
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.methods.answer import Answer
+from oneproj.methods.baseline import Answer
 
 
 def shown(rule: str, weights: list[float], generator: torch.Generator) -> float:

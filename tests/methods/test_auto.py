@@ -7,7 +7,7 @@ import torch
 
 import oneproj
 from oneproj.methods.auto import SLSQP_EXAMPLES, SLSQP_PARAMETERS, Auto
-from oneproj.methods.setting import prepare
+from oneproj.methods.context import prepare
 from oneproj.methods.slsqp import SLSQP
 from oneproj.theory import Schedule
 

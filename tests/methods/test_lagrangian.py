@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import oneproj
+from oneproj.methods.context import Setting, prepare
 from oneproj.methods.lagrangian import Lagrangian, Multipliers
-from oneproj.methods.setting import Setting, prepare
 
 
 def quadratic() -> tuple[oneproj.Problem, Tensor]:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.methods.penalized import Penalized, PenalizedOptions
-from oneproj.methods.setting import prepare
+from oneproj.methods.algorithm1 import Penalized, PenalizedOptions
+from oneproj.methods.context import prepare
 from oneproj.oracles.plan import AnchorPlan
 from oneproj.results import Update
 

@@ -8,7 +8,7 @@ import torch
 import oneproj
 from oneproj.certificates.feasibility import ball_excess
 from oneproj.errors import OneprojWarning
-from oneproj.methods.safeguard import NAME, safeguard
+from oneproj.methods.context import NAME, safeguard
 
 
 def pulled_out(radius: float, *, bound: float, center: list[float]) -> oneproj.Problem:

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 import oneproj
-from oneproj.methods.setting import (
+from oneproj.methods.context import (
     DEFAULT_STEPS,
     TWICE,
     Setting,
@@ -28,9 +28,9 @@ from oneproj.oracles.plan import (
     SMALLEST,
     VALUES,
 )
+from oneproj.problem.functions import CHUNK_SIZE
 from oneproj.projection.base import AbstractProjector
 from oneproj.results import Projection, Status
-from oneproj.terms.averages import CHUNK_SIZE
 from oneproj.theory import Schedule
 
 

@@ -13,10 +13,10 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 import oneproj
-from oneproj.methods.setting import prepare
+from oneproj.methods.context import prepare
 from oneproj.methods.slsqp import MOST_PARAMETERS, SLSQP, check_size
 from oneproj.results import Status, Update
-from oneproj.runs import stops
+from oneproj.training import loop as stops
 
 CURVED = np.array([[3.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1.0]])
 

@@ -13,11 +13,10 @@ from oneproj.errors import NonFiniteError
 from oneproj.oracles import anchor as module
 from oneproj.oracles.anchor import Anchor, take_anchor
 from oneproj.oracles.plan import AnchorPlan
-from oneproj.problem import Problem
-from oneproj.projection.sets import Ball
+from oneproj.problem.functions import function, mean
+from oneproj.problem.problem import Problem
 from oneproj.results import Counts
-from oneproj.terms.averages import mean
-from oneproj.terms.functions import function
+from oneproj.sets import Ball
 
 LARGE, FEW = 7, 3
 

@@ -20,13 +20,12 @@ from torch import Tensor
 from oneproj.errors import NonFiniteError
 from oneproj.oracles import AbstractOracle, Anchored, Minibatch, anchored
 from oneproj.oracles.anchored import SERVES
+from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge
 from oneproj.oracles.plan import AnchorPlan
-from oneproj.penalties import AbstractPenalty, Combine, Hinge
-from oneproj.problem import Problem
-from oneproj.projection.sets import Ball
+from oneproj.problem.functions import function, mean
+from oneproj.problem.problem import Problem
 from oneproj.results import Counts
-from oneproj.terms.averages import mean
-from oneproj.terms.functions import function
+from oneproj.sets import Ball
 
 N = 5
 PUSH = (3.0, 2.0, 0.5, 0.25)

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from oneproj.oracles import ORACLES, AbstractOracle, Anchored, Exact, Minibatch
-from oneproj.penalties import AbstractPenalty, Hinge, Softplus
-from oneproj.problem import Problem
-from oneproj.projection.sets import Ball
+from oneproj.oracles.penalties import AbstractPenalty, Hinge, Softplus
+from oneproj.problem.functions import function, mean
+from oneproj.problem.problem import Problem
 from oneproj.results import Counts
-from oneproj.terms.averages import mean
-from oneproj.terms.functions import function
+from oneproj.sets import Ball
 
 examples = settings(derandomize=True, deadline=None, max_examples=25)
 PENALTIES: dict[str, AbstractPenalty] = {

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.oracles import deck as module
-from oneproj.oracles.deck import Deck
-from oneproj.terms.probes import PROBE_SIZE
+from oneproj.oracles import base as module
+from oneproj.oracles.base import Deck
+from oneproj.problem.checks import PROBE_SIZE
 
 
 def deck(n: int, batch_size: int, seed: int = 0) -> Deck:

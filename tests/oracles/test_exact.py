@@ -7,12 +7,11 @@ from torch import Tensor
 
 from oneproj.oracles import Exact
 from oneproj.oracles.anchor import SLOPES
+from oneproj.oracles.penalties import Hinge
 from oneproj.oracles.plan import AnchorPlan
-from oneproj.penalties import Hinge
-from oneproj.problem import Problem
+from oneproj.problem.functions import function, mean
+from oneproj.problem.problem import Problem
 from oneproj.results import Counts
-from oneproj.terms.averages import mean
-from oneproj.terms.functions import function
 
 
 class Watched:

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from oneproj.problem.functions import function
 from oneproj.projection.closed_form import ClosedForm
-from oneproj.projection.sets import AbstractSet, Ball, Halfspace, SetConstraint
 from oneproj.results import Projection, Status
-from oneproj.terms.functions import function
+from oneproj.sets import AbstractSet, Ball, Halfspace, SetConstraint
 
 
 def project(parameters: list[Tensor], **constraints: SetConstraint) -> Projection:

@@ -21,11 +21,11 @@ from torch import Tensor
 
 import oneproj
 from oneproj.errors import InfeasibleError
-from oneproj.parameters import combine, norm
-from oneproj.problem import named_constraints
+from oneproj.problem.problem import named_constraints
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection, Status
-from oneproj.terms.base import AbstractTerm
+from oneproj.vectors.arithmetic import combine, norm
 
 Array = NDArray[np.float64]
 LOSSES: dict[str, Callable[[Tensor], Tensor]] = {

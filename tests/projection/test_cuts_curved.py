@@ -10,7 +10,7 @@ from torch import Tensor
 
 import oneproj
 from oneproj.errors import NonFiniteError
-from oneproj.problem import named_constraints
+from oneproj.problem.problem import named_constraints
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Status
 
@@ -77,7 +77,7 @@ def test_a_start_without_a_value_is_an_error_and_stays() -> None:
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, RuntimeError])
 @pytest.mark.parametrize("curvature", ["convex", None])
 def test_an_interruption_leaves_the_best_point_so_far(
-    interruption: type[BaseException], curvature: oneproj.terms.base.Curvature | None
+    interruption: type[BaseException], curvature: oneproj.problem.terms.Curvature | None
 ) -> None:
     for after in range(1, 6):
         w = point(3.0, 4.0, 1.0)

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.parameters import distance, snapshot
-from oneproj.problem import named_constraints
+from oneproj.problem.problem import named_constraints
+from oneproj.problem.terms import AbstractTerm, Constraint
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection, Status
-from oneproj.terms.base import AbstractTerm
-from oneproj.terms.constraints import Constraint
+from oneproj.vectors.arithmetic import distance, snapshot
 
 
 def point(*values: float) -> Tensor:
@@ -53,7 +52,7 @@ def test_an_active_constraint_without_a_multiplier() -> None:
 @pytest.mark.parametrize("curvature", ["convex", None])
 @pytest.mark.parametrize("bound", [2.0, 1.5])
 def test_a_feasible_start_costs_one_look(
-    curvature: oneproj.terms.base.Curvature | None, bound: float
+    curvature: oneproj.problem.terms.Curvature | None, bound: float
 ) -> None:
     w = point(1.5, 0.0)  # inside, and exactly on the boundary
     size = oneproj.function(lambda: w[0] + w[1], curvature=curvature)

@@ -86,7 +86,7 @@ def test_a_wedge_is_not_empty_however_far_away_its_apex_is(
     sets: int,
     far: float,
     dtype: torch.dtype,
-    curvature: oneproj.terms.base.Curvature,
+    curvature: oneproj.problem.terms.Curvature,
 ) -> None:
     # The normals cancel but for a share whose square is nothing beside 1.
     w = torch.zeros(3, dtype=dtype, requires_grad=True)

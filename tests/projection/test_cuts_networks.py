@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 import oneproj
 from oneproj.errors import InfeasibleError
-from oneproj.parameters import assign, combine, difference, norm, snapshot
-from oneproj.problem import named_constraints
+from oneproj.problem.problem import named_constraints
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection, Status
-from oneproj.terms.base import AbstractTerm
+from oneproj.vectors.arithmetic import assign, combine, difference, norm, snapshot
 from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 
 ARCHITECTURES: dict[str, tuple[int, list[int], type[nn.Module]]] = {

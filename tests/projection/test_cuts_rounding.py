@@ -12,10 +12,10 @@ from torch import Tensor
 
 import oneproj
 from oneproj.errors import InfeasibleError, OneprojWarning
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.view import View, watching
 from oneproj.results import Status
-from oneproj.terms.base import AbstractTerm
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 

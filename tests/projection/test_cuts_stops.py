@@ -12,7 +12,9 @@ import oneproj
 from oneproj.projection.cuts import Cuts
 
 
-def wave(seed: int) -> tuple[list[Tensor], dict[str, oneproj.terms.base.AbstractTerm]]:
+def wave(
+    seed: int,
+) -> tuple[list[Tensor], dict[str, oneproj.problem.terms.AbstractTerm]]:
     """A network u(t) for ``u'' + u = 0``, ``u(0) = 1``; smooth, and far from both."""
     generator = torch.Generator().manual_seed(seed)
     layers: list[nn.Module] = []

@@ -10,12 +10,12 @@ from torch import Tensor
 
 import oneproj
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import distance
-from oneproj.problem import named_constraints
+from oneproj.problem.problem import named_constraints
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection, Status
-from oneproj.terms.base import AbstractTerm
+from oneproj.vectors.arithmetic import distance
 
 DIMENSION, CAP = 12, 0.35
 STARTS = 15

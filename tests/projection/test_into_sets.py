@@ -8,10 +8,10 @@ from torch import nn
 from torch.nn.functional import softplus
 
 import oneproj
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.into_sets import enter
-from oneproj.projection.sets.region import region_of
 from oneproj.projection.view import View
-from oneproj.terms.base import AbstractTerm
+from oneproj.sets.region import region_of
 
 SETS = oneproj.sets
 

@@ -18,7 +18,8 @@ from oneproj.errors import (
     NonFiniteError,
     ProjectionFailed,
 )
-from oneproj.parameters import Vector
+from oneproj.problem.functions import function
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.projection.cuts import Cuts
@@ -29,8 +30,7 @@ from oneproj.projection.project import (
     raise_if_infeasible,
 )
 from oneproj.results import Projection, Status
-from oneproj.terms.base import AbstractTerm
-from oneproj.terms.functions import function
+from oneproj.vectors.arithmetic import Vector
 from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 
 
@@ -175,7 +175,7 @@ def test_where_no_point_exists_only_bounds_are_advised() -> None:
 
 @pytest.mark.parametrize("curvature", ["linear", None])
 def test_an_equality_without_room_is_told_to_have_some(
-    curvature: oneproj.terms.base.Curvature | None,
+    curvature: oneproj.problem.terms.Curvature | None,
 ) -> None:
     generator = torch.Generator().manual_seed(0)
     a = torch.randn(7, generator=generator)

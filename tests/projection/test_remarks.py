@@ -68,7 +68,7 @@ def test_a_balance_of_linearisations_is_called_that() -> None:
     assert "With the gradients at the answer alone it is 0.77" in found.remark
 
 
-def sparse() -> tuple[torch.Tensor, dict[str, oneproj.terms.base.AbstractTerm]]:
+def sparse() -> tuple[torch.Tensor, dict[str, oneproj.problem.terms.AbstractTerm]]:
     """A budget of square roots, which are steepest at 0: one corner per support."""
     generator = torch.Generator().manual_seed(0)
     w = torch.randn(8, generator=generator, dtype=torch.float64).requires_grad_()

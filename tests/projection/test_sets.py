@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from oneproj.errors import InvalidProblemError
-from oneproj.projection.sets import AbstractSet, Ball, Halfspace, Simplex
+from oneproj.sets import AbstractSet, Ball, Halfspace, Simplex
 
 examples = settings(derandomize=True, deadline=None, max_examples=50)
 SEEDS = st.integers(0, 2**31)

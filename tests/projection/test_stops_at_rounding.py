@@ -11,7 +11,7 @@ from torch import Tensor
 
 import oneproj
 from oneproj.errors import InfeasibleError
-from oneproj.terms.base import AbstractTerm
+from oneproj.problem.terms import AbstractTerm
 
 WIDE = torch.float64
 FEW = 150

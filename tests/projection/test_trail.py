@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.parameters import assign
 from oneproj.projection.trail import Trail
 from oneproj.results import Status
+from oneproj.vectors.arithmetic import assign
 
 
 def on_a_line(*, strict: bool) -> tuple[Tensor, Trail]:

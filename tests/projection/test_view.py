@@ -11,10 +11,10 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 import oneproj
 from oneproj.errors import NonFiniteError
-from oneproj.problem import named_constraints
+from oneproj.problem.problem import named_constraints
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.margins import MARGIN_POWER
 from oneproj.projection.view import FEW, View
-from oneproj.terms.base import AbstractTerm
 
 
 def setting(*start: float, every: bool = False) -> tuple[Tensor, View]:

@@ -18,7 +18,7 @@ def draw(seed: int, *shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("curvature", ["linear", None])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_rank_and_a_linear_cap_take_a_few_gradients(
-    seed: int, curvature: oneproj.terms.base.Curvature | None
+    seed: int, curvature: oneproj.problem.terms.Curvature | None
 ) -> None:
     start, slope = draw(seed, 10, 8), draw(seed + 100, 10, 8)
     w = start.clone().requires_grad_()

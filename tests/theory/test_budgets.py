@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oneproj.errors import InvalidScheduleError
 from oneproj.theory import convex_inner_error, inner_bound
-from oneproj.theory.budgets import find_inner_steps, find_outer_steps
+from oneproj.theory.schedules import find_inner_steps, find_outer_steps
 
 
 @given(

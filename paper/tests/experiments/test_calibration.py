@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from oneproj.errors import CalibrationError, InfeasibleError, InvalidProblemError
-from oneproj.solve import solve
+from oneproj.training.solve import solve
 from oneproj_paper.data import gaussian_abstention
 from oneproj_paper.data.samples import Sample, Splits
 from oneproj_paper.experiments import calibration

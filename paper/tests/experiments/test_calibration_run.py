@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from oneproj.errors import CalibrationError, InvalidProblemError
 from oneproj.results import Solution, Update
-from oneproj.solve import solve
+from oneproj.training.solve import solve
 from oneproj_paper.cli import app
 from oneproj_paper.experiments import calibration_run
 from oneproj_paper.experiments.calibration import FIRST_SEED, Search

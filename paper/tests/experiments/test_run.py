@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.methods.penalized import PenalizedOptions
+from oneproj.methods.algorithm1 import PenalizedOptions
 from oneproj_paper.experiments.records import Record, from_json, to_json
 from oneproj_paper.experiments.run import run
 from oneproj_paper.experiments.specs import Spec, make_spec

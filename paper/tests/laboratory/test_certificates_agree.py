@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.certificates.gradient_mapping import gradient_mapping
 from oneproj.certificates.moreau import moreau_residual
 from oneproj.certificates.penalty_residual import penalty_residual
 from oneproj.certificates.slope import infeasible_slope
+from oneproj.certificates.stationarity import gradient_mapping
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.theory import NonconvexConstants
 from oneproj_paper.laboratory import obstruction

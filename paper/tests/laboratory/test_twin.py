@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from oneproj.methods.one_projection import OneProjection
-from oneproj.penalties import Hinge, Softplus
+from oneproj.oracles.penalties import Hinge, Softplus
 from oneproj.theory import Schedule
 from oneproj_paper.laboratory import kernel, lanes
 from oneproj_paper.laboratory.base import AbstractLaboratoryProblem

@@ -11,10 +11,10 @@ from torch import Tensor
 
 import oneproj
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.parameters import distance, snapshot
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Status
-from oneproj.terms.base import AbstractTerm
+from oneproj.vectors.arithmetic import distance, snapshot
 from oneproj_paper.projectors import augmented_lagrangian
 from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import assign, combine, dot, snapshot
-from oneproj.problem import Problem
+from oneproj.problem.problem import Problem
+from oneproj.vectors.arithmetic import assign, combine, dot, snapshot
 from oneproj_paper.data.samples import Sample
 from oneproj_paper.tasks.abstention import abstention_problem, slackened
 from oneproj_paper.tasks.models import Scores

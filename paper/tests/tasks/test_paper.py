@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from oneproj.errors import InvalidProblemError
+from oneproj.problem.terms import Constraint
 from oneproj.projection.project import project
-from oneproj.terms.constraints import Constraint
 from oneproj_paper.tasks import build
 from oneproj_paper.tasks.models import count_parameters
 from oneproj_paper.tasks.settings import Method

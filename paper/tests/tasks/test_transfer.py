@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oneproj.parameters import assign, combine
+from oneproj.vectors.arithmetic import assign, combine
 from oneproj_paper.data import gaussian_transfer
 from oneproj_paper.data.samples import Sample
 from oneproj_paper.tasks.models import Score

@@ -8,5 +8,5 @@ parameters to look around and restore them bit for bit. Behind them:
   ``minorants``, a point to hold on to (``interior``) and a first guess (``sqp``);
 - ``combination``: the shortest vector of a hull and a cone, for KKT and slopes;
 - ``balance``: the multipliers behind KKT, with the ``normals`` of closed-form sets;
-- ``oneproj.simplex_qp``: the tiny quadratic program under both.
+- ``oneproj.vectors.qp``: the tiny quadratic program under both.
 """

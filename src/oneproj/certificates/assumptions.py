@@ -13,8 +13,13 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from oneproj.certificates.points import borrowed, doubled, like, outward
-from oneproj.parameters import (
+from oneproj.certificates.feasibility import borrowed, doubled, like, outward
+from oneproj.problem.problem import Problem
+from oneproj.problem.terms import AbstractTerm
+from oneproj.sets import SetConstraint
+from oneproj.theory import ConvexConstants, NonconvexConstants
+from oneproj.theory.observations import ROUNDINGS, Observations
+from oneproj.vectors.arithmetic import (
     Vector,
     assign,
     combine,
@@ -24,11 +29,6 @@ from oneproj.parameters import (
     norm,
     rounding_unit,
 )
-from oneproj.problem import Problem
-from oneproj.projection.sets import SetConstraint
-from oneproj.terms.base import AbstractTerm
-from oneproj.theory import ConvexConstants, NonconvexConstants
-from oneproj.theory.observations import ROUNDINGS, Observations
 
 DIRECTIONS = 4
 """Random directions, each with its opposite, in which points are tested."""

@@ -8,17 +8,20 @@ from dataclasses import replace
 import torch
 
 from oneproj.arguments import check_flag, check_generator
-from oneproj.autograd import fresh_casts
 from oneproj.certificates.assumptions import Examination, examine
 from oneproj.certificates.feasibility import ball_measure, feasibility
-from oneproj.certificates.gradient_mapping import gradient_mapping
-from oneproj.certificates.kkt import complementarity, kkt_residual
 from oneproj.certificates.moreau import moreau_residual
 from oneproj.certificates.penalty_residual import penalty_residual
 from oneproj.certificates.slope import infeasible_slope
+from oneproj.certificates.stationarity import (
+    complementarity,
+    gradient_mapping,
+    kkt_residual,
+)
 from oneproj.distributed import agreeing, compares_ranks
 from oneproj.errors import InvalidProblemError, NonFiniteError, ProjectionFailed
-from oneproj.problem import Problem, check_problem, problem_facts
+from oneproj.problem.autograd import fresh_casts
+from oneproj.problem.problem import Problem, check_problem, problem_facts
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.project import ProjectorLike, choose_projector
 from oneproj.results import Certificate, Measure

@@ -8,10 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from oneproj.certificates.linearize import linearize, shifted
-from oneproj.certificates.minorants import Cut, Evaluation
-from oneproj.certificates.points import borrowed, is_on_ball, like, outward
-from oneproj.certificates.slope_search import Scout
+from oneproj.certificates.feasibility import borrowed, is_on_ball, like, outward
+from oneproj.certificates.slope import Scout
 from oneproj.certificates.strongly_convex import (
     BALL,
     MAX_ITERATIONS,
@@ -20,7 +18,11 @@ from oneproj.certificates.strongly_convex import (
     Task,
     minimise,
 )
-from oneproj.parameters import (
+from oneproj.certificates.subproblem import Cut, Evaluation, linearize, shifted
+from oneproj.problem.problem import Problem
+from oneproj.results import Measure
+from oneproj.theory import NonconvexConstants
+from oneproj.vectors.arithmetic import (
     assign,
     combine,
     difference,
@@ -28,9 +30,6 @@ from oneproj.parameters import (
     norm,
     rounding_unit,
 )
-from oneproj.problem import Problem
-from oneproj.results import Measure
-from oneproj.theory import NonconvexConstants
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,17 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from oneproj.certificates.minorants import Cut, Evaluation, Minorants, Model
-from oneproj.certificates.points import doubled, outward
-from oneproj.certificates.sqp import SQP_DIMENSION, suggest
-from oneproj.parameters import (
+from oneproj.certificates.feasibility import doubled, outward
+from oneproj.certificates.subproblem import (
+    SQP_DIMENSION,
+    Cut,
+    Evaluation,
+    Minorants,
+    Model,
+    suggest,
+)
+from oneproj.problem.problem import Problem
+from oneproj.vectors.arithmetic import (
     Vector,
     assign,
     combine,
@@ -42,7 +49,6 @@ from oneproj.parameters import (
     project_ball_,
     rounding_unit,
 )
-from oneproj.problem import Problem
 
 BALL, OBJECTIVE = "\0ball", "\0objective"
 """Labels of cuts that belong to no constraint; a name does not begin like this."""

@@ -6,10 +6,10 @@ has what that is made of, ``practice`` what a run adds to it. Its rivals share
 """
 
 from oneproj.errors import InvalidProblemError
+from oneproj.methods.algorithm1 import Penalized
 from oneproj.methods.auto import Auto
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.lagrangian import Lagrangian
-from oneproj.methods.penalized import Penalized
 from oneproj.methods.penalty_sgd import PenaltySGD
 from oneproj.methods.projected_sgd import ProjectedSGD
 from oneproj.methods.slsqp import SLSQP

@@ -15,16 +15,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from oneproj.errors import CheckpointError
+from oneproj.methods.algorithm1 import Penalized, PenalizedOptions
 from oneproj.methods.base import AbstractMethod
-from oneproj.methods.penalized import Penalized, PenalizedOptions
-from oneproj.methods.setting import Setting
+from oneproj.methods.context import Setting
 from oneproj.methods.slsqp import SLSQP
 from oneproj.oracles import Sight
-from oneproj.parameters import assign, dimension, snapshot
-from oneproj.problem import Problem
+from oneproj.problem.problem import Problem
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema, Fields, Text
 from oneproj.tensor_schema import PLAIN
+from oneproj.vectors.arithmetic import assign, dimension, snapshot
 
 SLSQP_PARAMETERS = 200
 SLSQP_EXAMPLES = 20_000

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from oneproj.arguments import plain
 from oneproj.errors import CheckpointError, InvalidProblemError
-from oneproj.methods.setting import Setting
+from oneproj.methods.context import Setting
 from oneproj.oracles import Sight
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema

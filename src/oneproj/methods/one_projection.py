@@ -60,24 +60,22 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
-from oneproj.methods.optimizer.checks import (
+from oneproj.methods.base_steps import step_in_ball_
+from oneproj.methods.checks import (
+    Groups,
+    Select,
     Watch,
     check_precision,
     check_pull,
     check_rates,
     check_settings,
-)
-from oneproj.methods.optimizer.edge import step_in_ball_
-from oneproj.methods.optimizer.nested import AbstractNested, Position
-from oneproj.methods.optimizer.start import (
-    Groups,
-    Select,
     draw_index,
     keep_moving,
     make_base,
     move_start_into_ball,
 )
-from oneproj.trainable import as_center
+from oneproj.methods.nested import AbstractNested, Position
+from oneproj.problem.trainable import as_center
 
 
 class OneProjection(AbstractNested):

@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oneproj.methods.ball_step import BallStep
 from oneproj.methods.base import AbstractMethod
-from oneproj.methods.optimizer.base_steps import BaseLike, DecayLike
-from oneproj.methods.setting import Setting
+from oneproj.methods.base_steps import BaseLike, DecayLike
+from oneproj.methods.baseline import BallStep
+from oneproj.methods.context import Setting
 from oneproj.oracles import Sight
-from oneproj.penalties import Combine, Hinge
+from oneproj.oracles.penalties import Combine, Hinge
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema, Fields
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from oneproj.methods.ball_step import BallStep
 from oneproj.methods.base import AbstractMethod
-from oneproj.methods.optimizer.base_steps import BaseLike, DecayLike
-from oneproj.methods.setting import Setting
+from oneproj.methods.base_steps import BaseLike, DecayLike
+from oneproj.methods.baseline import BallStep
+from oneproj.methods.context import Setting
 from oneproj.oracles import Sight
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema, Fields, Maybe, schema_of

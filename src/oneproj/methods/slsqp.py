@@ -1,4 +1,11 @@
-"""``"slsqp"``: SciPy's sequential quadratic programming, on all data, for few unknowns.
+"""A solver that owns its loop, answered one question at a time.
+
+SciPy's solvers call a function whenever they like and return at the end. A method of
+this library is asked for one update at a time. Between the two stands a thread that
+runs the solver and nothing else: each question is handed over and answered in the
+caller's thread, where Ctrl-C, exceptions and torch's modes are what they always are.
+
+``"slsqp"``: SciPy's sequential quadratic programming, on all data, for few unknowns.
 
 Each iteration minimises a quadratic model of the Lagrangian under the linearised
 constraints, then searches along that step with an L1 merit function::
@@ -28,36 +35,106 @@ and batch norm keeps the statistics that it has.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 
 from oneproj.arguments import check_number
-from oneproj.arrays import Array
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
-from oneproj.flat import flat, unflat
 from oneproj.methods.base import AbstractMethod
-from oneproj.methods.optimizer.start import move_start_into_ball
-from oneproj.methods.setting import Setting
-from oneproj.methods.sqp.coordinates import parameter_units
-from oneproj.methods.sqp.dialogue import dialogue
-from oneproj.methods.sqp.memory import Reply, Seen
-from oneproj.methods.sqp.stages import Ending, Stages
+from oneproj.methods.checks import move_start_into_ball
+from oneproj.methods.context import Setting
+from oneproj.methods.slsqp_driver import Ending, Reply, Seen, Stages, parameter_units
 from oneproj.oracles import Sight
-from oneproj.parameters import (
+from oneproj.problem.terms import AbstractTerm
+from oneproj.projection.margins import DEEPEST, MARGIN_POWER
+from oneproj.results import Projection
+from oneproj.sets import SetConstraint
+from oneproj.vectors.arithmetic import (
+    Array,
     assign,
     difference,
     dimension,
+    flat,
     norm,
     project_ball_,
     rounding_unit,
+    unflat,
 )
-from oneproj.projection.margins import DEEPEST, MARGIN_POWER
-from oneproj.projection.sets import SetConstraint
-from oneproj.results import Projection
-from oneproj.terms.base import AbstractTerm
+
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+Result = TypeVar("Result")
+
+
+class _HungUp(Exception):  # noqa: N818 - it ends the solver's thread, it is no error
+    """The caller wants no more questions."""
+
+
+@dataclass(frozen=True)
+class _End(Generic[Result]):
+    """The solver has returned, or failed."""
+
+    result: Result | None = None
+    error: BaseException | None = None
+
+
+def dialogue(
+    solver: Callable[[Callable[[Question], Answer]], Result],
+) -> Generator[Question, Answer, Result]:
+    """Run ``solver(ask)``, yielding its questions; send the answers.
+
+    Closing the generator, or losing it, ends the thread at its next question. An error
+    inside the solver is raised here.
+
+    Args:
+        solver: Calls ``ask(question)`` for an answer as often as it needs, and returns.
+
+    Example:
+        >>> def adds_up(ask):
+        ...     return ask("first") + ask("second")
+        >>> talk = dialogue(adds_up)
+        >>> next(talk), talk.send(1)
+        ('first', 'second')
+        >>> try:
+        ...     talk.send(2)
+        ... except StopIteration as end:
+        ...     end.value
+        3
+    """
+    questions: SimpleQueue[Question | _End[Result]] = SimpleQueue()
+    answers: SimpleQueue[Answer | _HungUp] = SimpleQueue()
+
+    def ask(question: Question) -> Answer:
+        questions.put(question)
+        answer = answers.get()
+        if isinstance(answer, _HungUp):
+            raise answer
+        return answer
+
+    def work() -> None:
+        try:
+            questions.put(_End(solver(ask)))
+        except _HungUp:
+            return
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
+            questions.put(_End(error=error))
+
+    Thread(target=work, name="oneproj-solver", daemon=True).start()
+    try:
+        while not isinstance(question := questions.get(), _End):
+            answers.put((yield question))
+    finally:
+        answers.put(_HungUp())
+    if question.error is not None:
+        raise question.error
+    return question.result  # type: ignore[return-value]  # None only with an error
+
 
 MOST_PARAMETERS = 5000
 """SciPy's work space is about 8.5 n^2 numbers: 1.7 GB at this size."""

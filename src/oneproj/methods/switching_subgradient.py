@@ -37,13 +37,12 @@ from typing import Any
 from torch import Tensor
 
 from oneproj.arguments import check_number
-from oneproj.methods.answer import Answer, Rule
-from oneproj.methods.ball_step import BallStep
 from oneproj.methods.base import AbstractMethod
-from oneproj.methods.optimizer.base_steps import BaseLike, DecayLike
-from oneproj.methods.setting import Setting
+from oneproj.methods.base_steps import BaseLike, DecayLike
+from oneproj.methods.baseline import Answer, BallStep, Rule
+from oneproj.methods.context import Setting
 from oneproj.oracles import Sight
-from oneproj.penalties import AbstractPenalty, Combine
+from oneproj.oracles.penalties import AbstractPenalty, Combine
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema, Fields, Integer, Number
 

@@ -16,9 +16,7 @@ The objective is seen on a minibatch by all of them. Without a schedule of the t
 
 from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.anchored import Anchored
-from oneproj.oracles.base import AbstractOracle, Sight
-from oneproj.oracles.exact import Exact
-from oneproj.oracles.minibatch import Minibatch
+from oneproj.oracles.base import AbstractOracle, Exact, Minibatch, Sight
 
 __all__ = [
     "ORACLES",

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from oneproj.oracles.plan import LOOKS, AnchorPlan, sees_the_same
-from oneproj.parameters import Vector, on_devices, snapshot
-from oneproj.problem import Problem
+from oneproj.problem.modes import evaluating
+from oneproj.problem.problem import Problem
+from oneproj.problem.terms import AbstractTerm, accumulate
 from oneproj.results import Counts
 from oneproj.schema import AbstractSchema, Fields, Integer, Named, Number, Row, require
 from oneproj.tensor_schema import TensorSchema, vector_like
-from oneproj.terms.base import AbstractTerm, accumulate
-from oneproj.terms.modes import evaluating
+from oneproj.vectors.arithmetic import Vector, on_devices, snapshot
 
 SLOPES = 2048
 """Examples that give the gradient where the value is made of more. A hinge needs the

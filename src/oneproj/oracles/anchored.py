@@ -42,10 +42,10 @@ from torch import Tensor
 
 from oneproj.oracles.anchor import Anchor, indices_of
 from oneproj.oracles.base import AbstractOracle
-from oneproj.parameters import Vector, on_devices
+from oneproj.problem.terms import AbstractTerm, accumulate
 from oneproj.schema import AbstractSchema, Fields, Integer, Maybe, Number
 from oneproj.tensor_schema import vector_like
-from oneproj.terms.base import AbstractTerm, accumulate
+from oneproj.vectors.arithmetic import Vector, on_devices
 
 SERVES = 3
 """Updates in a row that see one minibatch. On NASA, credit and ClimSim abstention, 8

@@ -1,4 +1,11 @@
-"""What an oracle is: a gradient in ``.grad`` and an account of what was seen."""
+"""A deck of examples: dealt without repetition, shuffled anew when it runs out.
+
+What an oracle is: a gradient in ``.grad`` and an account of what was seen.
+
+``"exact"``: every constraint on all of its data, at every update.
+
+``"minibatch"``: every constraint on a fresh minibatch of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +18,88 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from oneproj.autograd import add_gradient
 from oneproj.errors import NonFiniteError
-from oneproj.oracles.anchor import Anchor, take_anchor
-from oneproj.oracles.deck import Deck
+from oneproj.oracles.anchor import Anchor, sees_all, take_anchor
+from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.oracles.plan import AnchorPlan
-from oneproj.parameters import Vector, is_finite
-from oneproj.penalties import AbstractPenalty
-from oneproj.problem import Problem
+from oneproj.problem.autograd import add_gradient
+from oneproj.problem.checks import check_complete, nodes
+from oneproj.problem.modes import evaluating
+from oneproj.problem.problem import Problem
+from oneproj.problem.terms import AbstractTerm
 from oneproj.results import Counts
-from oneproj.schema import AbstractSchema, Equal, Fields
-from oneproj.terms.base import AbstractTerm
-from oneproj.terms.graphs import check_complete, nodes
-from oneproj.terms.modes import evaluating
+from oneproj.schema import AbstractSchema, Equal, Fields, Integer, Maybe
+from oneproj.tensor_schema import TensorSchema
+from oneproj.vectors.arithmetic import Vector, is_finite
+
+LARGEST = 10**7
+"""Examples of which a permutation is kept, 80 MB. Of more the draws are independent:
+hardly any would repeat."""
+
+
+class Deck:
+    """Deals the minibatches of a term so that an epoch sees no example twice.
+
+    Every minibatch is uniform by itself, so its mean is unbiased, and together those of
+    an epoch leave little to chance: what one has too much of, the others have not. The
+    theorems assume independent draws instead; those are ``term.draw``.
+
+    Args:
+        term: What to sample.
+        batch_size: Examples of a minibatch; all of them where there are no more.
+        generator: Shuffles.
+
+    Example:
+        >>> import oneproj
+        >>> risk = oneproj.mean(lambda batch: batch, data=torch.arange(6.0))
+        >>> deck = Deck(risk, 2, torch.Generator().manual_seed(0))
+        >>> sorted(torch.cat([deck.deal() for _ in range(3)]).tolist())
+        [0, 1, 2, 3, 4, 5]
+    """
+
+    def __init__(
+        self, term: AbstractTerm, batch_size: int, generator: torch.Generator
+    ) -> None:
+        """Start with nothing dealt; the first deal shuffles."""
+        self._term, self._batch_size, self._generator = term, batch_size, generator
+        self._cards: Tensor | None = None
+        self._dealt = 0
+
+    def deal(self) -> Tensor | None:
+        """Indices of the next minibatch; None for all data, or where there is none."""
+        n, b = self._term.size, self._batch_size
+        if n is None or n > LARGEST:
+            return self._term.draw(b, self._generator)
+        if n <= b:
+            return None
+        if self._cards is None or self._dealt + b > n:
+            self._cards = torch.randperm(n, generator=self._generator, device="cpu")
+            self._dealt = 0
+        self._dealt += b
+        return self._cards[self._dealt - b : self._dealt]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The deck as it lies, and how much of it was dealt."""
+        return {"cards": self._cards, "dealt": self._dealt}
+
+    def state_schema(self) -> AbstractSchema:
+        """What such a state looks like."""
+        n = self._term.size or 0
+        cards = TensorSchema((n,), torch.int64, least=0, most=n - 1)
+        return Fields({"cards": Maybe(cards), "dealt": Integer(least=0, most=n)})
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state.
+
+        Example:
+            >>> import oneproj
+            >>> risk = oneproj.mean(lambda batch: batch, data=torch.arange(6.0))
+            >>> first, second = (Deck(risk, 2, torch.Generator()) for _ in range(2))
+            >>> _ = first.deal(); second.load_state_dict(first.state_dict())
+            >>> torch.equal(first.deal(), second.deal())
+            True
+        """
+        self._cards, self._dealt = state["cards"], state["dealt"]
 
 
 @dataclass(frozen=True)
@@ -269,3 +345,50 @@ class AbstractOracle(ABC):
                 "smaller strength)"
             )
         raise NonFiniteError(quantity)
+
+
+class Exact(AbstractOracle):
+    """Every constraint on all of its data, at every update.
+
+    What an anchor has just seen on all of it is not looked at again.
+    """
+
+    _fresh: Anchor | None = None
+    """The anchor where the parameters are, until the next penalty is added."""
+
+    def anchor(self) -> Anchor:
+        """All constraints and their gradients where the parameters are."""
+        self._fresh = super().anchor()
+        return self._fresh
+
+    def add_penalty(self) -> dict[str, float]:
+        """Add the gradient of p(c)."""
+        try:
+            return super().add_penalty()
+        finally:
+            self._fresh = None  # the parameters move now
+
+    def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
+        known = self._known(constraint)
+        if known is not None:
+            return known.values[constraint.name], None
+        if self._is_seen_at_once(constraint):
+            return self._see_at_once(constraint)
+        self._counts.constraint_passes += 1
+        return constraint.value(), None
+
+    def _full_gradient(self, constraint: AbstractTerm) -> Vector:
+        known = self._known(constraint)
+        if known is not None:
+            return known.jacobian[constraint.name]
+        return super()._full_gradient(constraint)
+
+    def _known(self, constraint: AbstractTerm) -> Anchor | None:
+        return self._fresh if sees_all(constraint, self._plan) else None
+
+
+class Minibatch(AbstractOracle):
+    """Every constraint on a fresh minibatch of its own."""
+
+    def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
+        return self._sample(constraint)

@@ -6,8 +6,8 @@ import math
 from typing import NamedTuple
 
 from oneproj.arguments import check_count
-from oneproj.parameters import PLAIN, dimension
-from oneproj.problem import Problem
+from oneproj.problem.problem import Problem
+from oneproj.vectors.arithmetic import PLAIN, dimension
 
 SMALLEST, LARGEST = 64, 256
 """Examples of a minibatch, and of one for small models of tables."""

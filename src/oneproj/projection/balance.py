@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import torch
 
-from oneproj.parameters import Vector, combine, difference, distance, norm
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.region_dual import RegionDual
-from oneproj.projection.sets.region import Region
-from oneproj.projection.vectors.packed import is_short
 from oneproj.projection.view import View
+from oneproj.sets.region import Region
+from oneproj.vectors.arithmetic import Vector, combine, difference, distance, norm
+from oneproj.vectors.space import is_short
 
 
 def apart(view: View, bundle: Bundle) -> tuple[float, float]:

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from oneproj.parameters import Vector
+from oneproj.problem.terms import AbstractTerm
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema
 from oneproj.tensor_schema import PLAIN
-from oneproj.terms.base import AbstractTerm
+from oneproj.vectors.arithmetic import Vector
 
 
 class AbstractProjector(ABC):

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 
 import torch
 
-from oneproj.parameters import (
+from oneproj.problem.terms import AbstractTerm
+from oneproj.projection.base import AbstractProjector
+from oneproj.results import Projection, Status
+from oneproj.sets import SetConstraint
+from oneproj.sets.region import nearest_member
+from oneproj.vectors.arithmetic import (
     Vector,
     combine,
     difference,
@@ -14,11 +19,6 @@ from oneproj.parameters import (
     norm,
     snapshot,
 )
-from oneproj.projection.base import AbstractProjector
-from oneproj.projection.sets import SetConstraint
-from oneproj.projection.sets.region import nearest_member
-from oneproj.results import Projection, Status
-from oneproj.terms.base import AbstractTerm
 
 
 class ClosedForm(AbstractProjector):

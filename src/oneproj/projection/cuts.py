@@ -17,7 +17,7 @@ import numpy as np
 
 from oneproj.arguments import check_count, check_number
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import Vector, assign, dimension
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.balance import apart
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.convex.bundle import Bundle
@@ -32,12 +32,12 @@ from oneproj.projection.nonconvex.stepper import LocalModels
 from oneproj.projection.onto_sets import project_onto_sets
 from oneproj.projection.past import Past
 from oneproj.projection.remarks import best_balanced, bounded, described
-from oneproj.projection.sets.region import Region, region_of
 from oneproj.projection.view import View
 from oneproj.projection.within_any import project_within_any
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema
-from oneproj.terms.base import AbstractTerm
+from oneproj.sets.region import Region, region_of
+from oneproj.vectors.arithmetic import Vector, assign, dimension
 
 ROOM, AMPLE, FEW = 100, 1000, 10_000_000
 """Parameter-size vectors to keep unless the user says otherwise: 100; of cuts, which

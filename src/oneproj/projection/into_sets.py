@@ -14,11 +14,11 @@ from collections.abc import Callable
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import Vector, combine, difference, dot
 from oneproj.projection.balance import balance_within
 from oneproj.projection.nonconvex.stepper import LocalModels
-from oneproj.projection.sets.region import Region
 from oneproj.projection.view import Look, View
+from oneproj.sets.region import Region
+from oneproj.vectors.arithmetic import Vector, combine, difference, dot
 
 NEARLY, EVEN = 1e-3, 0.1
 """The share of the first violation that is nearly nothing, and what may be left of a
@@ -74,7 +74,7 @@ def enter(view: View, region: Region) -> None:
         ...     "sum": oneproj.sets.Simplex().on(w),
         ...     "size": oneproj.function(lambda: w.square().sum()) <= 0.6,
         ... }
-        >>> from oneproj.projection.sets.region import region_of
+        >>> from oneproj.sets.region import region_of
         >>> view = View([w], both, differentiate_all=True)
         >>> enter(view, region_of([w], both)); view.best.worst <= 0
         True

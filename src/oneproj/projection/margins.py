@@ -19,9 +19,9 @@ from collections.abc import Mapping
 
 import torch
 
-from oneproj.parameters import Vector, norm
-from oneproj.projection.sets import SetConstraint
-from oneproj.terms.base import AbstractTerm
+from oneproj.problem.terms import AbstractTerm
+from oneproj.sets import SetConstraint
+from oneproj.vectors.arithmetic import Vector, norm
 
 MARGIN_POWER = 0.75
 """The margin is eps^0.75 of a constraint's size, in the coarsest precision that it is

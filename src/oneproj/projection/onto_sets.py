@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from oneproj.parameters import distance
 from oneproj.projection.balance import imbalance, relative
 from oneproj.projection.remarks import described
-from oneproj.projection.sets.region import Region
 from oneproj.projection.view import View
 from oneproj.results import Projection
+from oneproj.sets.region import Region
+from oneproj.vectors.arithmetic import distance
 
 
 def project_onto_sets(view: View, region: Region) -> Projection | None:
@@ -31,7 +31,7 @@ def project_onto_sets(view: View, region: Region) -> Projection | None:
 
     Example:
         >>> import torch, oneproj
-        >>> from oneproj.projection.sets.region import region_of
+        >>> from oneproj.sets.region import region_of
         >>> w = torch.tensor([-2.0, -2.0], dtype=torch.float64, requires_grad=True)
         >>> both = {
         ...     "box": oneproj.sets.Box(lower=0.0).on(w),

@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import Tensor
 
-from oneproj.parameters import Vector, on_devices
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.view import View
 from oneproj.schema import AbstractSchema, Fields, Items, Maybe, Named, Text
 from oneproj.tensor_schema import PLAIN, vector_like
-from oneproj.terms.base import AbstractTerm
+from oneproj.vectors.arithmetic import Vector, on_devices
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from typing import Literal, TypeAlias
 
 from torch import Tensor
 
-from oneproj.autograd import fresh_casts
 from oneproj.distributed import (
     agreeing,
     compares_ranks,
@@ -16,24 +15,24 @@ from oneproj.distributed import (
     staying_in_step,
 )
 from oneproj.errors import InfeasibleError, InvalidProblemError, warn
-from oneproj.parameters import assign, snapshot
-from oneproj.problem import (
+from oneproj.problem.autograd import fresh_casts
+from oneproj.problem.checks import check_connected, common_facts
+from oneproj.problem.modes import evaluating_when_called
+from oneproj.problem.problem import (
     Problem,
     check_in_float64,
     named_constraints,
     warn_if_signs_differ,
 )
+from oneproj.problem.terms import AbstractTerm
+from oneproj.problem.trainable import trainable
 from oneproj.progress import progress_line
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.view import watching
 from oneproj.results import Projection, Status
-from oneproj.terms.base import AbstractTerm
-from oneproj.terms.facts import common_facts
-from oneproj.terms.modes import evaluating_when_called
-from oneproj.terms.probes import check_connected
-from oneproj.trainable import trainable
+from oneproj.vectors.arithmetic import assign, snapshot
 
 ProjectorLike: TypeAlias = AbstractProjector | Literal["auto", "closed-form", "cuts"]
 OnFailure: TypeAlias = Literal["raise", "return"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from oneproj.parameters import Vector, norm
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.balance import apart, balance_within, imbalance, relative
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.region_dual import RegionDual
-from oneproj.projection.sets.region import Region
 from oneproj.projection.view import Look, View
 from oneproj.results import NEAREST, Projection, Status
-from oneproj.terms.base import AbstractTerm
+from oneproj.sets.region import Region
+from oneproj.vectors.arithmetic import Vector, norm
 
 UNBALANCED = 0.5
 """A KKT residual above this says little for the answer. On networks, those with kinks

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from oneproj.parameters import Vector, assign, distance, snapshot
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.remarks import described
-from oneproj.projection.vectors.blocks import combined_norm
 from oneproj.projection.view import Look, View
 from oneproj.results import Projection
-from oneproj.terms.base import AbstractTerm
+from oneproj.vectors.arithmetic import Vector, assign, distance, snapshot
+from oneproj.vectors.blocks import combined_norm
 
 
 class Trail:

@@ -13,12 +13,18 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import Vector, assign, dot, norm, snapshot
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.margins import MARGIN_POWER, Margin, coarsest
-from oneproj.projection.vectors.moves import AbstractMove, Arrived, Packed, Plain
-from oneproj.projection.vectors.packed import AbstractPacked
-from oneproj.projection.vectors.space import AbstractSpace, space_around
-from oneproj.terms.base import AbstractTerm
+from oneproj.vectors.arithmetic import Vector, assign, dot, norm, snapshot
+from oneproj.vectors.space import (
+    AbstractMove,
+    AbstractPacked,
+    AbstractSpace,
+    Arrived,
+    Packed,
+    Plain,
+    space_around,
+)
 
 Watch = Callable[[int, float], None]
 """Is told the looks so far and the worst residual."""
@@ -280,7 +286,7 @@ class View:
         parameters as they were.
 
         Example:
-            >>> from oneproj.terms.functions import function
+            >>> from oneproj.problem.functions import function
             >>> w = torch.tensor([2.0], requires_grad=True)
             >>> view = View([w], {"w": function(w.sum) <= 1.0}, differentiate_all=True)
             >>> view.try_point([torch.tensor([0.5])]), view.moved(), view.tried
@@ -321,7 +327,7 @@ def watching(watch: Watch) -> Iterator[None]:
     """Tell ``watch`` about every look of every view while the block runs.
 
     Example:
-        >>> from oneproj.terms.functions import function
+        >>> from oneproj.problem.functions import function
         >>> w, told = torch.tensor([2.0], requires_grad=True), []
         >>> with watching(lambda looks, worst: told.append((looks, worst))):
         ...     view = View([w], {"w": function(w.sum) <= 1.0}, differentiate_all=True)

@@ -14,9 +14,9 @@ from oneproj.errors import InvalidProblemError
 from oneproj.projection.balance import imbalance, relative
 from oneproj.projection.convex.within import Within
 from oneproj.projection.remarks import described
-from oneproj.projection.sets.region import Region
 from oneproj.projection.view import View
 from oneproj.results import Projection
+from oneproj.sets.region import Region
 
 TRIED = 50
 """Full gradients for it: most answers take ten."""
@@ -35,7 +35,7 @@ def project_within_any(
 
     Example:
         >>> import torch, oneproj
-        >>> from oneproj.projection.sets.region import region_of
+        >>> from oneproj.sets.region import region_of
         >>> w = torch.diag(torch.tensor([3.0, 2.0])).double().requires_grad_()
         >>> both = {
         ...     "rank": oneproj.sets.Rank(1).on(w),

@@ -8,14 +8,26 @@ The paper works on the unit ball. Here a ball of any radius R is allowed, and ev
 derived constant is given in the user's coordinates x = c + R u; at R = 1 each formula
 is the paper's. Where the centre c lies changes no constant. `on_unit_ball` returns the
 constants of u -> f(c + R u), u -> g(c + R u), to which the theorems apply.
+
+What the assumptions ask of their constants: every refusal, with the reason.
+
+Implements the sign conditions of the paper's assumptions ass:convex and ass:nonconvex
+(section "Main Results") and the inequalities between constants that they imply.
+
+Where the theorems hold: every refusal of a schedule, with the inequality.
+
+Implements the ranges in the paper's Theorems thm:convex-smooth, thm:convex-nonsmooth
+and thm:nonconvex, and of eq. nc-parameters, in the user's coordinates x = c + R u.
+Every inequality but epsilon against 1 reads the same for u and for x.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
+from numbers import Real
 
-from oneproj.errors import InvalidScheduleError
-from oneproj.theory.assumptions import check_slopes, check_values
+from oneproj.errors import InvalidProblemError, InvalidScheduleError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,3 +232,205 @@ class NonconvexConstants:
         if self.initial_gap is None:
             return 2.0 * self.penalized_lipschitz(strength) * self.radius
         return self.initial_gap
+
+
+def check_values(constants: ConvexConstants | NonconvexConstants) -> None:
+    """Turn every field into a float; refuse what is not finite and positive.
+
+    A gap of zero is allowed: the run then starts at a minimiser.
+    """
+    owner = type(constants).__name__
+    for field in fields(constants):
+        name, given = field.name, getattr(constants, field.name)
+        if name == "initial_gap" and given is None:
+            continue
+        if not isinstance(given, Real) or isinstance(given, bool):
+            message = (
+                f"{owner}: {name} must be a real number, got {given!r} of type "
+                f"{type(given).__name__}.\n"
+                "The schedules are plain arithmetic. Try: float(...) of the value."
+            )
+            raise InvalidProblemError(message)
+        value, sign = float(given), ">=" if name == "initial_gap" else ">"
+        if not (math.isfinite(value) and (value > 0 or (value == 0 and sign == ">="))):
+            message = (
+                f"{owner}: {name} must be finite and {sign} 0, got {name} = {value}.\n"
+                f"{_MEANING[name]}"
+            )
+            raise InvalidProblemError(message)
+        object.__setattr__(constants, name, value)
+
+
+def check_slopes(
+    constants: ConvexConstants | NonconvexConstants,
+    names: tuple[str, ...],
+    *,
+    reach: float = math.inf,
+) -> None:
+    """Refuse a slope that no g with these gradient bounds can have.
+
+    A slope is a lower bound on norms of grad g, so it is at most G_g. With an L_g it is
+    also below L_g R: the feasible set lies inside the open ball, so g has a minimiser
+    there, with gradient 0; the nearest boundary point is less than R away, and the
+    gradient there bounds both slopes (for sigma_out, approach it from outside).
+    """
+    owner, largest = type(constants).__name__, constants.constraint_gradient_bound
+    for name in names:
+        slope = getattr(constants, name)
+        if slope > largest:
+            message = (
+                f"{owner}: {name} <= constraint_gradient_bound fails: "
+                f"{slope} > {largest}.\n"
+                "The slope is a lower bound on gradient norms of g and the other an "
+                "upper bound, so no g has both. Try: look for swapped arguments, or "
+                "for a slope that was measured where the gradient is large."
+            )
+            raise InvalidProblemError(message)
+        if slope >= reach:
+            message = (
+                f"{owner}: {name} < constraint_smoothness * radius fails: "
+                f"{slope} >= {reach}.\n"
+                "The gradient of g is 0 at its minimiser inside the feasible set and "
+                "reaches the slope at a boundary point less than a radius away, so no "
+                "g has these constants. Try: a larger constraint_smoothness or a "
+                "smaller slope."
+            )
+            raise InvalidProblemError(message)
+
+
+_MEANING = {
+    "weak_convexity": (
+        "ell is the weak-convexity constant of the objective (ass:convex); the "
+        "proximal weight is built from it. Try: any upper bound, for example a "
+        "Lipschitz constant of the gradient; for a convex objective a small number."
+    ),
+    "gradient_bound": (
+        "G_f bounds the objective's stochastic subgradients (ass:convex, eq. oracle). "
+        "Try: an upper bound over the ball; clip the gradient if there is none."
+    ),
+    "constraint_gradient_bound": (
+        "G_g bounds |grad g| over the ball (ass:convex). Try: any upper bound."
+    ),
+    "constraint_smoothness": (
+        "L_g is a Lipschitz constant of grad g (ass:nonconvex). Try: any upper bound; "
+        "for a convex g use ConvexConstants, which needs none."
+    ),
+    "boundary_slope": (
+        "sigma bounds |grad g| from below where g = 0 (ass:convex, eq. boundary-cq); "
+        "without it the penalty is not exact. Try: another defining function g."
+    ),
+    "infeasible_slope": (
+        "sigma_out bounds dist(0, grad g + N_B) from below where g > 0 "
+        "(eq. infeasible-slope); without it the method can stop at an infeasible "
+        "point. Try: another defining function g or a smaller ball."
+    ),
+    "initial_gap": (
+        "The gap is the objective at the start minus its minimum over the ball. "
+        "Try: None, which stands for 2 * Lipschitz constant * radius."
+    ),
+    "radius": (
+        "The safeguard ball must be bounded: the constants are suprema over it. "
+        "Try: a radius that is known to contain the feasible set."
+    ),
+}
+
+
+_NORMALISATION = (
+    "The theorems are stated for a target of at most 1 on the unit ball, where the "
+    "measure is radius times the measure here. "
+)
+
+
+def checked_positive(name: str, value: float) -> float:
+    """Return the value as a float; refuse what is not finite and positive.
+
+    Example:
+        >>> checked_positive("epsilon", 1)
+        1.0
+    """
+    if not isinstance(value, Real) or isinstance(value, bool):
+        message = (
+            f"{name} must be a real number, got {value!r} of type "
+            f"{type(value).__name__}.\nTry: float(...) of the value."
+        )
+        raise InvalidScheduleError(message)
+    if not math.isfinite(value):
+        message = f"{name} must be finite, got {name} = {value}.\n{_WHY[name]}"
+        raise InvalidScheduleError(message)
+    _require(value > 0, f"{name} > 0", f"{value} <= 0", _WHY[name])
+    return float(value)
+
+
+def check_convex_range(constants: ConvexConstants, epsilon: float) -> None:
+    """Refuse epsilon > 1 on the unit ball."""
+    R = constants.radius
+    _require(
+        epsilon * R <= 1.0,
+        *_against_one(epsilon, R, "<=", ">"),
+        _NORMALISATION + "Try: epsilon = 1 / radius, or scale the objective.",
+    )
+
+
+def check_nonconvex_range(
+    constants: NonconvexConstants, epsilon: float, strength: float, prox_weight: float
+) -> None:
+    """Refuse what eq. nc-parameters or the range of thm:nonconvex excludes."""
+    eps, lam, beta, R = epsilon, strength, prox_weight, constants.radius
+    least = constants.gradient_bound / constants.infeasible_slope
+    margin = constants.feasibility_margin(lam)
+    # The second test is the first up to rounding; both must hold for h_feas > 0.
+    _require(
+        lam > least and margin > 0,
+        "strength > gradient_bound / infeasible_slope",
+        f"{lam} <= {least}",
+        "A weaker penalty lets infeasible points be stationary (eq. nc-parameters). "
+        "Try: strength=None, or twice the right-hand side.",
+    )
+    constants.strong_convexity(lam, beta)  # refuses beta <= ell + lambda L_g
+    _require(
+        eps < margin,
+        "epsilon < h_feas = strength * infeasible_slope - gradient_bound",
+        f"{eps} >= {margin}",
+        "Only a residual below h_feas has a feasible witness (lem:nc-transfer). "
+        "Try: strength=None, a larger strength or a smaller epsilon.",
+    )
+    reach = beta * constants.tube_radius
+    _require(
+        eps < reach,
+        "epsilon < prox_weight * boundary_slope / constraint_smoothness",
+        f"{eps} >= {reach}",
+        "Only then is the final projection unique (lem:nc-transfer). "
+        "Try: prox_weight=None, a larger prox_weight or a smaller epsilon.",
+    )
+    _require(
+        eps * R < 1.0,
+        *_against_one(eps, R, "<", ">="),
+        _NORMALISATION + "Try: a smaller epsilon, or scale the objective.",
+    )
+
+
+def _against_one(eps: float, R: float, sign: str, fails: str) -> tuple[str, str]:
+    """Write epsilon against 1, the one inequality in which the radius shows."""
+    if R == 1.0:
+        return f"epsilon {sign} 1", f"{eps} {fails} 1"
+    return f"epsilon * radius {sign} 1", f"{eps} * {R} = {eps * R} {fails} 1"
+
+
+def _require(holds: bool, inequality: str, numbers: str, why: str) -> None:  # noqa: FBT001 - a condition, not a switch
+    """Raise with the inequality, both numbers, the reason and a way out."""
+    if not holds:
+        message = f"{inequality} fails: {numbers}.\n{why}"
+        raise InvalidScheduleError(message)
+
+
+_WHY = {
+    "epsilon": (
+        "epsilon is the target for the stationarity measure; T and K grow like "
+        "epsilon^-2 each. Try: a fraction of the measure at the start."
+    ),
+    "strength": "strength weighs the penalty (eq. nc-parameters). Try: strength=None.",
+    "prox_weight": (
+        "prox_weight makes the inner problem strongly convex (eq. nc-parameters). "
+        "Try: prox_weight=None."
+    ),
+}

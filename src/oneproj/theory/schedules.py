@@ -1,4 +1,16 @@
-"""The schedules of the three theorems: how long to run, and with which parameters.
+"""From an inequality to a count: T and K as whole numbers.
+
+Implements the two choices of the paper's appendices app:convex-schedule and
+app:nc-schedule: T is a ceiling, K any number that satisfies a scalar inequality.
+
+What a theorem asks of a run, all but K: the two schedule equations.
+
+Implements eq. cv-schedule with eq. convex-settings (the paper's app:convex-schedule)
+and eq. nc-schedule with eq. nc-parameters (app:nc-schedule). T and e_* are computed on
+the unit ball, for u with x = c + R u and the target R epsilon; the rest is returned in
+the user's coordinates (`schedules` says why).
+
+The schedules of the three theorems: how long to run, and with which parameters.
 
 Implements the paper's appendix "Shared Schedule and Proofs of the Convex-Constraint
 Theorems" (app:convex-schedule) and "Proof of Theorem thm:nonconvex" (app:nc-schedule).
@@ -19,21 +31,185 @@ So a schedule is returned in the user's coordinates and runs on the user's probl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from oneproj.errors import InvalidProblemError, InvalidScheduleError
 from oneproj.theory.bounds import convex_inner_error, inner_bound
-from oneproj.theory.budgets import InnerSteps, find_inner_steps
-from oneproj.theory.constants import ConvexConstants, NonconvexConstants
-from oneproj.theory.describe import describe_schedule
-from oneproj.theory.requirements import (
-    Requirements,
-    convex_requirements,
-    nonconvex_requirements,
+from oneproj.theory.constants import (
+    ConvexConstants,
+    NonconvexConstants,
+    check_convex_range,
+    check_nonconvex_range,
+    checked_positive,
 )
+from oneproj.theory.describe import describe_schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+InnerSteps = Literal["doubling", "smallest"]
+
+# Beyond this a double holds neither the count nor its inverse.
+_MOST_STEPS = 2.0**1000
+
+
+def find_outer_steps(scale: float, epsilon: float) -> int:
+    """Return T = max(2, ceil(scale / epsilon^2)).
+
+    Example:
+        >>> find_outer_steps(3.0, epsilon=0.5), find_outer_steps(0.0, epsilon=0.5)
+        (12, 2)
+    """
+    square = epsilon * epsilon
+    if not (square > 0.0 and scale / square <= _MOST_STEPS):
+        raise InvalidScheduleError(_beyond_doubles("T", f"{scale} / {epsilon}^2"))
+    return max(2, math.ceil(scale / square))
+
+
+def find_inner_steps(
+    error: Callable[[int], float], target: float, how: InnerSteps = "doubling"
+) -> int:
+    """Return a K >= 2 with error(K) <= target, for an error that decreases in K.
+
+    "doubling" returns the first K of 2, 4, 8, ...; "smallest" then bisects between it
+    and the half that failed. Both inner errors, U_K and e_K, decrease strictly for all
+    K > 0 (see `bounds.inner_bound`), so the bisection finds the smallest K; where
+    rounding hides the decrease (K above about 1e15), it finds a K that passes and
+    whose predecessor fails.
+
+    Example:
+        >>> find_inner_steps(lambda K: 1 / K, 0.01)
+        128
+        >>> find_inner_steps(lambda K: 1 / K, 0.01, "smallest")
+        100
+    """
+    if how not in get_args(InnerSteps):
+        message = (
+            f"inner_steps must be 'doubling' or 'smallest', got {how!r}.\n"
+            "Both satisfy the theorem; 'smallest' needs up to half the steps."
+        )
+        raise InvalidScheduleError(message)
+    passes = 2
+    while not error(passes) <= target:
+        passes *= 2
+        if passes > _MOST_STEPS:
+            raise InvalidScheduleError(_beyond_doubles("K", f"e_K <= {target}"))
+    if how == "doubling" or passes == 2:  # noqa: PLR2004 - the least K allowed
+        return passes
+    fails = passes // 2
+    while passes - fails > 1:
+        middle = (passes + fails) // 2
+        if error(middle) <= target:
+            passes = middle
+        else:
+            fails = middle
+    return passes
+
+
+def _beyond_doubles(symbol: str, condition: str) -> str:
+    """Say that the theorem holds but its numbers cannot be represented."""
+    return (
+        f"{symbol} <= {_MOST_STEPS:.0e} fails: {symbol} follows from {condition}.\n"
+        "The theorem holds, but no double can hold its number of steps. Try: a larger "
+        "epsilon, and constants in other units."
+    )
+
+
+class Requirements(NamedTuple):
+    """The numbers that the theorem fixes (T from below, e_* from above)."""
+
+    setting: Literal["convex", "nonconvex"]
+    epsilon: float
+    outer_steps: int
+    inner_error_target: float
+    prox_weight: float
+    strong_convexity: float
+    penalty: Literal["softplus", "hinge"]
+    strength: float
+    first_index: Literal[0, 1]
+
+
+def convex_requirements(constants: ConvexConstants, epsilon: float) -> Requirements:
+    """Evaluate eq. cv-schedule and eq. convex-settings.
+
+    Example:
+        >>> constants = ConvexConstants(
+        ...     weak_convexity=1.0,
+        ...     gradient_bound=2.0,
+        ...     constraint_gradient_bound=4.0,
+        ...     boundary_slope=3.0,
+        ... )
+        >>> convex_requirements(constants, 0.5).inner_error_target
+        6.25e-05
+    """
+    eps = checked_positive("epsilon", epsilon)
+    check_convex_range(constants, eps)
+    unit, eps_u = constants.on_unit_ball(), eps * constants.radius
+    ell, G_F = unit.weak_convexity, unit.proximal_lipschitz
+    return Requirements(
+        setting="convex",
+        epsilon=eps,
+        outer_steps=find_outer_steps(1000.0 * ell * unit.gap_bound, eps_u),
+        inner_error_target=min(
+            eps_u * eps_u / (4000.0 * ell), G_F * eps_u / (60.0 * ell)
+        ),
+        prox_weight=2.0 * constants.weak_convexity,
+        strong_convexity=constants.weak_convexity,
+        penalty="softplus",
+        strength=constants.strength,
+        first_index=1,
+    )
+
+
+def nonconvex_requirements(
+    constants: NonconvexConstants,
+    epsilon: float,
+    strength: float | None,
+    prox_weight: float | None,
+) -> Requirements:
+    """Evaluate eq. nc-schedule for a strength and prox weight in range.
+
+    None stands for twice what eq. nc-parameters and the theorem's range ask for.
+
+    Example:
+        >>> constants = NonconvexConstants(
+        ...     weak_convexity=1.0,
+        ...     gradient_bound=2.0,
+        ...     constraint_gradient_bound=4.0,
+        ...     constraint_smoothness=4.0,
+        ...     boundary_slope=2.0,
+        ...     infeasible_slope=1.0,
+        ... )
+        >>> nonconvex_requirements(constants, 0.5, 4.0, None).prox_weight
+        34.0
+    """
+    eps = checked_positive("epsilon", epsilon)
+    if strength is None:
+        G_f = constants.gradient_bound
+        strength = (G_f + max(G_f, 2.0 * eps)) / constants.infeasible_slope
+    lam = checked_positive("strength", strength)
+    rho = constants.penalized_weak_convexity(lam)
+    if prox_weight is None:
+        prox_weight = max(2.0 * rho, 2.0 * eps / constants.tube_radius)
+    beta = checked_positive("prox_weight", prox_weight)
+    check_nonconvex_range(constants, eps, lam, beta)
+    m, R = constants.strong_convexity(lam, beta), constants.radius
+    gap, eps_u, beta_u = constants.gap_bound(lam), eps * R, beta * R * R
+    return Requirements(
+        setting="nonconvex",
+        epsilon=eps,
+        outer_steps=find_outer_steps(48.0 * beta_u * gap, eps_u),
+        inner_error_target=eps_u * eps_u / (48.0 * beta_u * (1.0 + beta / m)),
+        prox_weight=beta,
+        strong_convexity=m,
+        penalty="hinge",
+        strength=lam,
+        first_index=0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

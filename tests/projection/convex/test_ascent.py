@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from oneproj.arrays import Array
 from oneproj.projection.convex.ascent import Height, ascend
+from oneproj.vectors.arithmetic import Array
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.kept_cuts import UNITS
-from oneproj.projection.vectors.packed import AbstractPacked, Long, Short
+from oneproj.vectors.space import AbstractPacked, Long, Short
 
 Array = NDArray[np.float64]
 

@@ -9,8 +9,8 @@ import torch
 
 import oneproj
 from oneproj.errors import InvalidProblemError
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.cuts import Cuts
-from oneproj.terms.base import AbstractTerm
 
 
 def test_a_concave_function_that_is_declared_convex_is_refused() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.problem import named_constraints
+from oneproj.problem.problem import named_constraints
 from oneproj.projection.nonconvex.bracket import close_in, is_unaware
 from oneproj.projection.nonconvex.chart import Chart
 from oneproj.projection.nonconvex.model import Place

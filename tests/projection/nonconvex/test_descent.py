@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import oneproj
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.nonconvex import stepper
 from oneproj.projection.nonconvex.descent import PATIENCE, descend, find_inside
 from oneproj.projection.view import View
-from oneproj.terms.base import AbstractTerm
 
 
 def banana(w: torch.Tensor) -> dict[str, AbstractTerm]:

@@ -11,9 +11,9 @@ import torch
 import oneproj
 from oneproj.errors import NonFiniteError
 from oneproj.projection.nonconvex.frame import INDEPENDENT, Frame
-from oneproj.projection.vectors import piles
-from oneproj.projection.vectors.packed import AbstractPacked, Long, Short
-from oneproj.projection.vectors.piles import pile_of
+from oneproj.vectors import storage as piles
+from oneproj.vectors.space import AbstractPacked, Long, Short
+from oneproj.vectors.storage import pile_of
 
 
 def short(*numbers: float) -> Short:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 import oneproj
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.nonconvex.linearity import seems_linear_within_sets
 from oneproj.projection.view import View
-from oneproj.terms.base import AbstractTerm
 
 
 def weights() -> Tensor:

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import oneproj
-from oneproj.problem import named_constraints
+from oneproj.problem.problem import named_constraints
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.nonconvex.local import may_be_convex, project_local
 from oneproj.projection.nonconvex.stepper import LocalModels
 from oneproj.projection.view import View
 from oneproj.results import Status
-from oneproj.terms.base import AbstractTerm
 
 Array = NDArray[np.float64]
 

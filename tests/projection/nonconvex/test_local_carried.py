@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.problem import named_constraints
+from oneproj.problem.problem import named_constraints
 from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.nonconvex.local import project_local
 from oneproj.projection.nonconvex.stepper import LocalModels

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.arrays import Array
 from oneproj.errors import InvalidDataError
+from oneproj.vectors.arithmetic import Array
 from oneproj_paper.data import climsim_groups, climsim_tropics
 from oneproj_paper.data.climsim_labels import Labelled, Regions
 from oneproj_paper.data.climsim_source import TABLE

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oneproj.arrays import Array
 from oneproj.errors import InvalidDataError
+from oneproj.vectors.arithmetic import Array
 from oneproj_paper.data.climsim_calendar import Integers, stamp, times_from
 from oneproj_paper.data.climsim_rows import (
     COLUMNS,

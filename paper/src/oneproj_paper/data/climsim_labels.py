@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.arrays import Mask
+from oneproj.vectors.arithmetic import Mask
 from oneproj_paper.data.climsim_rows import Rows
 from oneproj_paper.data.splits import Parts
 

@@ -16,8 +16,8 @@ from zlib import error as DeflateError  # noqa: N812 - an error, by its name
 import numpy as np
 from numpy.typing import NDArray
 
-from oneproj.arrays import Array, Mask
 from oneproj.errors import InvalidDataError
+from oneproj.vectors.arithmetic import Array, Mask
 from oneproj_paper.data.climsim_calendar import (
     STAMP_DAY,
     Integers,

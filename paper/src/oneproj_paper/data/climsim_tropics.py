@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from oneproj.arrays import Array
 from oneproj.errors import InvalidDataError
+from oneproj.vectors.arithmetic import Array
 from oneproj_paper.data.climsim_files import read_grid
 from oneproj_paper.data.climsim_labels import Regions, Sizes, heavy
 from oneproj_paper.data.climsim_rows import COLUMNS, Rows, read_rows

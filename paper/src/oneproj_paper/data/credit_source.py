@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from oneproj.arrays import Array
 from oneproj.errors import DataNotFoundError, InvalidDataError
+from oneproj.vectors.arithmetic import Array
 from oneproj_paper.data.cache import discard, locked, replacing
 from oneproj_paper.data.fetch import fetch
 from oneproj_paper.data.find import VARIABLE, cache_folder

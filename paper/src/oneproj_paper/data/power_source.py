@@ -20,9 +20,9 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from oneproj.arrays import Array, Mask
 from oneproj.errors import InvalidDataError, InvalidProblemError
 from oneproj.progress import progress_bar
+from oneproj.vectors.arithmetic import Array, Mask
 from oneproj_paper.data.cache import (
     discard,
     locked,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from oneproj.arrays import Array
 from oneproj.errors import InvalidDataError
+from oneproj.vectors.arithmetic import Array
 from oneproj_paper.data.tables import check_counts, read_columns
 
 NAME = "nasa_power"

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from oneproj.arrays import Array
 from oneproj.errors import InvalidDataError
+from oneproj.vectors.arithmetic import Array
 from oneproj_paper.data.samples import Sample
 from oneproj_paper.data.splits import Parts
 

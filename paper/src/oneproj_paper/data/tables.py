@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from oneproj.arrays import Array
 from oneproj.errors import InvalidDataError
+from oneproj.vectors.arithmetic import Array
 
 MISSING = ("", "NA")
 

@@ -31,7 +31,7 @@ from typing import Any
 
 from oneproj.errors import CalibrationError, InfeasibleError, InvalidProblemError
 from oneproj.projection.cuts import Cuts
-from oneproj.solve import solve
+from oneproj.training.solve import solve
 from oneproj_paper.data.samples import Sample, Splits
 from oneproj_paper.experiments.calibration_search import (
     ROUNDS,

@@ -6,7 +6,7 @@ import functools
 import warnings
 from collections.abc import Callable
 
-from oneproj.solve import solve
+from oneproj.training.solve import solve
 from oneproj_paper.experiments.interrupts import abandoning
 from oneproj_paper.experiments.records import Record
 from oneproj_paper.experiments.specs import Spec

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from threadpoolctl import threadpool_limits
 
-from oneproj import extras
+from oneproj import progress as extras
 
 PACKAGES = ("oneproj", "torch", "numpy", "scipy")
 PROCESSORS = Path("/proc/cpuinfo")

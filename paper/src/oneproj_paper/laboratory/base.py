@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oneproj.arrays import Array, Mask
 from oneproj.theory import Schedule
+from oneproj.vectors.arithmetic import Array, Mask
 from oneproj_paper.laboratory.dent import DentedDisc
 from oneproj_paper.laboratory.objectives import Saddle
 from oneproj_paper.laboratory.shapes import Disc

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from oneproj.problem import Problem
-from oneproj.terms.functions import function
+from oneproj.problem.functions import function
+from oneproj.problem.problem import Problem
 from oneproj_paper.laboratory.base import AbstractLaboratoryProblem
 from oneproj_paper.laboratory.dent import DentedDisc
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from oneproj.arrays import Array
 from oneproj.files import replacing
+from oneproj.vectors.arithmetic import Array
 from oneproj_paper.laboratory.kernel import Words
 
 

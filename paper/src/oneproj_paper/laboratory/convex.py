@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from oneproj.arrays import Array, Mask
 from oneproj.theory import ConvexConstants, Schedule, convex_schedule
+from oneproj.vectors.arithmetic import Array, Mask
 from oneproj_paper.laboratory.base import AbstractLaboratoryProblem
 from oneproj_paper.laboratory.objectives import length
 from oneproj_paper.laboratory.proximal import constrained_prox

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from oneproj.arrays import Array
 from oneproj.errors import InvalidProblemError
+from oneproj.vectors.arithmetic import Array
 from oneproj_paper.laboratory.nearest import nearest_on_boundary
 
 GRID_STEP = 1.0 / 600.0

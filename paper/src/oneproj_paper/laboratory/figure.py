@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oneproj.arrays import Array
+from oneproj.vectors.arithmetic import Array
 from oneproj_paper.laboratory.checkpoints import Trajectory
 from oneproj_paper.laboratory.plans import Plan
 

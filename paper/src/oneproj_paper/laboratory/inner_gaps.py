@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from oneproj.arrays import Array
 from oneproj.theory import inner_bound
+from oneproj.vectors.arithmetic import Array
 from oneproj_paper.laboratory.kernel import LANES
 from oneproj_paper.laboratory.nonconvex import NonconvexProblem
 from oneproj_paper.laboratory.twin import Twin, trial_words

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from oneproj.arrays import Array
+from oneproj.vectors.arithmetic import Array
 from oneproj_paper.laboratory import lanes
 
 LANES = 8

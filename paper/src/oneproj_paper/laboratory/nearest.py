@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from scipy.optimize import brentq
 
-from oneproj.arrays import Array
+from oneproj.vectors.arithmetic import Array
 
 ANGLES = 4096
 """Directions in the first scan: far finer than any feature of the boundary."""

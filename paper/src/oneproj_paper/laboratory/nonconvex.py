@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from oneproj.arrays import Array, Mask
 from oneproj.theory import NonconvexConstants, Schedule, nonconvex_schedule
+from oneproj.vectors.arithmetic import Array, Mask
 from oneproj_paper.laboratory.base import AbstractLaboratoryProblem
 from oneproj_paper.laboratory.dent import DentedDisc
 from oneproj_paper.laboratory.objectives import length

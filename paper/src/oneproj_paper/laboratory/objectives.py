@@ -13,8 +13,8 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from oneproj.arrays import Array
 from oneproj.errors import InvalidProblemError
+from oneproj.vectors.arithmetic import Array
 
 """Points of the plane, shape (..., 2), or one number per point, shape (...)."""
 

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from oneproj.methods.one_projection import OneProjection
-from oneproj.penalties import Hinge
-from oneproj.problem import Problem
-from oneproj.terms.functions import function
+from oneproj.oracles.penalties import Hinge
+from oneproj.problem.functions import function
+from oneproj.problem.problem import Problem
 
 WEAK_CONVEXITY = 1.0
 """Any ell > 0 will do for f = 0."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oneproj.arrays import Array
+from oneproj.vectors.arithmetic import Array
 from oneproj_paper.laboratory.dent import DentedDisc
 from oneproj_paper.laboratory.objectives import Saddle, length
 from oneproj_paper.laboratory.shapes import Disc

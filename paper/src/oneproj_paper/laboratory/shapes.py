@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from oneproj.arrays import Array
 from oneproj.errors import InvalidProblemError
+from oneproj.vectors.arithmetic import Array
 from oneproj_paper.laboratory.objectives import length
 
 HAIR = 4.0 * float(np.finfo(np.float64).eps)

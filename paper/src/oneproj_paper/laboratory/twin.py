@@ -10,8 +10,8 @@ import zlib
 
 import numpy as np
 
-from oneproj.arrays import Array
 from oneproj.theory import Schedule
+from oneproj.vectors.arithmetic import Array
 from oneproj_paper.laboratory import kernel
 from oneproj_paper.laboratory.base import AbstractLaboratoryProblem
 from oneproj_paper.laboratory.kernel import Words, compile_inner_run

@@ -34,15 +34,15 @@ import numpy as np
 from torch.optim import Adam
 
 from oneproj.arguments import check_count, check_number
-from oneproj.autograd import borrowing_gradients
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import Vector, assign, combine, difference, dot, norm
+from oneproj.problem.autograd import borrowing_gradients
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.trail import Trail
 from oneproj.projection.view import Look
 from oneproj.results import Projection
-from oneproj.simplex_qp import solve_nonnegative_qp
-from oneproj.terms.base import AbstractTerm
+from oneproj.vectors.arithmetic import Vector, assign, combine, difference, dot, norm
+from oneproj.vectors.qp import solve_nonnegative_qp
 
 TINY = 1e-300
 """In place of a distance of 0, by which nothing can be divided."""

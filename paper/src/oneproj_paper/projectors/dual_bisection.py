@@ -30,11 +30,19 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from oneproj.arguments import check_count, check_number
-from oneproj.parameters import Vector, assign, combine, difference, distance, dot, norm
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.trail import Trail
 from oneproj.results import Projection
-from oneproj.terms.base import AbstractTerm
+from oneproj.vectors.arithmetic import (
+    Vector,
+    assign,
+    combine,
+    difference,
+    distance,
+    dot,
+    norm,
+)
 from oneproj_paper.projectors.example_dual import ExampleDual
 
 DOUBLINGS = 40

@@ -16,11 +16,10 @@ import math
 import numpy as np
 from torch import Tensor
 
-from oneproj.arrays import Array
-from oneproj.parameters import Vector, combine, dot
-from oneproj.projection.vectors.piles import pile_of
-from oneproj.projection.vectors.space import space_around
-from oneproj.simplex_qp import solve_simplex_qp
+from oneproj.vectors.arithmetic import Array, Vector, combine, dot
+from oneproj.vectors.qp import solve_simplex_qp
+from oneproj.vectors.space import space_around
+from oneproj.vectors.storage import pile_of
 
 ROOM = 100
 """Gradients to keep; the one that no mixture has used for longest goes first."""

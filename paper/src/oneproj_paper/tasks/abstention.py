@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from oneproj.errors import InvalidProblemError
-from oneproj.problem import Problem
-from oneproj.terms.averages import Mean, mean
-from oneproj.terms.base import Curvature
+from oneproj.problem.functions import Mean, mean
+from oneproj.problem.problem import Problem
+from oneproj.problem.terms import Curvature
 from oneproj_paper.data.samples import Sample
 from oneproj_paper.tasks.models import Score, Scores
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import assign, snapshot
-from oneproj.problem import Problem
-from oneproj.terms.constraints import Constraint
+from oneproj.problem.problem import Problem
+from oneproj.problem.terms import Constraint
+from oneproj.vectors.arithmetic import assign, snapshot
 from oneproj_paper.data.samples import Sample, Splits, TransferSplits
 from oneproj_paper.tasks.abstention import abstention_problem, slackened
 from oneproj_paper.tasks.abstention_metrics import abstention_metrics

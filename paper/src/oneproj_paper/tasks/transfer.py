@@ -15,9 +15,9 @@ import math
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from oneproj.problem import Problem
-from oneproj.terms.averages import Mean, mean
-from oneproj.terms.base import Curvature
+from oneproj.problem.functions import Mean, mean
+from oneproj.problem.problem import Problem
+from oneproj.problem.terms import Curvature
 from oneproj_paper.data.samples import Sample, TransferSplits
 from oneproj_paper.tasks.models import Score
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.lapack import dposv
 
-from oneproj.arrays import Array, Mask
-from oneproj.simplex_qp import SLOPE_NOISE
+from oneproj.vectors.arithmetic import Array, Mask
+from oneproj.vectors.qp import SLOPE_NOISE
 
 GUESSES = 8
 """Active sets that are tried; from a good start two or three do."""

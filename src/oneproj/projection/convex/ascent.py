@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oneproj.arrays import Array, Mask
-from oneproj.simplex_qp import EPSILON, solve_nonnegative_qp
+from oneproj.vectors.arithmetic import Array, Mask
+from oneproj.vectors.qp import EPSILON, solve_nonnegative_qp
 
 ROUNDS = 40
 """Steps, tried ones included. Most ascents take ten, the cap is for luck."""

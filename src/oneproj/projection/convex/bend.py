@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from oneproj.projection.vectors.packed import AbstractPacked
+from oneproj.vectors.space import AbstractPacked
 
 AGREE = 2.0
 """Curvatures within this factor of each other belong to a smooth constraint.

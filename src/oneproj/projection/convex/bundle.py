@@ -17,13 +17,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from oneproj.arrays import Array
 from oneproj.projection.convex.active_set import settled_minimiser
 from oneproj.projection.convex.kept_cuts import UNITS, KeptCuts
 from oneproj.projection.convex.refutation import Prediction
 from oneproj.projection.convex.weak_duality import proven_distance, summed
-from oneproj.projection.vectors.packed import AbstractPacked
-from oneproj.simplex_qp import EPSILON, QpSolution, solve_nonnegative_qp
+from oneproj.vectors.arithmetic import Array
+from oneproj.vectors.qp import EPSILON, QpSolution, solve_nonnegative_qp
+from oneproj.vectors.space import AbstractPacked
 
 ROUNDED = 4.0
 """By so many rounding units a cut is loosened for the bound on the distance."""
@@ -41,7 +41,7 @@ class Bundle(KeptCuts):
     """The cuts that are kept, at most ``capacity`` of them.
 
     Example:
-        >>> from oneproj.projection.vectors.packed import Short
+        >>> from oneproj.vectors.space import Short
         >>> bundle, d = Bundle(capacity=10), Short(np.zeros(1), eps=2**-52)
         >>> bundle.add("a", 2.0, Short(np.array([2.0]), d.eps), d)     # 2 + 2 d <= 0
         >>> bundle.solve({"a": 0.0}), bundle.displacement(d).numbers

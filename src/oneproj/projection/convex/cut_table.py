@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oneproj.arrays import Array
 from oneproj.schema import AbstractSchema, Fields, Integer, Items, Text
 from oneproj.tensor_schema import TensorSchema
+from oneproj.vectors.arithmetic import Array
 
 Indices: TypeAlias = NDArray[np.intp]
 ROOM = 16

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import dimension
 from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import ROUNDED, Bundle
 from oneproj.projection.convex.refutation import Witness
@@ -32,8 +31,9 @@ from oneproj.projection.convex.stalls import (
     Stall,
 )
 from oneproj.projection.margins import Aim
-from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.view import Look, View
+from oneproj.vectors.arithmetic import dimension
+from oneproj.vectors.space import AbstractPacked
 
 STUCK = 12
 """Looks without progress, of the residual or of the bound on the distance, after which

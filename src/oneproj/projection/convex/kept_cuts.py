@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from oneproj.arrays import Array
-from oneproj.parameters import Vector, rounding_unit
 from oneproj.projection.convex.cut_table import CutTable
 from oneproj.projection.convex.weak_duality import summed
-from oneproj.projection.vectors.packed import AbstractPacked
-from oneproj.projection.vectors.piles import (
+from oneproj.schema import AbstractSchema, Fields
+from oneproj.tensor_schema import PLAIN
+from oneproj.vectors.arithmetic import Array, Vector, rounding_unit
+from oneproj.vectors.space import AbstractPacked
+from oneproj.vectors.storage import (
     AbstractPile,
     pile_of,
     pile_of_state,
     pile_schema,
 )
-from oneproj.schema import AbstractSchema, Fields
-from oneproj.tensor_schema import PLAIN
 
 SURE, UNITS = 1e-6, 1e3
 """Cuts contradict each other if what they add up to is beyond this share of its terms,
@@ -41,7 +40,7 @@ class KeptCuts:
     """Halfspaces ``<g, d> <= h``, at most ``capacity`` of them.
 
     Example:
-        >>> from oneproj.projection.vectors.packed import Short
+        >>> from oneproj.vectors.space import Short
         >>> kept, d = KeptCuts(capacity=10), Short(np.zeros(1), eps=2**-52)
         >>> kept.add("a", 2.0, Short(np.array([2.0]), d.eps), d)     # 2 + 2 d <= 0
         >>> kept._cuts.offset.tolist()

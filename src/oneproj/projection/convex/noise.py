@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import norm
 from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.sets import SetConstraint
 from oneproj.projection.view import View
+from oneproj.sets import SetConstraint
+from oneproj.vectors.arithmetic import norm
 
 NEAR = 100.0
 """In margins: functions that are farther inside are not in question."""
@@ -35,7 +35,7 @@ def secure(view: View) -> None:
 
     Example:
         >>> import torch
-        >>> from oneproj.terms.functions import function
+        >>> from oneproj.problem.functions import function
         >>> w = torch.tensor([2.0], requires_grad=True)
         >>> low = {"low": function(lambda: (w + 30.0 - 31.0).sum()) <= 0.0}
         >>> view = View([w], low, differentiate_all=True)

@@ -10,11 +10,10 @@ import numpy as np
 from torch import Tensor
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.flat import flat
-from oneproj.parameters import Vector, combine, dimension, norm
 from oneproj.projection.convex.kept_cuts import SURE, UNITS
-from oneproj.projection.sets import SetConstraint
 from oneproj.projection.view import Look, View
+from oneproj.sets import SetConstraint
+from oneproj.vectors.arithmetic import Vector, combine, dimension, flat, norm
 
 PLAIN = 0.1
 """Of the residual at the start: a value is below a linearisation by more than that."""

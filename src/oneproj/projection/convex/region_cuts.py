@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oneproj.arrays import Array
-from oneproj.parameters import Vector
+from oneproj.vectors.arithmetic import Array, Vector
 
 
 @dataclass

@@ -24,15 +24,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.arrays import Array
-from oneproj.parameters import Vector, combine, dot, norm
 from oneproj.projection.convex.ascent import Height, ascend
 from oneproj.projection.convex.bundle import ROUNDED
 from oneproj.projection.convex.refutation import Prediction
 from oneproj.projection.convex.region_cuts import Cut, bordered
-from oneproj.projection.sets.region import Region
-from oneproj.projection.vectors.packed import is_short
-from oneproj.simplex_qp import EPSILON
+from oneproj.sets.region import Region
+from oneproj.vectors.arithmetic import Array, Vector, combine, dot, norm
+from oneproj.vectors.qp import EPSILON
+from oneproj.vectors.space import is_short
 
 FAR = 1e6
 """If no common point is nearer than this many times the farthest of the cuts and sets,
@@ -50,7 +49,7 @@ class RegionDual:
     """The cuts, at most ``capacity`` of them, and the multipliers of the last solution.
 
     Example:
-        >>> from oneproj.projection.sets.balls import Ball
+        >>> from oneproj.sets.balls import Ball
         >>> w = torch.zeros(2, dtype=torch.float64)
         >>> region = Region([w], {"size": Ball(1.0).on(w)})
         >>> dual = RegionDual(region, [torch.tensor([3.0, 4.0])], capacity=10)

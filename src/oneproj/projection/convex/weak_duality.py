@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneproj.arrays import Array
 from oneproj.projection.convex.cut_table import CutTable
-from oneproj.projection.vectors.packed import AbstractPacked
-from oneproj.projection.vectors.piles import AbstractPile
+from oneproj.vectors.arithmetic import Array
+from oneproj.vectors.space import AbstractPacked
+from oneproj.vectors.storage import AbstractPile
 
 
 def summed(normals: AbstractPile[Any], cuts: CutTable, z: Array) -> AbstractPacked:
@@ -32,8 +32,8 @@ def proven_distance(
 
     Example:
         >>> import numpy as np
-        >>> from oneproj.projection.vectors.packed import Short
-        >>> from oneproj.projection.vectors.piles import pile_of
+        >>> from oneproj.vectors.space import Short
+        >>> from oneproj.vectors.storage import pile_of
         >>> t, eps, cuts = 1e-9, 2**-52, CutTable()
         >>> sides = [Short(np.array([-t, side]), eps) for side in (1.0, -1.0)]
         >>> normals = pile_of(sides[0])

@@ -11,14 +11,6 @@ from __future__ import annotations
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import (
-    Vector,
-    combine,
-    difference,
-    distance,
-    norm,
-    rounding_unit,
-)
 from oneproj.projection.convex.bend import Bend
 from oneproj.projection.convex.bundle import ROUNDED
 from oneproj.projection.convex.refutation import Witness
@@ -31,10 +23,18 @@ from oneproj.projection.convex.stalls import (
     Stall,
 )
 from oneproj.projection.margins import Aim
-from oneproj.projection.sets import SetConstraint
-from oneproj.projection.sets.region import Region, hair
-from oneproj.projection.vectors.packed import is_short
 from oneproj.projection.view import Look, View
+from oneproj.sets import SetConstraint
+from oneproj.sets.region import Region, hair
+from oneproj.vectors.arithmetic import (
+    Vector,
+    combine,
+    difference,
+    distance,
+    norm,
+    rounding_unit,
+)
+from oneproj.vectors.space import is_short
 
 STUCK = 6
 """Looks in a row that are hardly less outside than one before: where the sets touch

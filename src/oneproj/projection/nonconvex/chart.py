@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from oneproj.arrays import Array
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import Vector
 from oneproj.projection.nonconvex.curvature import Curvature
 from oneproj.projection.nonconvex.frame import Frame
 from oneproj.projection.nonconvex.model import Model, Place
-from oneproj.projection.vectors.packed import AbstractPacked
 from oneproj.projection.view import Look, View
 from oneproj.schema import AbstractSchema, Fields
 from oneproj.tensor_schema import TensorSchema
+from oneproj.vectors.arithmetic import Array, Vector
+from oneproj.vectors.space import AbstractPacked
 
 ROUNDING = 1e-13
 """A move of a smaller share of the displacement says nothing about the curvature."""

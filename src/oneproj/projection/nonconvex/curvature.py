@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from scipy.linalg.blas import dtrsm
 
-from oneproj.arrays import Array
 from oneproj.schema import AbstractSchema, Fields, Integer
 from oneproj.tensor_schema import TensorSchema
+from oneproj.vectors.arithmetic import Array
 
 LEAST = 0.2
 """The estimate has at least this curvature along each move; without constraints it

@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import Vector, combine, difference, dimension, norm
 from oneproj.projection.nonconvex.valley import PAIRS, follow_valley
 from oneproj.projection.view import Look, View
+from oneproj.vectors.arithmetic import Vector, combine, difference, dimension, norm
 
 RATE = 0.03
 """A step of each parameter, as a share of what the move so far makes on average."""
@@ -78,7 +78,7 @@ def descend(view: View, *, looks: int, start: Vector | None = None) -> bool:
         start: The displacement of another point to go down from.
 
     Example:
-        >>> from oneproj.terms.functions import function
+        >>> from oneproj.problem.functions import function
         >>> w = torch.tensor([2.0, 0.0], requires_grad=True)
         >>> disc = {"disc": function(lambda: w.square().sum()) <= 1.0}
         >>> view = View([w], disc, differentiate_all=True)
@@ -144,7 +144,7 @@ def nudges(view: View) -> Iterator[list[Tensor]]:
     as good as another, and on a plateau a long way is better than a short one.
 
     Example:
-        >>> from oneproj.terms.functions import function
+        >>> from oneproj.problem.functions import function
         >>> w = torch.zeros(4, requires_grad=True)
         >>> grown = {"grown": function(lambda: w.square().sum()) >= 9.0}
         >>> view = View([w], grown, differentiate_all=True)

@@ -16,20 +16,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from oneproj.arrays import Array
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import Vector
-from oneproj.projection.vectors.moves import AbstractMove
-from oneproj.projection.vectors.packed import AbstractPacked
-from oneproj.projection.vectors.piles import (
+from oneproj.schema import AbstractSchema, Fields, Integer, Maybe
+from oneproj.tensor_schema import PLAIN, TensorSchema
+from oneproj.vectors.arithmetic import Array, Vector
+from oneproj.vectors.space import AbstractMove, AbstractPacked, AbstractSpace
+from oneproj.vectors.storage import (
     AbstractPile,
     pile_of,
     pile_of_state,
     pile_schema,
 )
-from oneproj.projection.vectors.space import AbstractSpace
-from oneproj.schema import AbstractSchema, Fields, Integer, Maybe
-from oneproj.tensor_schema import PLAIN, TensorSchema
 
 INDEPENDENT, CLEAR = 1e-9, 1e-2
 """A vector whose part outside the span is a smaller share than the first adds nothing.
@@ -55,7 +52,7 @@ class Frame:
     is room for, so they stay valid while the frame grows.
 
     Example:
-        >>> from oneproj.projection.vectors.packed import Short
+        >>> from oneproj.vectors.space import Short
         >>> frame, eps = Frame(room=3), 2**-52
         >>> frame.coordinates(Short(np.array([3.0, 0.0]), eps)).tolist()
         [3.0, 0.0, 0.0]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from oneproj.arrays import Array
 from oneproj.projection.nonconvex.chart import Chart
 from oneproj.projection.nonconvex.model import Place, Plan
+from oneproj.vectors.arithmetic import Array
 
 SHORTER, SHORTENINGS, SHORTEST = 0.4, 8, 1e-3
 """By how much a step is shortened, how many lengths are tried at most, and the share

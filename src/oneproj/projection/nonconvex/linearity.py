@@ -13,11 +13,11 @@ from itertools import islice
 import torch
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import Vector, assign, combine, dot, norm
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.nonconvex.descent import NUDGES, nudges
-from oneproj.projection.sets import SetConstraint
 from oneproj.projection.view import View
-from oneproj.terms.base import AbstractTerm
+from oneproj.sets import SetConstraint
+from oneproj.vectors.arithmetic import Vector, assign, combine, dot, norm
 
 WHOLE = NUDGES.index(1.0)
 """The first random move that is as long as the parameters are, and the next goes the
@@ -32,8 +32,8 @@ def seems_linear_within_sets(view: View) -> bool:
     The parameters hold the start before and after.
 
     Example:
-        >>> from oneproj.projection.sets import Simplex
-        >>> from oneproj.terms.functions import function
+        >>> from oneproj.sets import Simplex
+        >>> from oneproj.problem.functions import function
         >>> w = torch.tensor([0.2, 0.8, 0.0], requires_grad=True)
         >>> stated = {"simplex": Simplex(1.0).on(w), "first": function(lambda: w[0])}
         >>> view = View([w], stated, differentiate_all=True)

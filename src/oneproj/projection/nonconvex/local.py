@@ -36,7 +36,6 @@ from contextlib import suppress
 import numpy as np
 
 from oneproj.errors import InvalidProblemError
-from oneproj.parameters import difference, dot
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.convex.noise import secure
@@ -45,6 +44,7 @@ from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.nonconvex.descent import find_inside
 from oneproj.projection.nonconvex.stepper import LocalModels
 from oneproj.projection.view import View
+from oneproj.vectors.arithmetic import difference, dot
 
 INSIDE = 0.1
 """A share of the violation at the start; deeper inside the boundary is not near."""
@@ -174,7 +174,7 @@ def may_be_convex(view: View) -> bool:
 
     Example:
         >>> import torch
-        >>> from oneproj.terms.functions import function
+        >>> from oneproj.problem.functions import function
         >>> w = torch.tensor([2.0, 1.0], requires_grad=True)
         >>> largest = {"largest": function(lambda: w.abs().max()) <= 1.0}
         >>> view = View([w], largest, differentiate_all=True)

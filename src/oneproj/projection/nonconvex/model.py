@@ -6,9 +6,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from oneproj.arrays import Array
 from oneproj.projection.view import Look
-from oneproj.simplex_qp import solve_simplex_qp
+from oneproj.vectors.arithmetic import Array
+from oneproj.vectors.qp import solve_simplex_qp
 
 STRONGER, STRONGEST = 5.0, 1e12
 """By how much the penalty grows when it is too weak to reach the constraints."""

@@ -7,14 +7,13 @@ from operator import itemgetter
 
 import numpy as np
 
-from oneproj.arrays import Array
-from oneproj.parameters import combine, difference, dimension
 from oneproj.projection.nonconvex.bracket import can_be_nearer, close_in, is_unaware
 from oneproj.projection.nonconvex.chart import Carried, Chart
 from oneproj.projection.nonconvex.descent import nudges
 from oneproj.projection.nonconvex.line_search import SHORTENINGS, SHORTER, LineSearch
 from oneproj.projection.nonconvex.model import TINY, Model, Place, Plan
 from oneproj.projection.view import View
+from oneproj.vectors.arithmetic import Array, combine, difference, dimension
 
 SUFFICIENT = 1e-4
 """The share of the predicted decrease of the merit that a step must deliver."""

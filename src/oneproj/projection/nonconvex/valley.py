@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.optim import LBFGS
 
 from oneproj.errors import NonFiniteError
-from oneproj.parameters import combine, difference, norm
 from oneproj.projection.view import Look, View
+from oneproj.vectors.arithmetic import combine, difference, norm
 
 PAIRS = 25
 """Moves to remember at most, each with the change of the gradient along it."""
@@ -38,7 +38,7 @@ def follow_valley(view: View, *, looks: int, pairs: int = PAIRS) -> bool:
         pairs: How many moves to remember, two vectors each.
 
     Example:
-        >>> from oneproj.terms.functions import function
+        >>> from oneproj.problem.functions import function
         >>> w = torch.tensor([2.0, 0.0], requires_grad=True)
         >>> disc = {"disc": function(lambda: w.square().sum()) <= 1.0}
         >>> view = View([w], disc, differentiate_all=True)

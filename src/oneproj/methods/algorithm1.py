@@ -1,0 +1,469 @@
+"""Algorithm 1 as a theorem has it: the optimiser of a schedule, and what it assumes.
+
+``"one-projection"``: the penalty, the optimiser of Algorithm 1, one projection.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+from torch.optim.lr_scheduler import LRScheduler
+
+from oneproj.arguments import check_number, is_number
+from oneproj.certificates.assumptions import undeclared
+from oneproj.certificates.feasibility import outward
+from oneproj.errors import InvalidProblemError
+from oneproj.methods.base import AbstractMethod
+from oneproj.methods.base_steps import (
+    BaseLike,
+    DecayLike,
+    choose_base,
+    schedule_lr,
+    unrecorded,
+)
+from oneproj.methods.checks import Select
+from oneproj.methods.context import Setting
+from oneproj.methods.defaults import (
+    FEW_PARAMETERS,
+    choose_inner_steps,
+    default_lr,
+    far_lr,
+    lengthen,
+)
+from oneproj.methods.diagnostics import Alarm
+from oneproj.methods.one_projection import OneProjection
+from oneproj.methods.strength import AutoStrength, limited_push
+from oneproj.oracles import Anchor, Sight
+from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge, Softplus
+from oneproj.problem.problem import Problem
+from oneproj.results import Projection
+from oneproj.schema import AbstractSchema, Equal, Fields, Integer, Row
+from oneproj.tensor_schema import scheduler_state
+from oneproj.theory import Schedule
+from oneproj.theory.observations import ROUNDINGS, Observations
+from oneproj.vectors.arithmetic import (
+    difference,
+    dimension,
+    dot,
+    gradients,
+    norm,
+    rounding_unit,
+    snapshot,
+)
+
+
+class AssumptionWatch:
+    """Notes the gradients of a run with a schedule, for the theorem's constants.
+
+    The gradient of the constraint is what the penalty adds to ``.grad``, over the
+    penalty's weight. It is noted where the constraint is violated: elsewhere the weight
+    is small or zero.
+    """
+
+    def __init__(self, problem: Problem, penalty: AbstractPenalty) -> None:
+        """Begin without observations."""
+        self.seen = Observations()
+        self._problem, self._penalty = problem, penalty
+        self._objective: list[Tensor] = []
+
+    def see_objective(self) -> None:
+        """Note the objective's gradient, which is alone in ``.grad``."""
+        self._objective = snapshot(gradients(self._problem.parameters))
+        self.seen.add(objective_gradient=norm(self._objective))
+
+    def see_penalty(self, residuals: Mapping[str, float]) -> None:
+        """Note the constraint's gradient, once the penalty's is in ``.grad``, too."""
+        [value] = residuals.values()
+        if not value > 0:
+            return
+        problem = self._problem
+        parameters, [weight] = problem.parameters, self._penalty.weigh([value])
+        total = gradients(parameters)
+        pull = difference(total, self._objective)
+        length, eps = norm(pull) / weight, rounding_unit(parameters)
+        noise = ROUNDINGS * eps * (norm(total) + norm(self._objective)) / weight
+        far, normal = outward(parameters, problem.center)
+        near = far >= problem.radius * (1.0 - ROUNDINGS * eps)
+        inward = min(dot(pull, normal) / weight, 0.0) if near else 0.0
+        slope = math.sqrt(max(length**2 - inward**2, 0.0))
+        self.seen.add(
+            constraint_gradient=length - noise,
+            infeasible_gradient=length + noise,
+            infeasible_slope=slope + noise,
+        )
+
+
+def with_schedule(setting: Setting, schedule: Schedule) -> OneProjection:
+    """The optimiser that executes a schedule to the letter.
+
+    Raises:
+        InvalidProblemError: The problem or the run is not what the theorem speaks of.
+    """
+    problem = setting.problem
+    _check_assumptions(problem, schedule)
+    if problem.radius != schedule.radius:
+        message = (
+            f"The schedule was made for a ball of radius {schedule.radius}, the "
+            f"problem has radius {problem.radius}. Build the constants with it."
+        )
+        raise InvalidProblemError(message)
+    if setting.oracle != "exact":
+        message = (
+            "The theorems assume that g and its gradient are seen exactly, but the "
+            f'oracle is {setting.oracle!r}. Use oracle="exact" with a schedule.'
+        )
+        raise InvalidProblemError(message)
+    return OneProjection(
+        problem.parameters,
+        strong_convexity=schedule.strong_convexity,
+        prox_weight=schedule.prox_weight,
+        inner_steps=schedule.inner_steps,
+        radius=problem.radius,
+        center=problem.center,
+        select="random",
+        outer_steps=schedule.outer_steps,
+        first_index=schedule.first_index,
+        generator=setting.selection,
+    )
+
+
+def _check_assumptions(problem: Problem, schedule: Schedule) -> None:
+    """What the theorems ask of a problem beyond its constants, and can be seen."""
+    if len(problem.constraints) != 1:
+        message = (
+            "The theorems speak of one differentiable constraint g; this problem has "
+            f"{len(problem.constraints)}, and their maximum has kinks. Combine them "
+            "into one smooth function, or run without a schedule."
+        )
+        raise InvalidProblemError(message)
+    [(name, constraint)] = problem.constraints.items()
+    declared = constraint.curvature in ("convex", "linear")
+    if schedule.setting == "convex" and not declared:
+        message = (
+            f"Theorems 1 and 2 assume {undeclared(name)}. If it is, say so: "
+            'curvature="convex" of its term. If not, use oneproj.theory.'
+            "nonconvex_schedule, whose theorem does not assume it."
+        )
+        raise InvalidProblemError(message)
+    residuals = problem.residuals()
+    if schedule.setting == "convex" and max(residuals.values()) > 0:
+        message = (
+            "Theorems 1 and 2 start from a feasible point (Assumption 1), but the "
+            f"residuals at the start are {residuals}. Use oneproj.project on it first."
+        )
+        raise InvalidProblemError(message)
+
+
+@dataclass(frozen=True)
+class PenalizedOptions:
+    """Settings of the method where no schedule gives them."""
+
+    lr: float | None = None
+    """None for 0.1, less for more than a thousand parameters and more for a start that
+    is far from feasible; see ``defaults``."""
+    decay: DecayLike = "cosine"
+    """How lr changes: to zero over the planned steps, or not, or as a scheduler has it.
+    """
+    base: BaseLike = "adam"
+    prox_weight: float = 0.02
+    """The pull to the proximal centre. ``lr * prox_weight`` is at most 1; where a start
+    far from feasible lengthens the steps, the prox weight falls by as much."""
+    inner_steps: int | None = None
+    """None for about 10, as near to a divisor of the steps as there is."""
+    late_weight: float = 3.0
+    """How much later inner iterates count for in the next centre; 0 for the mean."""
+    strength: float | Literal["auto"] = "auto"
+    smoothing: float | None = None
+    """None for the hinge, a number for softplus."""
+    combine: Combine | None = None
+    """Of a strength that is given: None for ``"max"``. Automatic strengths are one per
+    constraint, so there is nothing to combine."""
+    select: Select = "last"
+    clip: float | None = None
+    """Largest norm of an objective gradient. The penalty's is never clipped: a push
+    back that is weaker than the multipliers would not be exact."""
+
+
+class _Engine(OneProjection):
+    """``OneProjection`` without what torch puts around the step of an optimiser."""
+
+    step = unrecorded(OneProjection.step)
+
+
+class _Parts(NamedTuple):
+    """What an update is made of."""
+
+    optimizer: OneProjection
+    inner_steps: int
+    penalty: AbstractPenalty | None
+    """None where the strengths are automatic."""
+    clip: float | None = None
+    scheduler: LRScheduler | None = None
+    alarm: Alarm | None = None
+    lengthens: bool = False
+    """Whether a start far from feasible makes the steps longer."""
+    watch: AssumptionWatch | None = None
+    """Notes what the theorem's constants bound, where there is a schedule."""
+
+
+class Penalized(AbstractMethod):
+    """Algorithm 1 from start to projection; ``OneProjection`` is its engine."""
+
+    name = "one-projection"
+    Options = PenalizedOptions
+    follows_schedules = True
+
+    @classmethod
+    def takes_anchors(cls, oracle: str, options: PenalizedOptions | None) -> bool:
+        """Automatic strengths are found at anchors, whatever the oracle."""
+        automatic = options is not None and options.strength == "auto"
+        return automatic or super().takes_anchors(oracle, options)
+
+    def __init__(self, setting: Setting, options: PenalizedOptions) -> None:
+        """Build penalty, oracle and optimiser, from the schedule where there is one."""
+        if setting.schedule is None:
+            parts = _chosen(setting, options)
+        else:
+            parts = _scheduled(setting, setting.schedule)
+        self._setting = setting
+        self._own = isinstance(options.base, str) and isinstance(options.decay, str)
+        self.optimizer, self._inner_steps = parts.optimizer, parts.inner_steps
+        self._strength = AutoStrength() if parts.penalty is None else None
+        self._clip, self._scheduler = parts.clip, parts.scheduler
+        self._alarm, self._lengthens = parts.alarm, parts.lengthens
+        self._watch = parts.watch
+        self._oracle = setting.look(parts.penalty, renew_every=None)
+        self._outer = 0
+
+    def update(self) -> Sight:
+        """Make one inner update; at a centre, renew anchor and strengths first."""
+        oracle, parameters = self._oracle, self._setting.problem.parameters
+        anchor = self._anchor()
+        # What becomes a strength is checked at once, the rest with the penalty.
+        objective = oracle.see_objective(alone=anchor is not None)
+        if self._watch is not None:
+            self._watch.see_objective()
+        if self._clip is not None:
+            clip_grad_norm_(parameters, self._clip)
+        if self._alarm is not None and self.optimizer.at_center:
+            self._alarm.look(objective, gradients(parameters), self.describe()["lr"])
+        if self._strength is not None:
+            self._strength.watch(gradients(parameters))
+            if anchor is not None:
+                oracle.penalize(self._strength.adapt(anchor))
+                self._lengthen(anchor)
+        residuals = self._push()
+        if self._watch is not None:
+            self._watch.see_penalty(residuals)
+        if self._alarm is not None:
+            self._alarm.hear(objective, self.optimizer.param_groups[0]["lr"])
+        self.optimizer.step()
+        self._outer += self.optimizer.at_center
+        if self._scheduler is not None:
+            self._scheduler.step()
+        return Sight(objective, residuals)
+
+    def finish(self) -> Projection:
+        """Select an outer iterate, then make the one projection."""
+        # A single update leaves the start, and ``choose_inner_steps`` has warned of it.
+        if self._setting.steps > 1 or self._setting.schedule is not None:
+            self.optimizer.eval()
+        if self._alarm is not None:
+            self._alarm.speak(self._setting.problem.parameters)
+        return self._setting.project()
+
+    def describe(self) -> dict[str, Any]:
+        """The first step size, the prox weight beside it, and the inner steps."""
+        given, group = self.optimizer.defaults["lr"], self.optimizer.param_groups[0]
+        return {
+            "lr": group.get("initial_lr", given),
+            "prox_weight": group["prox_weight"],
+            "inner_steps": self._inner_steps,
+        }
+
+    @property
+    def outer(self) -> int:
+        """The number t of outer iterations that are complete."""
+        return self._outer
+
+    @property
+    def seen(self) -> Observations | None:
+        """What the run saw of the quantities that a schedule's constants bound."""
+        return None if self._watch is None else self._watch.seen
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of optimiser, scheduler, strengths, alarm, oracle and watch."""
+        scheduler, strength, alarm = self._scheduler, self._strength, self._alarm
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": None if scheduler is None else scheduler.state_dict(),
+            "strength": None if strength is None else strength.state_dict(),
+            "alarm": None if alarm is None else alarm.state_dict(),
+            "oracle": self._oracle.state_dict(),
+            "outer": self._outer,
+            "seen": None if self.seen is None else self.seen.state_dict(),
+        }
+
+    def state_schema(self) -> AbstractSchema:
+        """What such a state looks like."""
+        scheduler, strength, alarm = self._scheduler, self._strength, self._alarm
+        problem, absent = self._setting.problem, Equal(None)
+        strengths = AutoStrength.state_schema(problem.constraints, problem.parameters)
+        parts = Fields(
+            {
+                "optimizer": self.optimizer.state_schema(own=self._own),
+                "scheduler": absent
+                if scheduler is None
+                else scheduler_state(scheduler),
+                "strength": absent if strength is None else strengths,
+                "alarm": absent if alarm is None else alarm.state_schema(),
+                "oracle": self._oracle.state_schema(),
+                "outer": Integer(least=0, most=self._setting.steps),
+                "seen": absent if self.seen is None else self.seen.state_schema(),
+            }
+        )
+        return _MethodState(parts) if self._own else parts
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        parameters = self._setting.problem.parameters
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self._scheduler is not None:
+            self._scheduler.load_state_dict(state["scheduler"])
+        self._oracle.load_state_dict(state["oracle"])
+        if self._strength is not None:
+            penalty = self._strength.load_state_dict(state["strength"], parameters)
+            if penalty is not None:
+                self._oracle.penalize(penalty)
+        if self._alarm is not None:
+            self._alarm.load_state_dict(state["alarm"])
+        self._outer = state["outer"]
+        if self._watch is not None:
+            self._watch.seen = Observations.from_state(state["seen"])
+
+    def _anchor(self) -> Anchor | None:
+        wanted = self._strength is not None or self._setting.oracle == "anchored"
+        if not (wanted and self.optimizer.at_center):
+            return None
+        if self._outer % self._setting.anchors.every != 0:
+            return None
+        return self._oracle.anchor()
+
+    def _push(self) -> dict[str, float]:
+        """Add the penalty's gradient, within a limit where strengths are in doubt."""
+        oracle, parameters = self._oracle, self._setting.problem.parameters
+        most = None if self._strength is None else self._strength.most_push
+        if most is None:
+            return oracle.add_penalty()
+        with limited_push(parameters, most):
+            return oracle.add_penalty()
+
+    def _lengthen(self, anchor: Anchor) -> None:
+        """Lengthen the steps, at the start, if feasible points are far from it."""
+        if self._outer == 0 and self._lengthens and self._scheduler is not None:
+            terms = self._setting.problem.constraints.items()
+            convex = [name for name, c in terms if c.curvature in ("convex", "linear")]
+            lr = far_lr(anchor, self._setting.steps, convex)
+            lengthen(self.optimizer, self._scheduler, lr)
+
+
+@dataclass(frozen=True)
+class _MethodState(AbstractSchema):
+    """The state of a run whose scheduler and optimiser agree on the first step size."""
+
+    parts: Fields
+
+    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
+        state: dict[str, Any] = self.parts.check(value, where)
+        if state["scheduler"] is not None:
+            groups = state["optimizer"]["param_groups"]
+            began = Row(tuple(Equal(group["initial_lr"]) for group in groups))
+            began.check(state["scheduler"]["base_lrs"], f"{where}.scheduler.base_lrs")
+        return state
+
+
+def _scheduled(setting: Setting, schedule: Schedule) -> _Parts:
+    """What a theorem prescribes, and nothing else."""
+    optimizer = with_schedule(setting, schedule)
+    penalty = _penalty(schedule.strength, schedule.smoothing)
+    watch = AssumptionWatch(setting.problem, penalty)
+    return _Parts(optimizer, schedule.inner_steps, penalty, watch=watch)
+
+
+def _chosen(setting: Setting, options: PenalizedOptions) -> _Parts:
+    """What the options ask for, and what practice adds."""
+    _check(options)
+    K = choose_inner_steps(options.inner_steps, setting.steps)
+    optimizer = _with_options(setting, options, K)
+    # A step of Adam moves no parameter by more than lr. In a network with many that
+    # matters less: each has only a part of the way to go.
+    parameters = setting.problem.parameters
+    bounded = options.base == "adam" and dimension(parameters) <= FEW_PARAMETERS
+    penalty: AbstractPenalty | None = None
+    if options.strength != "auto":
+        combine = "max" if options.combine is None else options.combine
+        penalty = _penalty(options.strength, options.smoothing, combine)
+    return _Parts(
+        optimizer,
+        K,
+        penalty,
+        clip=options.clip,
+        scheduler=schedule_lr(options.decay, optimizer, setting.steps),
+        alarm=Alarm(parameters, steps=setting.steps, window=K, bounded=bounded),
+        lengthens=bounded and options.lr is None and isinstance(options.decay, str),
+    )
+
+
+def _check(options: PenalizedOptions) -> None:
+    strength, clip = options.strength, options.clip
+    if strength != "auto" and not is_number(strength):
+        message = (
+            f'strength must be one positive number or "auto", got {strength!r}. The '
+            'number is that of all constraints; "auto" finds one for each.'
+        )
+        raise InvalidProblemError(message)
+    if strength == "auto" and options.combine is not None:
+        message = (
+            f"combine={options.combine!r} needs a strength of its own: it says how one "
+            "strength serves several constraints, and automatic strengths are one for "
+            "each. Give strength=..., or leave combine out."
+        )
+        raise InvalidProblemError(message)
+    if strength == "auto" and options.smoothing is not None:
+        message = (
+            f"smoothing={options.smoothing} needs a strength of its own: automatic "
+            "strengths are those of hinges. Give strength=..., or leave smoothing out."
+        )
+        raise InvalidProblemError(message)
+    if clip is not None:
+        why = "It is the largest norm of an objective gradient; None for no limit."
+        check_number("clip", clip, why, infinite=True)
+
+
+def _penalty(
+    strength: float, smoothing: float | None, combine: Combine = "max"
+) -> AbstractPenalty:
+    if smoothing is None:
+        return Hinge(strength, combine)
+    return Softplus(strength, smoothing, combine)
+
+
+def _with_options(setting: Setting, options: PenalizedOptions, K: int) -> OneProjection:
+    return _Engine(
+        setting.problem.parameters,
+        default_lr(setting.problem) if options.lr is None else options.lr,
+        prox_weight=options.prox_weight,
+        inner_steps=K,
+        late_weight=options.late_weight,
+        radius=setting.problem.radius,
+        center=setting.problem.center,
+        base=choose_base(options.base),
+        select=options.select,
+        outer_steps=setting.steps // K,
+        generator=setting.selection,
+    )

@@ -1,0 +1,288 @@
+"""Steps that end in the ball, and at its edge go along it.
+
+``x = P_B(x - eta D g)`` with a diagonal matrix D, as Adam has it, holds where ``D g``
+is a negative multiple of ``x - c``. A minimum over the ball asks that of g. So at the
+edge, where g pulls outwards, the base step gets the part of it that runs along it,
+
+    ``h = g + nu (x - c)``,  ``nu = -<g, x - c> / |x - c|^2 > 0``.
+
+Then the points that stay are the right ones: if ``D h = -a (x - c)`` then ``<h, D h>``
+is zero, since h and ``x - c`` are orthogonal, and h is zero. A step along ``-g``, with
+momentum or without, needs none of this.
+
+Base steps: the update of ``torch.optim`` inside Algorithm 1, and how its lr decays.
+
+The theorems cover plain SGD with the step of their schedule. Momentum and Adam, and a
+step that decays to zero over the planned updates, are what practice adds to it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch.optim import SGD, Adam, Optimizer
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
+
+from oneproj.errors import InvalidProblemError
+from oneproj.methods.checks import Groups
+from oneproj.problem.autograd import densify
+from oneproj.vectors.arithmetic import Vector, dot, norm, offset, project_ball_
+
+WIDTH = 1e-3
+"""Of the edge, as a share of the radius: steps along it end a little off."""
+
+
+def step_in_ball_(
+    base: Optimizer,
+    point: Vector,
+    radius: float,
+    center: Vector | None,
+    *,
+    touched: bool,
+) -> float:
+    """One step of the base, then P_B; returns how far outside the step ended.
+
+    While no step has left the ball, which ``touched`` tells, its edge costs nothing.
+
+    Example:
+        >>> w = torch.tensor([0.6, 0.8], requires_grad=True)
+        >>> w.grad = torch.tensor([0.0, -0.2])
+        >>> base = SGD([w], lr=1.0)
+        >>> round(step_in_ball_(base, [w], 1.0, None, touched=False), 3)
+        0.166
+    """
+    if not isinstance(base, SGD):  # whose steps go along gradients
+        densify(point)  # torch's Adam and its like take no sparse ones
+        if touched:
+            follow_edge_(point, radius, center)
+    base.step()
+    return 0.0 if radius == math.inf else project_ball_(point, radius, center)
+
+
+@torch.no_grad()
+def follow_edge_(point: Vector, radius: float, center: Vector | None) -> None:
+    """Take the pull outwards out of ``.grad``, in place, if the point is at the edge.
+
+    Example:
+        >>> w = torch.tensor([0.0, 1.0], requires_grad=True)
+        >>> w.grad = torch.tensor([2.0, -3.0])
+        >>> follow_edge_([w], 1.0, None); w.grad.tolist()
+        [2.0, 0.0]
+    """
+    z = list(point)
+    away = offset(z, center)
+    length = norm(away)
+    reached = [(p.grad, o) for p, o in zip(z, away, strict=True) if p.grad is not None]
+    if length < (1.0 - WIDTH) * radius:
+        return
+    slopes, offsets = [g for g, _ in reached], [o for _, o in reached]
+    if -math.inf < (inner := dot(slopes, offsets)) < 0:  # not of what is not finite
+        torch._foreach_add_(slopes, offsets, alpha=-inner / length**2)
+
+
+BaseLike: TypeAlias = Literal["sgd", "momentum", "adam"] | Callable[[Groups], Optimizer]
+DecayLike: TypeAlias = (
+    Literal["linear", "cosine", "constant"] | Callable[[Optimizer], LRScheduler]
+)
+
+FORGETTING = 0.95
+"""Adam's second beta, so that it remembers about 20 squared gradients, not a thousand:
+a penalty pushes seldom and hard, and would hold the step back long afterwards."""
+
+SMALLEST = 1e-8
+"""Adam's epsilon, torch's own. In float16 it would be 0, and a gradient of zeros NaN:
+there it is the least normal number, 6e-5."""
+
+
+WARM_UP = 0.05
+"""Of the planned steps. The first steps of Adam are as long as any and know least of
+where to go: at full length they can put every ReLU of a small network to sleep."""
+
+FUSED = ("cpu", "cuda")
+"""Devices on which torch has Adam as one pass over memory."""
+
+
+def unrecorded(step: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of an optimiser without what torch puts around each.
+
+    That is a record for its profiler, and hooks. With a small model they take as long
+    as the step itself, and an optimiser that nobody else holds needs neither.
+
+    Example:
+        >>> class Plain(SGD):
+        ...     step = unrecorded(SGD.step)
+        >>> w = torch.ones(1, requires_grad=True); w.grad = torch.ones(1)
+        >>> Plain([w], lr=0.25).step(); w.item()
+        0.75
+    """
+    alone: Callable[..., Any] = torch.no_grad()(inspect.unwrap(step))
+    alone.hooked = True  # type: ignore[attr-defined]  # by this mark torch leaves it so
+    return alone
+
+
+class _Adam(Adam):
+    """Adam as a part of a method's update."""
+
+    step = unrecorded(Adam.step)
+
+
+class _AlikeAdam(Adam):
+    """Adam for parameters of one group and dtype, on the processor, without AMSGrad.
+
+    torch sorts parameters by that before it calls its one pass over memory. With a
+    small model that takes as long as the pass itself, so here it is called at once.
+    """
+
+    def _step(self) -> None:
+        (group,) = self.param_groups
+        z = group["params"]
+        states, slopes = [self.state.get(p, {}) for p in z], [p.grad for p in z]
+        if not all(states) or any(slope is None for slope in slopes):
+            _Adam.step(self)  # which makes the states, and skips who has no gradient
+            return
+        counts = [state["step"] for state in states]
+        torch._foreach_add_(counts, 1)
+        torch._fused_adam_(
+            z,
+            slopes,
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            counts,
+            lr=group["lr"],
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            amsgrad=False,
+            maximize=group["maximize"],
+        )
+
+    step = unrecorded(_step)
+
+
+def _adam(groups: Groups) -> Optimizer:
+    parameters = [p for group in groups for p in group["params"]]
+    tiny = [torch.finfo(p.dtype).tiny for p in parameters]
+    # On strided memory, a column of a matrix say, torch's one pass is wrong.
+    fused = all(
+        p.device.type in FUSED and torch.empty_like(p).stride() == p.stride()
+        for p in parameters
+    )
+    devices, dtypes = {p.device.type for p in parameters}, {p.dtype for p in parameters}
+    alike = fused and devices == {"cpu"} and len(dtypes) == len(groups) == 1
+    alike = alike and not groups[0].get("amsgrad")
+    make = _AlikeAdam if alike else _Adam
+    return make(
+        groups, betas=(0.9, FORGETTING), eps=max([SMALLEST, *tiny]), fused=fused
+    )
+
+
+class _Decay(LambdaLR):
+    """Torch's scheduler without its questions about who calls it, and in which order.
+
+    They take ten times as long as the next step size, and only a method calls this.
+    """
+
+    def step(self, epoch: int | None = None) -> None:
+        self._step_count += 1
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        groups, rates = self.optimizer.param_groups, self.base_lrs
+        for group, lr, factor in zip(groups, rates, self.lr_lambdas, strict=True):
+            group["lr"] = lr * factor(self.last_epoch)
+        self._last_lr = [group["lr"] for group in groups]
+
+
+BASES: dict[str, Callable[[Groups], Optimizer]] = {
+    "sgd": SGD,
+    "momentum": partial(SGD, momentum=0.9),
+    "adam": _adam,
+}
+"""Base steps by name."""
+
+
+def choose_base(base: BaseLike) -> Callable[[Groups], Optimizer]:
+    """The maker of a base optimiser, by its name or as it is.
+
+    Example:
+        >>> choose_base("sgd") is SGD
+        True
+    """
+    if callable(base):
+        return base
+    if isinstance(base, str) and base in BASES:
+        return BASES[base]
+    known = ", ".join(repr(name) for name in BASES)
+    message = (
+        f"There is no base step {base!r}. Use {known}, or a function that makes a "
+        "torch.optim optimiser from parameter groups."
+    )
+    raise InvalidProblemError(message)
+
+
+def schedule_lr(decay: DecayLike, optimizer: Optimizer, steps: int) -> LRScheduler:
+    """The scheduler of a run, by its name or as it is.
+
+    ``"linear"`` falls to zero over ``steps``; ``"cosine"`` does after a warm-up, and
+    spends longer at small steps, where noise is averaged out; ``"constant"`` stays.
+
+    Example:
+        >>> import torch
+        >>> optimizer = SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = schedule_lr("linear", optimizer, 4)
+        >>> optimizer.step(); scheduler.step(); scheduler.get_last_lr()
+        [0.75]
+    """
+    if callable(decay):
+        return _checked(decay, optimizer)
+    if not any(group["lr"] for group in optimizer.param_groups):
+        message = (
+            "lr=0 trains nothing: every step of the run would be 0, and the start be "
+            "projected. Leave lr out for the default, or call oneproj.project to "
+            "project only."
+        )
+        raise InvalidProblemError(message)
+    if decay == "constant":
+        return _Decay(optimizer, lambda _: 1.0)
+    if decay == "linear":
+        return _Decay(optimizer, lambda k: max(0.0, 1.0 - k / steps))
+    if decay == "cosine":
+        return _Decay(optimizer, partial(_warm_cosine, steps=steps))
+    message = (
+        'decay must be "linear", "cosine", "constant" or a function that makes a '
+        f"scheduler of torch.optim.lr_scheduler for an optimiser, got {decay!r}."
+    )
+    raise InvalidProblemError(message)
+
+
+def _checked(
+    decay: Callable[[Optimizer], LRScheduler], optimizer: Optimizer
+) -> LRScheduler:
+    """The scheduler that was asked for; refuses what ``step()`` alone cannot drive."""
+    made = decay(optimizer)
+    if isinstance(made, ReduceLROnPlateau):
+        message = (
+            "ReduceLROnPlateau wants a metric at every step, and what a run sees is an "
+            "estimate on a minibatch, whose plateaus are noise. Use another scheduler "
+            'of torch.optim.lr_scheduler, or decay="cosine".'
+        )
+        raise InvalidProblemError(message)
+    if not isinstance(made, LRScheduler):
+        message = (
+            "decay must make a scheduler of torch.optim.lr_scheduler for an optimiser, "
+            f"but it made a {type(made).__name__}. Pass a function such as lambda "
+            "optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 100)."
+        )
+        raise InvalidProblemError(message)
+    return made
+
+
+def _warm_cosine(k: int, steps: int) -> float:
+    """The factor of step k, from 0: up over the warm-up, then half a cosine to zero."""
+    warm = min(1.0, (k + 1) / (WARM_UP * steps))
+    return warm * 0.5 * (1.0 + math.cos(math.pi * min(1.0, k / steps)))

@@ -1,0 +1,243 @@
+"""What a run of Algorithm 1 warns of: uneven units, dead networks, and short steps.
+
+**Features in units of very different size.** A step of Adam changes every parameter by
+about lr, whatever its gradient. A feature in the thousands, an area beside a ratio,
+then moves the score a thousand times as far as its neighbours do: the objective rises
+to many times its size, and falls back only as far as the decay of the steps allows. In
+the first gradient such features show. An entry of a matrix of weights has a gradient in
+proportion to what it multiplies, so the columns have the sizes of the features, or of
+their correlations with what is to be learned: among twenty standardised features, one
+alone may matter. It is said where the largest is ``SPREAD`` times the median, or of two
+``PAIR`` times the other, a step of lr in it alone would change the objective by
+``FELT`` of its size, to first order, and the objective then rises to ``RISE`` times its
+least value so far, by ``SWING`` of the first: such steps swing to and fro, and those
+along a correlation do not.
+
+Steps that become shorter for such columns, in proportion to their sizes, were tried:
+three problems of four ended lower, and one, whose features also had means far from
+zero, ten times higher. The data has to be mended.
+
+**A dead network.** Where no ReLU lets anything through, a network is a constant, all
+but its last bias has no gradient, and a point like this looks stationary. At the start
+most parameters had a gradient. It is tensors that have one or not: where features are
+sparse and few examples of a batch still lose, most entries are zero and nothing died.
+
+**Steps too short for the distance.** After N steps of Adam no parameter has moved by
+more than ``sum_k lr_k``: 500 updates of 0.1 with a decay do not reach an intercept of
+100, that of a target which was not standardised. What they return is feasible, and
+useless. A parameter that went ``FAR`` of that sum was pulled in one direction all the
+time. If the objective is not nearly gone by then, as it would be for data that can be
+separated, the run was on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from oneproj.errors import warn
+from oneproj.schema import AbstractSchema, AsIs, Equal, Fields, schema_of
+from oneproj.tensor_schema import vector_like
+from oneproj.vectors.arithmetic import (
+    Vector,
+    difference,
+    dimension,
+    on_devices,
+    snapshot,
+)
+
+SPREAD = 12.0
+"""Times the median. Standardised features were seen to make 4, sparse ones 10."""
+PAIR = 144.0
+"""Times the smaller of two. Where the units are the same, one pair of gradients in ten
+is ``SPREAD`` apart by chance, and one in a hundred so far."""
+FELT = 0.1
+"""Of the objective."""
+RISE, SWING = 2.0, 0.2
+"""Of the least objective so far, and of the first. Raw features were seen to swing by
+0.2 to 1.7 of the first; noise is as large only where the objective is small."""
+ALIVE, DEAD = 0.5, 0.05
+"""Of the parameters, in tensors with a gradient: at least, at the start; and at most,
+at the end."""
+FAR = 0.6
+"""Of ``sum_k lr_k``. One direction all the time makes 0.7, as a centre trails the inner
+iterates; of runs that arrived, those were seen to make 0.4 that only just did."""
+GONE = 0.1
+"""Of the objective at the start: less is nearly nothing."""
+TRIAL = 100
+"""Updates. Who plans fewer wants to see whether something runs, not where it ends."""
+
+
+@dataclass
+class _Seen:
+    """What a resumed run has to know of the updates before."""
+
+    alive: float | None = None  # the share of parameters with a gradient: the first
+    left: float = 1.0  # and the last
+    least: float | None = None  # objective since uneven columns were seen
+    size: float = 0.0  # of the objective then
+    updates: int = 0
+    reach: float = 0.0  # the sum of the step sizes
+    first: float = 0.0  # objectives, added up over the first window
+    last: float = 0.0  # and the last
+
+
+class Alarm:
+    """Looks at objectives and their gradients, and speaks at the end.
+
+    Args:
+        point: The parameters at the start.
+        steps: Updates that are planned.
+        window: Updates whose mean objective stands for start and end.
+        bounded: Whether no step can move a parameter by more than its size.
+
+    Example:
+        >>> w = torch.zeros(2)
+        >>> alarm = Alarm([w], steps=100, window=10, bounded=True)
+        >>> for k in range(100):
+        ...     w[0] += 0.1
+        ...     alarm.hear((20.0 - w[0].item()) ** 2, lr=0.1)
+        >>> alarm.is_under_way([w]), alarm.is_under_way([0.5 * w])
+        (True, False)
+        >>> alarm.look(1.0, [torch.ones(40)], lr=0.1)
+        >>> alarm.look(1.0, [torch.zeros(40)], lr=0.1); alarm.is_dead
+        True
+    """
+
+    def __init__(
+        self, point: Vector, *, steps: int, window: int, bounded: bool
+    ) -> None:
+        """Nothing was seen yet."""
+        self._start = snapshot(point) if bounded else None
+        self._steps, self._window = steps, window
+        self._seen = _Seen()
+
+    def look(self, objective: float, gradient: Vector, lr: float) -> None:
+        """Note what an update saw; the first may have units to be watched."""
+        seen, share = self._seen, _share_with_gradient(gradient)
+        if seen.alive is None:
+            seen.alive = share
+            if are_uneven(objective, gradient, lr):
+                seen.least, seen.size = objective, abs(objective)
+        seen.left = share if objective != 0 else 1.0  # it may be zero and solved
+
+    def hear(self, objective: float, lr: float) -> None:
+        """Note the objective and the step of any update; tell of a swing, once."""
+        seen = self._seen
+        if seen.updates < self._window:
+            seen.first += objective
+        if seen.updates >= self._steps - self._window:
+            seen.last += objective
+        seen.updates, seen.reach = seen.updates + 1, seen.reach + lr
+        if seen.least is None:
+            return
+        seen.least = min(seen.least, objective)
+        rise = objective - seen.least
+        if objective > RISE * seen.least and rise > SWING * seen.size:
+            seen.least = None
+            _warn_of_units()
+
+    def speak(self, point: Vector) -> None:
+        """Say at the end what went wrong, and what helps."""
+        if self.is_under_way(point):
+            _warn_of_short_steps(self._seen.reach)
+        if self.is_dead:
+            _warn_of_death(self._seen.alive or 0.0, self._seen.left)
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether nearly all gradients have gone, and the objective has not."""
+        return (self._seen.alive or 0.0) >= ALIVE and self._seen.left <= DEAD
+
+    def is_under_way(self, point: Vector) -> bool:
+        """Whether all planned updates were too few to get to where they went."""
+        seen = self._seen
+        nearly_gone = abs(seen.last) <= GONE * abs(seen.first)
+        planned = seen.updates >= max(self._steps, TRIAL)
+        if self._start is None or nearly_gone or not planned:
+            return False
+        parts = [part for part in difference(point, self._start) if part.numel()]
+        moved = max((part.abs().max().item() for part in parts), default=0.0)
+        return moved > FAR * seen.reach > 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was seen, and where the run began."""
+        return {"seen": asdict(self._seen), "start": self._start}
+
+    def state_schema(self) -> AbstractSchema:
+        """What such a state looks like."""
+        start = Equal(None) if self._start is None else vector_like(self._start)
+        return Fields({"seen": AsIs(schema_of(_Seen)), "start": start})
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        self._seen = _Seen(**state["seen"])
+        if self._start is not None:
+            self._start = on_devices(state["start"], self._start)
+
+
+def are_uneven(objective: float, gradient: Vector, lr: float) -> bool:
+    """Whether some matrix of weights has columns of very different size.
+
+    Example:
+        >>> slopes = [torch.tensor([[1.0, 2.0, 500.0]]), torch.tensor([0.5])]
+        >>> are_uneven(20.0, slopes, lr=0.1), are_uneven(20.0, slopes[1:], lr=0.1)
+        (True, False)
+    """
+    return any(_is_uneven(slope, lr, abs(objective)) for slope in gradient)
+
+
+def _is_uneven(slope: Tensor, lr: float, size: float) -> bool:
+    if slope.ndim != 2:  # noqa: PLR2004 - a matrix
+        return False
+    columns = slope.square().mean(0).sqrt()
+    columns = columns[columns > 0]
+    if columns.numel() == 0:
+        return False
+    spread = SPREAD if columns.numel() > 2 else PAIR  # noqa: PLR2004 - two of them
+    largest = columns.max().item()
+    return largest >= spread * columns.median().item() and lr * largest >= FELT * size
+
+
+def _warn_of_units() -> None:
+    message = (
+        "The features seem to come in units of very different size: the gradients of "
+        f"some weights were more than {SPREAD:.0f} times those of their neighbours, "
+        "and the objective swings, since steps of one length suit only some of them. "
+        "It may end far too high. Standardise the features (zero mean, unit "
+        'variance), or, for a small model, take method="auto": SLSQP has '
+        "no steps of one length."
+    )
+    warn(message)
+
+
+def _warn_of_short_steps(reach: float) -> None:
+    message = (
+        f"The run may have ended on its way: some parameter moved by most of "
+        f"{reach:.3g}, the sum of all step sizes and so the farthest that Adam can go, "
+        "and the objective was not nearly gone. The answer depends on the start. "
+        "Standardise features and targets, or give a larger lr or more steps, or, for "
+        'a small model, take method="auto"; if the objective has no minimum, as a sum '
+        "of logits has none, bound it by radius= or a constraint."
+    )
+    warn(message)
+
+
+def _warn_of_death(first: float, last: float) -> None:
+    message = (
+        f"The network seems to be dead: at the end only {100 * last:.1g} percent of "
+        f"the parameters had a gradient, at the start {100 * first:.0f}. If no ReLU "
+        "lets anything through, the model is a constant, and the small KKT residual of "
+        "such a point says nothing. Standardise the features, give a smaller lr, or "
+        "use an activation with a slope everywhere, such as GELU."
+    )
+    warn(message)
+
+
+def _share_with_gradient(gradient: Vector) -> float:
+    found = sum(slope.numel() for slope in gradient if torch.count_nonzero(slope))
+    return found / max(1, dimension(gradient))

@@ -1,0 +1,426 @@
+"""Saved states of ``OneProjection``: what they must hold before one is loaded.
+
+The housekeeping of ``OneProjection``: all of it that is not in the paper.
+
+What a step refuses, how one that failed is taken back, which iterate is shown, and how
+the optimiser is saved and copied with the base optimiser inside it.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.methods.checks import Watch, check_alike, check_step, forget_nonfinite_
+from oneproj.schema import AbstractSchema, Equal, Fields, Flag, Integer, Number, require
+from oneproj.tensor_schema import (
+    PLAIN,
+    PerParameter,
+    groups_like,
+    like_tensor,
+    optimizer_state,
+)
+from oneproj.vectors.arithmetic import assign, is_finite, norm
+
+PARTS = ("state", "param_groups", "run", "settings", "base")
+"""Of a saved state; other optimisers have the first two."""
+
+
+def kind(base: Optimizer) -> str:
+    """The optimiser of torch.optim that a base is, or its own name if it is none.
+
+    Example:
+        >>> class Quick(torch.optim.Adam): ...
+        >>> w = torch.zeros(1, requires_grad=True)
+        >>> kind(Quick([w])), kind(torch.optim.AdamW([w]))
+        ('Adam', 'AdamW')
+    """
+    for ancestor in type(base).__mro__:
+        if ancestor.__module__.startswith("torch.optim.") and ancestor != Optimizer:
+            return ancestor.__name__
+    return type(base).__name__
+
+
+@dataclass(frozen=True)
+class NestedSchema(AbstractSchema):
+    """What the state of a ``OneProjection`` looks like, between two of its updates.
+
+    Args:
+        optimizer: That is to go on from the state.
+        base: The optimiser inside it.
+        at: Where the optimiser stands now.
+        settings: The optimiser's own, which must be those that it was saved with.
+        own: Whether this library schedules the step sizes.
+    """
+
+    optimizer: Optimizer
+    base: Optimizer
+    at: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    own: bool
+
+    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
+        drawn, K = self.at["J"], self.settings["inner_steps"]
+        run = Fields(
+            {
+                "t": Integer(least=0),
+                "s": Integer(least=1, most=K),
+                "J": Equal(drawn),
+                "shown": Equal(None),
+                "touched": Flag(),
+            }
+        )
+        parts = dict.fromkeys(PARTS, PLAIN) | {"run": run}
+        t = Fields(parts).check(value, where)["run"]["t"]
+        names = ["x", "average"]
+        names += ["selected"] if drawn is not None and t >= drawn else []
+        parameters = [
+            p for group in self.optimizer.param_groups for p in group["params"]
+        ]
+        schemas: dict[str, AbstractSchema] = {
+            "state": PerParameter(
+                {
+                    i: Fields(dict.fromkeys(names, like_tensor(p)))
+                    for i, p in enumerate(parameters)
+                },
+                complete=True,
+            ),
+            "param_groups": groups_like(self.optimizer, own=self.own),
+            "run": run,
+            "settings": Fields({name: _Same(s) for name, s in self.settings.items()}),
+            "base": optimizer_state(self.base, own=self.own),
+        }
+        checked: dict[str, Any] = Fields(schemas).check(value, where)
+        if self.settings["strong_convexity"] is None:
+            for i, group in enumerate(checked["param_groups"]):
+                rate = max(group["lr"], group.get("initial_lr", 0.0))
+                pull = Number(most=1.0)  # more would overshoot the centre
+                name = f"lr times prox_weight in {where}.param_groups[{i}]"
+                pull.check(float(rate * group["prox_weight"]), name)
+        return checked
+
+
+@dataclass(frozen=True)
+class _Same(AbstractSchema):
+    """A setting that is the same as now."""
+
+    setting: Any
+
+    def check(self, value: Any, where: str) -> Any:  # noqa: ANN401 - as above
+        require(_equal(value, self.setting), value, where, _brief(self.setting))
+        return value
+
+
+def check_saved(
+    saved: object,
+    settings: Mapping[str, Any],
+    run: Mapping[str, Any],
+    groups: Sequence[Mapping[str, Any]],
+) -> None:
+    """Refuse a state that an optimiser cannot go on from, before any of it is used.
+
+    Args:
+        saved: What is to be loaded.
+        settings: The optimiser's own, which must be those that it was saved with.
+        run: Where the optimiser stands, for the names in it.
+        groups: Of its parameters, which must be shaped like those of the state.
+
+    Raises:
+        InvalidProblemError: It is not of a OneProjection with these settings and
+            shapes.
+
+    Example:
+        >>> check_saved({"state": {}, "param_groups": []}, {}, {}, [])
+        Traceback (most recent call last):
+        oneproj.errors.InvalidProblemError: The state lacks 'run', 'settings', 'base'...
+    """
+    if not isinstance(saved, Mapping):
+        message = (
+            "A state to resume from is what state_dict() of a OneProjection returned, "
+            f"but got a {type(saved).__name__}."
+        )
+        raise InvalidProblemError(message)
+    missing = [part for part in PARTS if part not in saved]
+    if missing:
+        message = (
+            f"The state lacks {', '.join(map(repr, missing))}: it is not what "
+            "state_dict() of a OneProjection returned, or not all of it. What keeps "
+            "only 'state' and 'param_groups', as torch.distributed.checkpoint."
+            "state_dict does, loses the rest: save optimizer.state_dict() itself."
+        )
+        raise InvalidProblemError(message)
+    _check_settings(saved["settings"], settings)
+    if not isinstance(saved["run"], Mapping) or set(saved["run"]) != set(run):
+        message = (
+            f"The state says {saved['run']!r} of its run, but {list(run)} are needed. "
+            "Was it saved by another version?"
+        )
+        raise InvalidProblemError(message)
+    _check_shapes(saved, groups)
+
+
+def _check_settings(saved: object, own: Mapping[str, Any]) -> None:
+    was = saved if isinstance(saved, Mapping) else {}
+    changed = [name for name in own if not _equal(was.get(name), own[name])]
+    if changed:
+        before = ", ".join(f"{name}={_brief(was.get(name))}" for name in changed)
+        now = ", ".join(f"{name}={_brief(own[name])}" for name in changed)
+        message = (
+            f"The state was saved with {before}, this optimiser has {now}. A run "
+            "resumes only with its own settings."
+        )
+        raise InvalidProblemError(message)
+
+
+def _equal(a: object, b: object) -> bool:
+    if isinstance(a, list) and isinstance(b, list):  # the ball's center
+        return len(a) == len(b) and all(map(_equal, a, b))
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.shape == b.shape and torch.equal(a.to(b), b)
+    return type(a) is type(b) and a == b
+
+
+def _brief(setting: object) -> str:
+    return "another one" if isinstance(setting, list) else repr(setting)
+
+
+def _check_shapes(
+    saved: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]
+) -> None:
+    own = [[tuple(p.shape) for p in group["params"]] for group in groups]
+    try:
+        t, J = saved["run"]["t"], saved["run"]["J"]
+        vectors = (
+            ["x", "average"] if J is None or t < J else ["x", "average", "selected"]
+        )
+        inner, _ = saved["base"]["param_groups"], saved["base"]["state"]  # both there
+        base = [len(group["params"]) for group in inner]
+        found = [
+            [_shape(saved["state"][i], vectors) for i in group["params"]]
+            for group in saved["param_groups"]
+        ]
+    except (AttributeError, KeyError, TypeError) as error:
+        message = (
+            f"The state is damaged: it lacks {error}. Every parameter has its centre "
+            "'x' and its 'average' there, and every group its 'params'."
+        )
+        raise InvalidProblemError(message) from error
+    if found != own or base != [len(shapes) for shapes in own]:
+        message = (
+            f"The state is of parameters of shapes {found}, group by group, and those "
+            f"of this optimiser are {own}. Build the model and its groups as they were "
+            "when it was saved, the same parameters frozen."
+        )
+        raise InvalidProblemError(message)
+
+
+def _shape(state: Mapping[str, Tensor], vectors: Sequence[str]) -> tuple[int, ...]:
+    shapes = [tuple(state[name].shape) for name in vectors]
+    if len(set(shapes)) > 1:
+        part = f"one shape of {', '.join(map(repr, vectors))}"
+        raise KeyError(part)
+    return shapes[0]
+
+
+@dataclass
+class Position:
+    """Where Algorithm 1 stands; the vectors are in ``Optimizer.state``."""
+
+    t: int  # complete outer iterations
+    s: int  # the inner update that comes next, 1..K
+    J: int | None  # the outer iterate to return; None for the last
+    shown: str | None = None  # what eval() swapped with the inner iterate
+    touched: bool = False  # whether a step ever left the ball
+
+
+class AbstractNested(Optimizer):
+    """A run of Algorithm 1 around a base optimiser that shares its groups."""
+
+    _base: Optimizer  # not there yet while torch's constructor runs
+    _at: Position
+    _watch: Watch
+    _z: list[Tensor]  # the parameters
+    _m: float | None
+    _beta: float
+    _K: int
+    _q: float
+    _radius: float
+    _center: list[Tensor] | None
+
+    @abstractmethod
+    def _inner_update(self) -> None:
+        """Lines 10-12 of Algorithm 1; after the K-th, lines 14, 3 and 8."""
+
+    @torch.no_grad()
+    def step(  # type: ignore[override]  # one signature says what torch's overloads do
+        self, closure: Callable[[], float] | None = None
+    ) -> float | None:
+        """Make one inner update; the ``inner_steps``-th closes the outer iteration.
+
+        Raises:
+            NonFiniteError: The gradient, or the iterate after the step, is NaN or
+                infinite. The parameters hold ``x_t`` again, and the next step is the
+                first from there: leave out the batch, and go on.
+        """
+        check_step(shown=self._at.shown)
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        if self._at.s in (1, self._K):
+            self._watch.look(self.param_groups, self._m)
+        try:
+            self._inner_update()
+        except RuntimeError as error:
+            check_alike(self._z, self._average, error)
+            raise
+        return loss
+
+    def _require_finite(self, outside: float) -> None:
+        """Take an outer iteration back that a step has spoilt, and raise.
+
+        ``outside`` is how far the step left the ball, which is finite if the point is.
+        """
+        # Inside a ball ``outside`` tells; without one the length of the iterate does.
+        length = norm(self._z) if math.isinf(self._radius) else outside
+        if math.isfinite(length) or (outside == 0 and is_finite(self._z)):
+            return
+        spoilt = not is_finite(
+            [p.grad.to_dense() for p in self._z if p.grad is not None]
+        )
+        at = self._at
+        assign(self._z, self._x)  # line 8
+        assign(self._average, self._x)
+        forget_nonfinite_(self.base)
+        step, at.s = at.t * self._K + at.s, 1
+        raise NonFiniteError("the gradient" if spoilt else "the iterate", step=step)
+
+    @property
+    def base(self) -> Optimizer:
+        """The optimiser that makes the step of lines 11-12."""
+        return self._base
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refuse groups after the start: x_0 and the ball are fixed by then."""
+        if "_base" in vars(self):
+            message = (
+                "A parameter group cannot be added after the start: the centre x_0 "
+                "and the ball are those of the first groups. Build a new optimiser."
+            )
+            raise InvalidProblemError(message)
+        super().add_param_group(param_group)
+
+    @property
+    def at_center(self) -> bool:
+        """Whether the next update is the first of an outer iteration: z_1 = x_t."""
+        return self._at.s == 1
+
+    @property
+    def selected_index(self) -> int:
+        """The outer iterate that ``eval()`` shows now: J once it is reached, else t."""
+        t, J = self._at.t, self._at.J
+        return t if J is None else min(t, J)
+
+    def eval(self) -> None:
+        """Make the parameters hold the selected outer iterate.
+
+        Inner updates of an unfinished outer iteration are not part of it. Before J it
+        is the last complete outer iterate; ``selected_index`` says which. A warning
+        says so, once, where that leaves nothing of the updates. Running statistics of
+        batch norm are still those of the inner iterates:
+        ``torch.optim.swa_utils.update_bn`` makes them this one's.
+        """
+        if self._at.shown is None:
+            t, s, J = self._at.t, self._at.s, self._at.J
+            self._watch.tell_of_start(t, s - 1, self._K, J)
+            self._at.shown = "x" if J is None or t < J else "selected"
+            self._swap(self._at.shown)
+
+    def train(self) -> None:
+        """Make the parameters hold the inner iterate z_s again.
+
+        What was done to the parameters since ``eval()``, a projection for example,
+        stays with the iterate that was shown: work on a copy to look and go on.
+        """
+        if self._at.shown is not None:
+            self._swap(self._at.shown)
+            self._at.shown = None
+
+    @torch.no_grad()
+    def _swap(self, key: str) -> None:
+        # In place and one tensor at a time, so that no third copy of the model exists.
+        for p in self._z:
+            kept = self.state[p][key]
+            held = p.clone()
+            p.copy_(kept)
+            kept.copy_(held)
+
+    def _bind(self) -> None:
+        """Take the tensors of a state that was made or loaded, once for all steps."""
+        self._average = [self.state[p]["average"] for p in self._z]
+        self._x = [self.state[p]["x"] for p in self._z]
+        self._x_of = [
+            [self.state[p]["x"] for p in group["params"]] for group in self.param_groups
+        ]
+
+    def _settings(self) -> dict[str, Any]:
+        """What a saved state must agree with."""
+        return {
+            "prox_weight": self._beta,
+            "strong_convexity": self._m,
+            "inner_steps": self._K,
+            "late_weight": self._q,
+            "radius": self._radius,
+            "center": self._center,
+            "base": kind(self.base),
+            "select": "last" if self._at.J is None else "random",
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to resume bit for bit; a copy, never an alias."""
+        extra = {
+            "run": asdict(self._at),
+            "settings": self._settings(),
+            "base": self.base.state_dict(),
+        }
+        return copy.deepcopy(super().state_dict() | extra)
+
+    def state_schema(self, *, own: bool = False) -> AbstractSchema:
+        """What the state of a run with these settings and parameters looks like.
+
+        Args:
+            own: Whether its step sizes are scheduled by this library, which leaves all
+                other settings of a group as they are.
+        """
+        return NestedSchema(self, self.base, asdict(self._at), self._settings(), own)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Resume from ``state_dict``; the parameters are the caller's to restore.
+
+        Raises:
+            InvalidProblemError: It is not of a OneProjection with the same settings
+                and shapes of parameters; then nothing is loaded.
+        """
+        at, groups = asdict(self._at), self.param_groups
+        check_saved(state_dict, self._settings(), at, groups)
+        own = copy.deepcopy(state_dict)
+        super().load_state_dict(own)
+        for group in self.param_groups:  # states of earlier versions do not have it
+            group.setdefault("prox_weight", self._beta)
+        self._at = replace(self._at, **own["run"])
+        self.base.load_state_dict(own["base"])
+        self.base.param_groups = self.param_groups
+        self._bind()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but a scheduler's ``step``, which would step this very object."""
+        return {name: part for name, part in self.__dict__.items() if name != "step"}

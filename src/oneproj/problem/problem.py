@@ -1,0 +1,376 @@
+"""The problem: an objective, named constraints, and a safeguard ball.
+
+``min f(x)  subject to  c_j(x) <= 0 (j = 1..m),  |x - center| <= radius``, eq. problem.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from oneproj.arguments import check_number
+from oneproj.distributed import Fact, digest, setting_facts
+from oneproj.errors import InvalidProblemError, warn
+from oneproj.problem.autograd import fresh_casts, require_autograd
+from oneproj.problem.checks import check_connected, check_still_connected, common_facts
+from oneproj.problem.expressions import AbstractExpression
+from oneproj.problem.float64 import NotInFloat64, in_float64
+from oneproj.problem.terms import AbstractTerm, check_bounds
+from oneproj.problem.trainable import as_center, trainable
+from oneproj.vectors.arithmetic import dimension
+
+RESERVED_NAMES = ("objective", "outer", "seconds", "update")
+"""Columns of a run's history and its logs, which have one per constraint as well."""
+
+
+class Problem:
+    """Minimise an objective under named constraints, inside a safeguard ball.
+
+    Args:
+        parameters: Any iterable of tensors, or one tensor. Frozen ones are constants.
+        objective: ``oneproj.mean(...)`` or ``oneproj.function(...)``.
+        constraints: Name to constraint; pairs are accepted too.
+        radius: Of the ball that every iterate stays in; infinite when left out. The
+            theorems need it finite and the feasible set inside.
+        center: Of that ball: tensors shaped like the parameters; None is the origin.
+        model: A module with dropout, batch norm or anything else that has two modes.
+            It is in evaluation mode for every full pass, anchor, projection and
+            certificate, and in the mode that it has, training as a rule, for the
+            minibatches in between; every module gets its mode back, also after an
+            error. None leaves the modes to you, with a warning where a module of torch
+            that has two is in training mode.
+
+    **Dropout** is noise of the minibatches; the answer is that of ``model.eval()``. Two
+    looks at one minibatch then differ, so the anchored oracle loses some of its
+    precision. The noise comes from torch's global generator: seed it yourself.
+
+    **Batch norm** moves its running statistics with every minibatch that it sees in
+    training mode. ``solve`` lets it do so in the first half of the planned updates, or
+    of ``seconds`` if that ends sooner and there is no checkpoint. Later updates, the
+    projection and the certificate use the statistics that are there by then, and leave
+    them as they are: what was found feasible is feasible with ``model.eval()``. A run
+    that is stopped in its first half may have a much higher objective than one that was
+    planned to be as short. A layer in evaluation mode keeps its statistics throughout:
+    call its ``eval()`` if the model is trained already. ``method="slsqp"``, which
+    ``"auto"`` takes for small problems, sees no minibatches: every layer keeps the
+    statistics that it has, and those of a new model are mean 0 and variance 1.
+
+    A checkpoint holds the model's buffers and the state of the global CPU generator.
+
+    Every term is evaluated on three examples, twice, so that a wrong shape or a term
+    that the parameters do not reach is found here and not after an hour of training.
+
+    Raises:
+        InvalidProblemError: Something does not fit; the message names it.
+
+    Example:
+        >>> from oneproj import function
+        >>> w = torch.tensor([2.0, 0.0], requires_grad=True)
+        >>> problem = Problem(
+        ...     w,
+        ...     objective=function(lambda: (w - 3.0).square().sum()),
+        ...     constraints={"size": function(lambda: w.norm()) <= 1.0},
+        ...     radius=10.0,
+        ... )
+        >>> problem.residuals()
+        {'size': 1.0}
+        >>> problem
+        Problem: 2 parameters in 1 tensor, objective function of the parameters,
+        constraints 'size': function of the parameters <= 1, radius 10
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[Tensor] | Tensor,
+        objective: AbstractExpression,
+        constraints: Mapping[str, AbstractTerm] | Iterable[tuple[str, AbstractTerm]],
+        radius: float = math.inf,
+        center: Tensor | Sequence[Tensor] | None = None,
+        *,
+        model: torch.nn.Module | None = None,
+    ) -> None:
+        """Check the parts against each other."""
+        self.parameters = trainable(parameters)
+        self.model = _as_model(model)
+        self.objective = _as_objective(objective).judged_by(model)
+        named = named_constraints(constraints)
+        self.constraints = {name: c.judged_by(model) for name, c in named.items()}
+        self.radius = _as_radius(radius)
+        self.center = as_center(center, self.parameters)
+        terms = (self.objective, *self.constraints.values())
+        probe = check_connected(terms, self.parameters)
+        if probe.training:
+            _warn_of_modes(probe.kinds())
+
+    def __repr__(self) -> str:
+        """What it is about, in words."""
+        n, tensors = dimension(self.parameters), len(self.parameters)
+        named = "; ".join(f"{name!r}: {c!r}" for name, c in self.constraints.items())
+        parts = [
+            f"Problem: {n} parameters in {tensors} tensor{'s' if tensors > 1 else ''}",
+            f"objective {self.objective!r}",
+            f"constraints {named}" if named else "no constraints",
+        ]
+        if self.radius < math.inf:
+            parts.append(f"radius {self.radius:g}")
+        return ", ".join(parts)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Problem:
+        """A copy with tensors of its own, if its functions can be had with them.
+
+        Raises:
+            InvalidProblemError: A function is a closure or a lambda: it cannot be
+                copied, and would go on using the tensors of the original.
+        """
+        twin = copy.copy(self)
+        memo[id(self)] = twin
+        vars(twin).update(copy.deepcopy(vars(self), memo))
+        try:
+            check_problem(twin)
+        except InvalidProblemError as error:
+            message = (
+                "This problem cannot be copied: a function in it uses tensors of its "
+                "own accord, as lambdas and closures do, and in a copy it would go on "
+                "with those of the original. Put the lines that build the problem into "
+                "a function, and call it with copy.deepcopy(model)."
+            )
+            raise InvalidProblemError(message) from error
+        return twin
+
+    def residuals(self) -> dict[str, float]:
+        """Every constraint on all of its data; feasible means <= 0."""
+        with fresh_casts():
+            return {name: c.value() for name, c in self.constraints.items()}
+
+
+class Float64Check(NamedTuple):
+    """Constraints whose functions compute in less than float64, seen in float64."""
+
+    residuals: dict[str, float]
+    """On all data."""
+    reasons: dict[str, str]
+    """Why others could not be computed in float64."""
+
+
+def check_in_float64(
+    parameters: Iterable[Tensor], constraints: Mapping[str, AbstractTerm]
+) -> Float64Check:
+    """Evaluate constraints on all data once more, with their functions in float64.
+
+    One pass for each constraint, and none for a set, or where parameters and values
+    are float64 already. Nothing that belongs to the user is changed.
+
+    Example:
+        >>> from oneproj import function
+        >>> w = torch.full((3,), 0.1, requires_grad=True)
+        >>> size = function(lambda: w.sum()) <= 0.30000001
+        >>> size.value(), check_in_float64([w], {"size": size}).residuals
+        (1.92...e-09, {'size': -5.52...e-09})
+    """
+    exact = all(p.dtype == torch.float64 for p in parameters)
+    found = Float64Check({}, {})
+    with fresh_casts():
+        for name, c in constraints.items():
+            if c.always_float64 or (exact and c.precision() in (None, torch.float64)):
+                continue
+            try:
+                found.residuals[name] = in_float64(c.value)
+            except Exception as error:  # noqa: BLE001 - whatever a function may raise
+                found.reasons[name] = _reason(error)
+    return found
+
+
+def _reason(error: Exception) -> str:
+    told = str(error).partition("\n")[0]
+    return (
+        told if isinstance(error, NotInFloat64) else f"{type(error).__name__}: {told}"
+    )
+
+
+def warn_if_signs_differ(
+    residuals: Mapping[str, float], wide_residuals: Mapping[str, float]
+) -> None:
+    """Warn of constraints that rounding decides: met or not, by the precision.
+
+    Args:
+        residuals: In the model's own arithmetic.
+        wide_residuals: Those that were computed in float64 as well.
+    """
+    for name, wide in wide_residuals.items():
+        own = residuals[name]
+        if (own <= 0) == (wide <= 0):
+            continue
+        message = (
+            f"Rounding decides about the constraint {name!r}: its residual is "
+            f"{own:.3g} in the model's own arithmetic and {wide:.3g} in float64. "
+            "Feasible means <= 0 in the model's own, so it counts as "
+            f"{'met' if own <= 0 else 'violated'}. To have both agree, tighten its "
+            f"bound by more than {abs(wide - own):.1g}, compute in a wider dtype, or "
+            "centre and scale the features."
+        )
+        warn(message)
+
+
+def named_constraints(
+    constraints: Mapping[str, AbstractTerm] | Iterable[tuple[str, AbstractTerm]],
+) -> dict[str, AbstractTerm]:
+    """Check the names and give each constraint its own.
+
+    Example:
+        >>> from oneproj import function
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> list(named_constraints([("size", function(lambda: w.norm()) <= 1.0)]))
+        ['size']
+    """
+    if not isinstance(constraints, Iterable):
+        message = (
+            f"Constraints need names, but got a bare {type(constraints).__name__}. "
+            'Pass a dict: {"source risk": risk <= 0.1}, {} for none.'
+        )
+        raise InvalidProblemError(message)
+    pairs = constraints.items() if isinstance(constraints, Mapping) else constraints
+    named: dict[str, AbstractTerm] = {}
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2):  # noqa: PLR2004 - a pair
+            message = (
+                f"Constraints need names, but got a bare {type(pair).__name__}. Pass a "
+                'dict: {"source risk": risk <= 0.1}.'
+            )
+            raise InvalidProblemError(message)
+        name, constraint = pair
+        _check_name(name, named)
+        if isinstance(constraint, AbstractExpression) or not isinstance(
+            constraint, AbstractTerm
+        ):
+            raise InvalidProblemError(_not_a_constraint(name, constraint))
+        named[name] = constraint.named(name)
+    check_bounds(named.values())
+    return named
+
+
+def _check_name(name: object, taken: Collection[str]) -> None:
+    if not (isinstance(name, str) and name and name.isprintable()):
+        message = (
+            f"A constraint's name must be a string of one line, got {name!r}. It "
+            "heads columns and is written in messages."
+        )
+        raise InvalidProblemError(message)
+    if name in RESERVED_NAMES:
+        message = (
+            f"A constraint cannot be called {name!r}: the history, or a log, has a "
+            "column of that name."
+        )
+        raise InvalidProblemError(message)
+    if name in taken:
+        message = (
+            f"Two constraints are called {name!r}. Residuals, multipliers and "
+            "messages go by name, so each needs its own."
+        )
+        raise InvalidProblemError(message)
+
+
+def _not_a_constraint(name: str, given: object) -> str:
+    if isinstance(given, bool):
+        return (
+            f"The constraint {name!r} is {given}: a term cannot be compared by ==. "
+            "Write two constraints with room for rounding between them, term <= 1.0 + "
+            "1e-6 and term >= 1.0 - 1e-6 (1e-4 in float32), or state linear equations "
+            "as a set: oneproj.sets.Affine(matrix, values).on(weight)."
+        )
+    if isinstance(given, Tensor):
+        return (
+            f"The constraint {name!r} is a tensor: a value, or a comparison, of the "
+            "parameters as they are now. As they move it has to be computed anew, so "
+            "compare a term: oneproj.function(lambda: weight.norm()) <= 1.0, or "
+            "oneproj.mean(losses, data) <= 0.1."
+        )
+    return (
+        f"The constraint {name!r} is a {type(given).__name__}, which says no bound. "
+        "Compare a term with a number, oneproj.mean(...) <= 0.1, or say what a set is "
+        "about, oneproj.sets.Ball(1.0).on(weight)."
+    )
+
+
+def _as_objective(objective: object) -> AbstractTerm:
+    if isinstance(objective, AbstractExpression):
+        return objective.named("objective")
+    message = (
+        f"The objective is a {type(objective).__name__}. Wrap it: oneproj.mean(fn, "
+        "data=...) for an average over data, oneproj.function(fn) otherwise."
+    )
+    raise InvalidProblemError(message)
+
+
+def _as_model(model: object) -> torch.nn.Module | None:
+    if model is None or isinstance(model, torch.nn.Module):
+        return model
+    message = (
+        f"model must be a torch.nn.Module or None, got a {type(model).__name__}: its "
+        "mode is switched to evaluation for full passes. Put several into one, "
+        "torch.nn.ModuleList([a, b]); functions without modes need no model."
+    )
+    raise InvalidProblemError(message)
+
+
+def _warn_of_modes(kinds: str) -> None:
+    message = (
+        f"{kinds} in training mode: the value of a term is "
+        "random, changes with every call, or depends on the rest of its batch, so that "
+        "what is found feasible need not be so after model.eval(). Pass "
+        "oneproj.Problem(..., model=model), the one that has them, which evaluates "
+        "where it counts, or call model.eval() first."
+    )
+    warn(message)
+
+
+def _as_radius(radius: float) -> float:
+    why = "It bounds every iterate; leave it out for no bound."
+    name = "The radius of the safeguard ball"
+    return check_number(name, radius, why, infinite=True)
+
+
+def check_problem(problem: object) -> None:
+    """Refuse what is no problem, or one whose gradients are out of reach by now.
+
+    Raises:
+        InvalidProblemError: Something else was given, or ``torch.inference_mode()`` is
+            on, or since the problem was built a parameter was frozen, or a term has
+            lost the parameters.
+
+    Example:
+        >>> from oneproj import function
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> check_problem(Problem(w, function(w.sum), {}))
+    """
+    if not isinstance(problem, Problem):
+        message = (
+            f"An oneproj.Problem is needed, but got a {type(problem).__name__}. Say "
+            "what to minimise and under which constraints: "
+            "oneproj.Problem(model.parameters(), objective=..., constraints={...})."
+        )
+        raise InvalidProblemError(message)
+    require_autograd(problem.parameters)
+    terms = (problem.objective, *problem.constraints.values())
+    with fresh_casts():
+        check_still_connected(terms, problem.parameters)
+
+
+def problem_facts(problem: Problem) -> dict[str, Fact]:
+    """What all ranks of a process group have to agree on: one gradient of each term.
+
+    Example:
+        >>> from oneproj import function
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> facts = problem_facts(Problem(w, function(w.sum), {}, radius=2.0))
+        >>> facts["radius"].value, facts["the value of 'objective'"].value
+        ('2.0', 1.0)
+    """
+    center = None if problem.center is None else digest(problem.center)
+    ball = setting_facts({"radius": problem.radius, "center": center})
+    terms = (problem.objective, *problem.constraints.values())
+    return ball | common_facts(problem.parameters, terms)

@@ -1,0 +1,226 @@
+"""Tensors that a run can move: the parameters, and a centre shaped like them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+from torch.overrides import has_torch_function
+
+from oneproj.arguments import as_tensor, check_dense
+from oneproj.distributed import is_dtensor
+from oneproj.errors import InvalidProblemError
+from oneproj.problem.autograd import require_autograd
+from oneproj.vectors.arithmetic import Vector, is_finite
+
+
+def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
+    """Collect the tensors that move: floating, requiring grad, each once.
+
+    Frozen tensors (``requires_grad=False``) are left out: they are constants of the
+    problem. One flat tensor may be given in place of an iterable.
+
+    Raises:
+        InvalidProblemError: Nothing is left, or an entry cannot be optimised.
+
+    Example:
+        >>> layer = torch.nn.Linear(3, 2)
+        >>> [tuple(p.shape) for p in trainable(layer.parameters())]
+        [(2, 3), (2,)]
+    """
+    given = _as_tensors(parameters)
+    unique = list({id(t): t for t in given if t.requires_grad}.values())
+    if not unique:
+        raise InvalidProblemError(_nothing(given))
+    for tensor in unique:
+        check_writable(tensor)
+    if not any(tensor.numel() for tensor in unique):
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in unique)
+        message = (
+            f"There are no numbers to move: every parameter is empty (shapes {shapes})."
+            " Give the model its size before the problem is built."
+        )
+        raise InvalidProblemError(message)
+    require_autograd(unique)
+    for tensor in unique:
+        _check_optimisable(tensor)
+    _check_apart(unique)
+    return unique
+
+
+def _nothing(given: list[Tensor]) -> str:
+    if given and not any(t.is_floating_point() or t.is_complex() for t in given):
+        kinds = ", ".join(sorted({str(tensor.dtype) for tensor in given}))
+        return (
+            f"There is nothing to optimise: got {len(given)} tensor(s) of {kinds}, "
+            "which have no gradients. Make them floating, with "
+            "tensor.double().requires_grad_(), for example."
+        )
+    if given:
+        return (
+            f"There is nothing to optimise: got {len(given)} frozen tensor(s). Every "
+            "parameter that should move needs requires_grad=True before the problem is "
+            "built."
+        )
+    return (
+        "There is nothing to optimise: got no tensor at all. The model has no "
+        "parameters, or they were gone through before: model.parameters() can be so "
+        "once. Call it anew, or keep list(model.parameters())."
+    )
+
+
+def _as_tensors(parameters: object) -> list[Tensor]:
+    if isinstance(parameters, torch.nn.Module):
+        message = "Pass model.parameters(), not the model itself."
+        raise InvalidProblemError(message)
+    if isinstance(parameters, Tensor):
+        return [parameters]
+    if isinstance(parameters, Mapping):
+        message = (
+            f"Parameters must be tensors, but got a {type(parameters).__name__} of "
+            "them. Pass list(given.values()), if these are the model's own tensors (a "
+            "state_dict holds detached ones), or model.parameters()."
+        )
+        raise InvalidProblemError(message)
+    given = list(parameters) if isinstance(parameters, Iterable) else [parameters]
+    tensors = []
+    for tensor in given:
+        if not isinstance(tensor, Tensor):
+            message = (
+                f"Parameters must be tensors, but got {type(tensor).__name__}. "
+                "Pass model.parameters(), a list of tensors, or one tensor."
+            )
+            raise InvalidProblemError(message)
+        tensors.append(tensor)
+    return tensors
+
+
+def check_writable(tensor: Tensor) -> None:
+    """Refuse a parameter that cannot be read and written entry by entry.
+
+    That is one without numbers, one that is spread over the ranks of a process group,
+    or one with the same number in several places.
+
+    Example:
+        >>> check_writable(torch.ones(2))
+    """
+    if is_dtensor(tensor):
+        message = (
+            f"A parameter of shape {tuple(tensor.shape)} is a DTensor: it is sharded "
+            "over the ranks of a process group, by FSDP2 (fully_shard) or "
+            "distribute_tensor. Sharded parameters are not supported yet. Keep whole "
+            "parameters on every rank, plain or in DistributedDataParallel; or train "
+            "as you do, then load the full weights (DTensor.full_tensor()) into a "
+            "plain copy of the model on every rank, and call oneproj.project on it."
+        )
+        raise InvalidProblemError(message)
+    if is_lazy(tensor):
+        message = (
+            "A parameter has no shape yet: it is that of a lazy module (LazyLinear, "
+            "for example), which learns it from its first batch. Call the model once, "
+            "on a batch, before its parameters are used."
+        )
+        raise InvalidProblemError(message)
+    check_dense(f"A parameter of shape {tuple(tensor.shape)}", tensor)
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    if any(size > 1 and not stride for size, stride in pairs):
+        message = (
+            f"A parameter of shape {tuple(tensor.shape)} is expanded: several of its "
+            "entries are one place in memory, and cannot be moved on their own. Pass "
+            "its clone(), or the tensor that it was expanded from."
+        )
+        raise InvalidProblemError(message)
+
+
+def _check_optimisable(tensor: Tensor) -> None:
+    if not tensor.is_floating_point():
+        message = (
+            f"A parameter has dtype {tensor.dtype}, but only real floating-point "
+            "tensors can be optimised. Split a complex one into its two parts."
+        )
+        raise InvalidProblemError(message)
+    if not tensor.is_leaf:
+        message = (
+            "A parameter is the result of a computation, not a leaf tensor, so "
+            "changing it in place would not change the model. Pass the leaf itself."
+        )
+        raise InvalidProblemError(message)
+    if not bool(torch.isfinite(tensor).all()):
+        message = (
+            f"A parameter of shape {tuple(tensor.shape)} holds NaN or inf at the "
+            "start. Initialise it before the problem is built."
+        )
+        raise InvalidProblemError(message)
+
+
+def _check_apart(tensors: Sequence[Tensor]) -> None:
+    """Refuse parameters that have numbers in common, though each is a tensor."""
+    own = [t for t in tensors if t.numel() and not has_torch_function((t,))]
+    for a, b in pairwise(sorted(own, key=lambda t: (str(t.device), t.data_ptr()))):
+        if a.device == b.device and _end(a) > b.data_ptr() and _overlap(a, b):
+            message = (
+                f"Two parameters share memory, of shapes {tuple(a.shape)} and "
+                f"{tuple(b.shape)}: moved one after the other, what they have in "
+                "common would go twice as far, and count twice in every distance. To "
+                "tie two layers, let them have one Parameter: b.weight = a.weight, not "
+                "b.weight.data = a.weight.data."
+            )
+            raise InvalidProblemError(message)
+
+
+def _end(tensor: Tensor) -> int:
+    """The address after the last number of a tensor."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last = sum((size - 1) * stride for size, stride in steps)
+    return tensor.data_ptr() + (last + 1) * tensor.itemsize
+
+
+def _overlap(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors, the first of which begins no later, share a byte."""
+    begin = a.data_ptr()
+    met = torch.zeros(max(_end(a), _end(b)) - begin, dtype=torch.uint8, device="cpu")
+    for tensor in (a, b):
+        sizes = *tensor.shape, tensor.itemsize
+        strides = *(k * tensor.itemsize for k in tensor.stride()), 1
+        met.as_strided(sizes, strides, tensor.data_ptr() - begin).add_(1)
+    return bool((met > 1).any())
+
+
+def as_center(center: object, parameters: Vector) -> list[Tensor] | None:
+    """Copy the ball's center, which must be shaped like the parameters; None stays.
+
+    Example:
+        >>> as_center([[1.0, 2.0]], [torch.zeros(2)])
+        [tensor([1., 2.])]
+    """
+    if center is None:
+        return None
+    wanted = [tuple(p.shape) for p in parameters]
+    single = isinstance(center, Tensor | np.ndarray)
+    parts: object = [center] if single else center
+    if not isinstance(parts, Iterable) or isinstance(parts, str | Mapping):
+        message = (
+            f"The ball's center must be shaped like the parameters {wanted}, but got "
+            f"{center!r}. Pass one tensor per trainable parameter, or None for the "
+            "origin."
+        )
+        raise InvalidProblemError(message)
+    given = [as_tensor("The ball's center", part) for part in parts]
+    shapes = [tuple(t.shape) for t in given]
+    if shapes != wanted:
+        message = (
+            f"The ball's center must be shaped like the parameters {wanted}, but got "
+            f"{shapes}. Pass one tensor per trainable parameter, or None."
+        )
+        raise InvalidProblemError(message)
+    if not is_finite(given):
+        message = (
+            "The ball's center holds NaN or inf, so no distance to it is defined. Pass "
+            "finite tensors, or None for the origin."
+        )
+        raise InvalidProblemError(message)
+    return [t.to(p).clone() for t, p in zip(given, parameters, strict=True)]

@@ -1,0 +1,160 @@
+"""A product of closed-form sets, each on a parameter of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from oneproj.errors import NonFiniteError
+from oneproj.problem.terms import AbstractTerm
+from oneproj.sets import SetConstraint
+from oneproj.sets.base import AbstractSet
+from oneproj.sets.distance import AbstractDistanceSet, AbstractThinSet
+from oneproj.vectors.arithmetic import Vector, is_finite, norm
+
+HAIR = 2.0
+"""The margin to start with, in rounding units of the nearest point."""
+MARGIN_TRIES = 40
+"""The margin doubles each time; 40 doublings cover the rounding of any dtype."""
+
+
+class Region:
+    """The points whose tensors lie in their sets.
+
+    The nearest point of a product is the product of the nearest points.
+
+    Args:
+        parameters: All that moves.
+        sets: Name to set, of which no two are on the same tensor.
+
+    Example:
+        >>> from oneproj.sets.balls import Ball
+        >>> w, b = torch.tensor([3.0, 4.0]), torch.tensor([9.0])
+        >>> region = Region([w, b], {"size": Ball(1.0).on(w)})
+        >>> region.parts([w, b])["size"]
+        tensor([0.6000, 0.8000], dtype=torch.float64)
+        >>> region.member([w, b], like=[w, b])
+        [tensor([0.6000, 0.8000]), tensor([9.])]
+    """
+
+    def __init__(self, parameters: Vector, sets: Mapping[str, SetConstraint]) -> None:
+        """Find the place of every set's tensor."""
+        where = {id(tensor): i for i, tensor in enumerate(parameters)}
+        self.places = {name: where[id(c.tensor)] for name, c in sets.items()}
+        self._sets = {name: constraint.members for name, constraint in sets.items()}
+        self._exact = {name: members.bare() for name, members in self._sets.items()}
+
+    @property
+    def convex(self) -> bool:
+        """Whether all of the sets are convex."""
+        return all(members.convex for members in self._sets.values())
+
+    def parts(self, y: Vector) -> dict[str, Tensor]:
+        """P(y) of every tensor that has a set, by its name, in float64.
+
+        NaN where y is not finite.
+        """
+        found = {}
+        for name, i in self.places.items():
+            wide = y[i].double()
+            finite = bool(torch.isfinite(wide).all())
+            found[name] = self._exact[name].project(wide) if finite else wide * math.nan
+        return found
+
+    def nearest(self, y: Vector) -> list[Tensor]:
+        """P(y); exact, and so without regard to how it is to be rounded."""
+        point = list(y)
+        for name, part in self.parts(y).items():
+            point[self.places[name]] = part.to(point[self.places[name]])
+        return point
+
+    def member(self, y: Vector, like: Vector) -> list[Tensor]:
+        """A member of the dtypes of ``like``, as near to the nearest one as can be.
+
+        Raises:
+            NonFiniteError: The point is not finite.
+        """
+        if not is_finite([y[i] for i in self.places.values()]):
+            quantity = "a point that the projection would try"
+            raise NonFiniteError(quantity)
+        point = [x.to(kept) for x, kept in zip(y, like, strict=True)]
+        for name, part in self.parts(y).items():
+            i, members = self.places[name], self._sets[name]
+            # Into a band it aims at the middle, the exact set, and not at the edge.
+            aim = part if isinstance(members, AbstractThinSet) else y[i]
+            point[i] = nearest_member(members, aim, part.to(like[i]))
+        return point
+
+
+def region_of(parameters: Vector, constraints: Mapping[str, AbstractTerm]) -> Region:
+    """The sets among the constraints: for every tensor one, the hardest for cuts.
+
+    A set without interior is, and then one with many normals at a point; a ball is as
+    good as any function.
+
+    Example:
+        >>> region_of([], {}).places
+        {}
+    """
+    moving, hardest = {id(tensor) for tensor in parameters}, dict[int, str]()
+    sets = {
+        name: constraint
+        for name, constraint in constraints.items()
+        if isinstance(constraint, SetConstraint) and id(constraint.tensor) in moving
+    }
+    for name in sorted(sets, key=lambda name: _hardness(sets[name].members)):
+        hardest[id(sets[name].tensor)] = name
+    return Region(parameters, {name: sets[name] for name in hardest.values()})
+
+
+@torch.no_grad()
+def nearest_member(members: AbstractSet, outside: Tensor, least: Tensor) -> Tensor:
+    """The nearest point of a set, aimed inside until it is a member when rounded.
+
+    Args:
+        members: The set.
+        outside: What to project, in any precision.
+        least: A point of the dtype that is wanted, to return if none is better.
+
+    Example:
+        >>> from oneproj.sets.balls import Ball
+        >>> x = torch.tensor([3.0, 4.0])
+        >>> [round(entry, 6) for entry in nearest_member(Ball(1.0), x, x).tolist()]
+        [0.6, 0.8]
+    """
+    exact, best = outside.double(), least
+    margin = hair(members, exact, least.dtype)
+    lowest = float(members.residual(least.double()))
+    for _ in range(MARGIN_TRIES):
+        x = members.project(exact, margin=margin).to(least)
+        residual = float(members.residual(x.double()))
+        if residual < lowest:
+            best, lowest = x, residual
+        if residual <= 0:
+            break
+        margin = 2.0 * max(margin, residual)
+    return best
+
+
+def hair(members: AbstractSet, x: Tensor, dtype: torch.dtype) -> float:
+    """The margin that rounding to a dtype takes near the set's nearest point.
+
+    Rounding x_hat moves it by an eps of its dtype; adding up n squares in float64, in
+    an order that is not ours, moves the residual by about sqrt(n) of its own.
+
+    Example:
+        >>> from oneproj.sets.balls import Ball
+        >>> hair(Ball(1.0), torch.ones(4).double(), torch.float64)
+        8.881784197001252e-16
+    """
+    unit = HAIR * torch.finfo(dtype).eps
+    unit += math.sqrt(x.numel()) * torch.finfo(torch.float64).eps
+    return unit * norm([members.project(x.double())])
+
+
+def _hardness(members: AbstractSet) -> int:
+    kinds = (AbstractDistanceSet, AbstractThinSet)
+    return sum(isinstance(members, kind) for kind in kinds)

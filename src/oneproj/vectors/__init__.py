@@ -1,0 +1,1 @@
+"""Vectors of parameter size: lists of tensors, their arithmetic, and a small QP."""

@@ -1,0 +1,314 @@
+"""NumPy arrays by what is in them: ``Array`` has float64 numbers, ``Mask`` bools.
+
+A list of tensors seen as one vector: inner products, norms, the ball.
+
+Nothing here flattens or copies the parameters, so a model of 10^8 parameters costs
+a few passes over memory. A vector is any sequence of tensors of matching shapes.
+
+A small point as one numpy array, for scipy. Never used on a large model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+Vector: TypeAlias = Sequence[Tensor]
+"""A point or direction: one tensor per parameter, shapes as in the model."""
+
+ROW = 1024
+"""Squares added up in a tensor's own precision before float64 takes over."""
+SMALL = 2**16
+"""Tensors up to this size are converted to float64 as a whole: they fit the cache."""
+BLOCK = 2**20
+"""Squares added up in their own precision where a bound is enough."""
+PLAIN = (torch.float32, torch.float64)
+"""Precisions whose sums are made as IEEE has it, operation by operation."""
+TINY = 1e-12
+"""Below it, squares that float32 cannot hold may matter in a norm."""
+
+
+def snapshot(point: Vector) -> list[Tensor]:
+    """Copy a point, detached from autograd.
+
+    Example:
+        >>> w = torch.ones(2)
+        >>> copy = snapshot([w]); _ = w.zero_(); copy[0].tolist()
+        [1.0, 1.0]
+    """
+    return [tensor.detach().clone() for tensor in point]
+
+
+def gradients(point: Vector) -> list[Tensor]:
+    """The ``.grad`` of each tensor; zeros where there is none.
+
+    Example:
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> gradients([w])[0].tolist()
+        [0.0, 0.0]
+    """
+    return [torch.zeros_like(t) if t.grad is None else t.grad for t in point]
+
+
+def dimension(vector: Vector) -> int:
+    """How many numbers a vector has.
+
+    Example:
+        >>> dimension([torch.ones(2, 3), torch.ones(1)])
+        7
+    """
+    return sum(tensor.numel() for tensor in vector)
+
+
+def rounding_unit(vector: Vector) -> float:
+    """The largest relative rounding error among a vector's dtypes; 0 without tensors.
+
+    Example:
+        >>> rounding_unit([torch.zeros(1), torch.zeros(1, dtype=torch.float64)])
+        1.1920928955078125e-07
+    """
+    return max((torch.finfo(tensor.dtype).eps for tensor in vector), default=0.0)
+
+
+def on_devices(vector: Vector, like: Vector) -> list[Tensor]:
+    """A vector that was read from a file, where the parameters are.
+
+    Example:
+        >>> on_devices([torch.ones(1)], [torch.zeros(1)])
+        [tensor([1.])]
+    """
+    return [t.to(p.device) for t, p in zip(vector, like, strict=True)]
+
+
+@torch.no_grad()
+def assign(point: Vector, source: Vector) -> None:
+    """Write ``source`` into the tensors of ``point``, in place.
+
+    Example:
+        >>> w = torch.zeros(2)
+        >>> assign([w], [torch.ones(2)]); w.tolist()
+        [1.0, 1.0]
+    """
+    torch._foreach_copy_(list(point), list(source))
+
+
+def dot(a: Vector, b: Vector) -> float:
+    """Inner product, accumulated in float64 across tensors.
+
+    Example:
+        >>> dot([torch.ones(2), torch.ones(1)], [torch.ones(2), torch.ones(1)])
+        3.0
+    """
+    # Each product is formed in float64 so that Gram matrices of nearly parallel
+    # gradients keep their small eigenvalues.
+    x, y = _flat(a), _flat(b)
+    if x is not None and y is not None and len(a) == len(b):
+        return torch.dot(x.double(), y.double()).item()
+    return math.fsum(
+        torch.dot(x.double(), y.double()).item()
+        for u, v in zip(a, b, strict=True)
+        for x, y in zip(_blocks(u), _blocks(v), strict=True)
+    )
+
+
+def _blocks(tensor: Tensor) -> Sequence[Tensor]:
+    """A flat tensor in blocks whose copies in float64 fit the cache."""
+    return torch.split(tensor.detach().flatten(), SMALL)
+
+
+def _flat(vector: Vector) -> Tensor | None:
+    """A copy in one flat tensor if the numbers are few: then one call does for all."""
+    few = sum(map(Tensor.numel, vector)) <= SMALL
+    alone = few and len({tensor.device for tensor in vector}) == 1
+    return torch.cat([t.flatten() for t in vector]).detach() if alone else None
+
+
+def norm(a: Vector) -> float:
+    """Euclidean norm over all tensors, for one read of memory.
+
+    Of many numbers squares are added in their own precision (float32 at least), but
+    only ``ROW`` of them to a sum; all else is added in float64. The error is a few
+    rounding units, whatever the size of the model.
+
+    Example:
+        >>> norm([torch.tensor([3.0]), torch.tensor([4.0])])
+        5.0
+    """
+    return _norm(a, _flat(a))
+
+
+def _norm(a: Vector, flat: Tensor | None) -> float:
+    """The norm of a vector whose flat copy, if it has one, is made already."""
+    if flat is not None:
+        length = torch.linalg.vector_norm(flat, dtype=torch.float64).item()
+    elif pieces := [piece for tensor in a for piece in _row_norms(tensor.detach())]:
+        norms = torch._foreach_norm(pieces, 2, dtype=torch.float64)
+        length = math.hypot(*torch.stack(list(norms)).tolist())
+    else:
+        return 0.0
+    return length if TINY < length < math.inf else _rescaled_norm(a)
+
+
+def _rescaled_norm(a: Vector) -> float:
+    """The norm of a vector whose squares overflow or underflow, tensor by tensor."""
+    lengths = []
+    for tensor in a:
+        wide = tensor.detach().flatten().double()
+        largest = float(wide.abs().max()) if wide.numel() else 0.0
+        if not math.isfinite(largest):
+            return largest
+        if largest > 0:
+            relative = float(torch.linalg.vector_norm(wide / largest))
+            lengths.append(largest * relative)
+    return math.hypot(*lengths)
+
+
+def _row_norms(tensor: Tensor) -> list[Tensor]:
+    """Short tensors that together have the same norm, from one parallel read."""
+    if tensor.numel() <= SMALL:
+        return [tensor] if tensor.numel() else []
+    flat = tensor.reshape(-1)
+    whole = flat.numel() - flat.numel() % ROW
+    wide = torch.promote_types(flat.dtype, torch.float32)
+    rows = torch.linalg.vector_norm(flat[:whole].view(-1, ROW), dim=1, dtype=wide)
+    return [rows] if whole == flat.numel() else [rows, flat[whole:]]
+
+
+@torch.no_grad()
+def _length_bound(point: Vector) -> float:
+    """An upper bound of the norm, at most 7 percent above it, at the least cost.
+
+    A sum of n squares in float32, in any order, errs by less than ``n 2^-24`` of it:
+    by 1/16 for n = ``BLOCK``. NaN or inf where an entry is or its square overflows.
+    """
+    squares = []
+    for tensor in point:
+        if tensor.dtype not in PLAIN:
+            return math.inf  # no such bound is known: take the norm itself
+        parts = torch.split(tensor.reshape(-1), BLOCK)
+        squares += [torch.dot(part, part).item() for part in parts]
+    return TINY + math.sqrt(sum(squares) / (1.0 - 1 / 16))
+
+
+@torch.no_grad()
+def difference(a: Vector, b: Vector) -> list[Tensor]:
+    """The vector ``a - b``, as new tensors.
+
+    Example:
+        >>> difference([torch.tensor([3.0])], [torch.tensor([1.0])])
+        [tensor([2.])]
+    """
+    return list(torch._foreach_sub([t.detach() for t in a], [t.detach() for t in b]))
+
+
+def distance(a: Vector, b: Vector) -> float:
+    """Euclidean distance between two points.
+
+    Example:
+        >>> distance([torch.tensor([3.0])], [torch.tensor([1.0])])
+        2.0
+    """
+    return norm(difference(a, b))
+
+
+def offset(point: Vector, center: Vector | None) -> Vector:
+    """The point seen from a ball's centre, None for the origin: then it is no copy.
+
+    Example:
+        >>> offset([torch.tensor([3.0])], [torch.tensor([1.0])])
+        [tensor([2.])]
+    """
+    return point if center is None else difference(point, center)
+
+
+@torch.no_grad()
+def combine(weights: Sequence[float], vectors: Sequence[Vector]) -> list[Tensor]:
+    """The linear combination ``sum_k weights[k] * vectors[k]``.
+
+    Example:
+        >>> combine([2.0, -1.0], [[torch.ones(1)], [torch.ones(1)]])
+        [tensor([1.])]
+    """
+    total = [weights[0] * t.detach() for t in vectors[0]]
+    for weight, vector in zip(weights[1:], vectors[1:], strict=True):
+        torch._foreach_add_(total, [t.detach() for t in vector], alpha=weight)
+    return total
+
+
+@torch.no_grad()
+def project_ball_(point: Vector, radius: float, center: Vector | None) -> float:
+    """Project a point onto the safeguard ball in place; return the distance outside.
+
+    ``P_B(z) = c + min(1, R / |z - c|) (z - c)``; a centre of None is the origin. The
+    return value is ``max(0, |z - c| - R)`` as it was before, NaN for a point with NaN.
+    An infinite radius costs nothing: the point is not even read.
+
+    Example:
+        >>> z = torch.tensor([3.0, 4.0])
+        >>> project_ball_([z], 1.0, None), z.tolist()
+        (4.0, [0.6000000238418579, 0.800000011920929])
+    """
+    if math.isinf(radius):
+        return 0.0
+    tensors = list(point)
+    away = offset(tensors, center)
+    flat = _flat(away)
+    if flat is None and _length_bound(away) <= radius:
+        return 0.0  # the rule: the ball is a safeguard
+    length = _norm(away if flat is None else [flat], flat)
+    if not length > radius:
+        return length if math.isnan(length) else 0.0
+    shrink = radius / length
+    if center is None:
+        torch._foreach_mul_(tensors, shrink)
+    else:
+        torch._foreach_lerp_(tensors, list(center), 1.0 - shrink)
+    return length - radius
+
+
+def is_finite(vector: Vector) -> bool:
+    """Whether every entry of every tensor is finite, for one read of memory.
+
+    Example:
+        >>> is_finite([torch.tensor([1.0, float("nan")])])
+        False
+    """
+    tensors = [tensor.detach() for tensor in vector]
+    # A finite sum has finite terms. One that is not may have overflowed.
+    if all(math.isfinite(tensor.sum().item()) for tensor in tensors):
+        return True
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
+
+
+def flat(vector: Vector) -> Array:
+    """All entries, in float64, one after the other.
+
+    Example:
+        >>> flat([torch.ones(1, 2), torch.zeros(1)]).tolist()
+        [1.0, 1.0, 0.0]
+    """
+    parts = [tensor.detach().cpu().double().reshape(-1).numpy() for tensor in vector]
+    joined: Array = np.concatenate(parts)
+    return joined
+
+
+def unflat(entries: Array, like: Vector) -> list[Tensor]:
+    """The entries as tensors, shaped and placed like the given ones.
+
+    Example:
+        >>> unflat(np.arange(3.0), [torch.ones(1, 2), torch.zeros(1)])
+        [tensor([[0., 1.]]), tensor([2.])]
+    """
+    sizes = [tensor.numel() for tensor in like]
+    parts = torch.split(torch.from_numpy(np.array(entries)), sizes)
+    return [p.reshape(t.shape).to(t) for p, t in zip(parts, like, strict=True)]

@@ -1,0 +1,230 @@
+"""A tiny quadratic program, the dual of a model with cuts: a simplex and an orthant.
+
+``min (1/2) z'Pz + w'z  subject to  z >= 0,  sum of z over the simplex = 1``.
+
+P is the Gram matrix of a handful of gradients: symmetric, positive semidefinite, as
+singular as it likes (equal gradients, more gradients than dimensions). It is the dual
+of a model with cuts, so *any* z that satisfies the constraints proves a bound; an exact
+one proves the best bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg.lapack import dgesv
+
+from oneproj.vectors.arithmetic import Array, Mask
+
+EPSILON = float(np.finfo(np.float64).eps)
+FLAT = 64.0 * EPSILON
+"""A curvature below this fraction of the terms it is made of is rounding: zero."""
+SLOPE_NOISE = 8.0 * EPSILON
+"""A slope above minus this fraction of the terms it is made of is rounding: zero."""
+PATIENCE = 3
+"""Entries whose release only stirs the rounding, before the work is called done."""
+
+
+@dataclass(frozen=True)
+class QpSolution:
+    """The minimiser z, or the point reached and a ray along which there is none."""
+
+    z: Array
+    ray: Array | None = None
+
+
+def solve_simplex_qp(
+    P: Array, w: Array, simplex: Mask, start: Array | None = None
+) -> QpSolution:
+    """Minimise ``(1/2) z'Pz + w'z`` over z >= 0 with ``sum(z[simplex]) = 1``.
+
+    An active-set method in the manner of Lawson and Hanson: z minimises over the free
+    entries; the fixed entry with the steepest descent is freed; where the way to the
+    next minimiser meets a bound, that entry is fixed. A direction without curvature is
+    followed to the bound it meets, so equal or dependent rows need no special care:
+    the free rows stay affinely independent and their system stays solvable.
+
+    Args:
+        P: Symmetric positive semidefinite.
+        w: The linear term.
+        simplex: Which entries sum to 1, at least one; the others are only >= 0.
+        start: An earlier solution, with zeros appended for new entries.
+
+    Returns:
+        The minimiser. If the value is unbounded below, the point reached and the ray:
+        ``P ray = 0``, ``w'ray < 0``, ``ray >= 0``, zero on the simplex.
+
+    Example:
+        >>> both, first = np.array([True, True]), np.array([True, False])
+        >>> solve_simplex_qp(np.eye(2), np.zeros(2), both).z.tolist()
+        [0.5, 0.5]
+        >>> solve_simplex_qp(np.eye(2), np.array([0.0, -3.0]), first).z.tolist()
+        [1.0, 3.0]
+    """
+    program = _ActiveSet(P, w, simplex, start)
+    stirred: set[int] = set()
+    # A round frees one entry. Runs take a few times the size; the cap is for luck.
+    for _ in range(50 + 10 * len(w)):
+        entering = program.steepest(stirred)
+        if entering is None or len(stirred) > PATIENCE:
+            break
+        z, free, value = program.z.copy(), list(program.free), program.value()
+        ray = program.release(entering)
+        if ray is not None:
+            return QpSolution(program.z, ray)
+        change = program.value() - value
+        if change > 0:
+            # Only rounding can raise the value: undo, and leave this entry alone.
+            program.z, program.free = z, free
+            stirred.add(entering)
+        elif change < 0:
+            stirred.clear()
+    return QpSolution(program.z)
+
+
+def solve_nonnegative_qp(P: Array, w: Array, start: Array | None = None) -> QpSolution:
+    """Minimise ``(1/2) z'Pz + w'z`` over z >= 0, as ``solve_simplex_qp`` does.
+
+    Example:
+        >>> solve_nonnegative_qp(np.eye(2), np.array([1.0, -3.0])).z.tolist()
+        [0.0, 3.0]
+    """
+    n = len(w)
+    # The solver has a simplex; an entry of its own, without cost, fulfils it.
+    padded = np.zeros((n + 1, n + 1))
+    padded[:n, :n] = P
+    begin = None if start is None else np.append(start, 1.0)
+    found = solve_simplex_qp(padded, np.append(w, 0.0), np.arange(n + 1) == n, begin)
+    return QpSolution(found.z[:-1], None if found.ray is None else found.ray[:-1])
+
+
+def refine_on_support(P: Array, simplex: Mask, z: Array, slope: Array) -> Array:
+    """Correct the positive entries of z, given their slopes to higher accuracy.
+
+    One Newton step on the support: the squares in P hide what is smaller than their
+    rounding, a slope computed from the vectors themselves does not.
+
+    Example:
+        >>> both = np.array([True, True])
+        >>> z, slope = np.array([0.4, 0.6]), np.array([0.4, 0.6])
+        >>> refine_on_support(np.eye(2), both, z, slope).tolist()
+        [0.5, 0.5]
+    """
+    F = np.flatnonzero(z)
+    d = np.zeros_like(z)
+    d[F] = _solve_bordered(P[F[:, None], F], simplex[F], -slope[F], 0.0)
+    corrected: Array = z + min(1.0, _reach(z, d)[0]) * d
+    return corrected
+
+
+class _ActiveSet:
+    """z, and which of its entries are free; z minimises over the free ones."""
+
+    def __init__(self, P: Array, w: Array, simplex: Mask, start: Array | None) -> None:
+        self.P, self.w, self.simplex = P, w, simplex
+        self._sizes, self._weight = np.abs(P), np.abs(w)
+        self.z = np.zeros(len(w))
+        if start is None:
+            vertices = np.where(simplex, 0.5 * np.diag(P) + w, np.inf)
+            self.free = [int(np.argmin(vertices))]
+            self.z[self.free] = 1.0  # alone on the simplex it has nowhere to go
+        else:
+            self.z[:] = start
+            self.free = np.flatnonzero(self.z).tolist()
+            self._settle()
+
+    def value(self) -> float:
+        return float(0.5 * self.z @ self.P @ self.z + self.w @ self.z)
+
+    def steepest(self, skip: set[int]) -> int | None:
+        """The fixed entry whose increase lowers the value fastest, beyond rounding."""
+        slope, noise = self._slopes()
+        slope[[*self.free, *skip]] = 0.0
+        falling = slope < -SLOPE_NOISE * noise
+        if not falling.any():
+            return None
+        return int(np.argmin(np.where(falling, slope, 0.0)))
+
+    def release(self, j: int) -> Array | None:
+        """Free entry j and minimise again; returns a ray if there is no minimum."""
+        # d moves the free entries so that they stay optimal while entry j grows.
+        d = np.zeros_like(self.z)
+        d[self.free] = self._solve(-self.P[self.free, j], -float(self.simplex[j]))
+        d[j] = 1.0
+        curvature = float(d @ self.P @ d)
+        along = np.abs(d)
+        size = float(along @ self._sizes @ along)
+        step = np.inf
+        if curvature > FLAT * size:
+            step = -float(self._slopes()[0][j]) / curvature
+        reach, blocking = _reach(self.z, d)
+        if step == reach == np.inf:
+            return d
+        self.z += min(step, reach) * d
+        self.free.append(j)
+        if reach < step:
+            self._fix(blocking)
+            self._settle()
+        self._tidy()
+        return None
+
+    def _slopes(self) -> tuple[Array, Array]:
+        """The slope of every entry along the simplex, and the size of its terms."""
+        slope = self.P @ self.z + self.w
+        noise = self._sizes @ self.z + self._weight
+        share = np.where(self.simplex, self.z, 0.0)
+        slope -= (share @ slope) * self.simplex
+        noise += (share @ noise) * self.simplex
+        return slope, noise
+
+    def _settle(self) -> None:
+        """Go to the minimiser over the free entries, fixing those that hit zero."""
+        while True:
+            d = np.zeros_like(self.z)
+            d[self.free] = self._solve(-(self.P @ self.z + self.w)[self.free], 0.0)
+            reach, blocking = _reach(self.z, d)
+            self.z += min(1.0, reach) * d
+            if reach >= 1.0:
+                self._tidy()
+                return
+            self._fix(blocking)
+
+    def _fix(self, i: int) -> None:
+        self.free.remove(i)
+        self.z[i] = 0.0
+
+    def _tidy(self) -> None:
+        self.z[self.simplex] /= self.z[self.simplex].sum()
+
+    def _solve(self, right: Array, total: float) -> Array:
+        F = np.array(self.free, dtype=np.intp)
+        return _solve_bordered(self.P[F[:, None], F], self.simplex[F], right, total)
+
+
+def _reach(z: Array, d: Array) -> tuple[float, int]:
+    """The longest step along d that keeps z >= 0, and the entry that ends it."""
+    steps = np.full(len(d), np.inf)
+    down = d < 0
+    steps[down] = z[down] / -d[down]
+    blocking = int(np.argmin(steps))
+    return float(steps[blocking]), blocking
+
+
+def _solve_bordered(P: Array, simplex: Mask, right: Array, total: float) -> Array:
+    """Solve ``P u + tau e = right`` with ``e.u = total``, e = 1 on the simplex."""
+    n = len(right)
+    if n == 0:
+        return right
+    # The multiplier is measured in units of P, which keeps the system in scale.
+    unit = float(np.abs(P).max()) or 1.0
+    system, known = np.zeros((n + 1, n + 1)), np.empty(n + 1)
+    system[:n, :n] = P
+    system[:n, n] = system[n, :n] = unit * simplex
+    known[:n], known[n] = right, unit * total
+    # LAPACK itself: at this size NumPy's checks take longer than the solution.
+    _, _, solution, singular = dgesv(system, known)
+    if singular:
+        solution = np.linalg.lstsq(system, known, rcond=None)[0]
+    u: Array = solution[:n]
+    return u

@@ -1,0 +1,211 @@
+"""Uneven units, dead networks and short steps are told; usual problems are not."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import Linear, Module, ReLU, Sequential
+from torch.nn.functional import softplus
+
+import oneproj
+from oneproj.errors import OneprojWarning
+from oneproj.methods.diagnostics import Alarm, are_uneven
+
+
+def classification(units: Tensor, score: Module) -> oneproj.Problem:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(200, len(units), generator=generator)
+    inside = x[:, 0] + torch.randn(200, generator=generator) > 0
+    x = x * units
+
+    def risk(sign: float, part: Tensor) -> oneproj.mean:
+        return oneproj.mean(lambda b: softplus(sign * score(b)[:, 0]), part)
+
+    return oneproj.Problem(
+        score.parameters(), risk(1.0, x[~inside]), {"cap": risk(-1.0, x[inside]) <= 0.4}
+    )
+
+
+def linear(features: int) -> Linear:
+    score = Linear(features, 1)
+    with torch.no_grad():
+        score.weight.copy_(0.3 * torch.ones(1, features))
+        score.bias.zero_()
+    return score
+
+
+def test_features_in_uneven_units_are_told() -> None:
+    problem = classification(torch.tensor([1.0, 5.0, 30.0, 200.0, 1000.0]), linear(5))
+    with pytest.warns(OneprojWarning, match="units of very different size"):
+        oneproj.solve(problem, steps=20, progress=False)
+
+
+def test_two_features_are_enough_to_be_uneven() -> None:
+    problem = classification(torch.tensor([3.0, 1000.0]), linear(2))
+    with pytest.warns(OneprojWarning) as told:
+        oneproj.solve(problem, steps=100, progress=False)
+    assert any('take method="auto"' in str(warning.message) for warning in told)
+
+
+def test_two_gradients_that_differ_by_chance_are_not() -> None:
+    assert not are_uneven(20.0, [torch.tensor([[1.0, 50.0]])], lr=1.0)
+    assert are_uneven(20.0, [torch.tensor([[1.0, 150.0]])], lr=1.0)
+    assert are_uneven(20.0, [torch.tensor([[1.0, 2.0, 50.0]])], lr=1.0)
+
+
+@pytest.mark.parametrize("features", [1, 2, 3])
+def test_few_standardised_features_raise_no_alarm(features: int) -> None:
+    problem = classification(torch.ones(features), linear(features))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        oneproj.solve(problem, steps=100, progress=False)
+
+
+@pytest.mark.parametrize("unit", [0.1, 1.0, 10.0])
+def test_features_in_one_unit_are_not(unit: float) -> None:
+    problem = classification(unit * torch.ones(5), linear(5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        oneproj.solve(problem, steps=20, progress=False)
+
+
+def test_one_feature_that_matters_is_no_unit() -> None:
+    # All features are standardised; the gradient is that of a correlation.
+    for seed in range(4):
+        generator = torch.Generator().manual_seed(seed)
+        x, score = torch.randn(2000, 20, generator=generator), linear(20)
+        with torch.no_grad():
+            score.weight.zero_()
+
+        def risk(score: Linear = score, x: Tensor = x) -> Tensor:
+            return (score(x)[:, 0] - x[:, 0]).square().mean()
+
+        cap = oneproj.function(score.weight.norm) <= 5.0
+        problem = oneproj.Problem(
+            score.parameters(), oneproj.function(risk), {"cap": cap}
+        )
+        slopes = torch.autograd.grad(risk(), list(score.parameters()))
+        assert are_uneven(risk().item(), slopes, lr=0.1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            oneproj.solve(problem, steps=60, progress=False)
+
+
+def test_columns_that_change_little_are_not_uneven() -> None:
+    slopes = [torch.tensor([[1.0, 2.0, 500.0]])]
+    assert are_uneven(20.0, slopes, lr=0.1)
+    assert not are_uneven(2000.0, slopes, lr=0.1)
+    assert not are_uneven(20.0, [torch.tensor([[200.0, 300.0, 500.0]])], lr=0.1)
+    assert not are_uneven(20.0, [slopes[0][0]], lr=0.1)
+
+
+class Dying(Module):
+    """A network whose units are all driven below zero by the first long steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = Sequential(Linear(2, 8), ReLU(), Linear(8, 1))
+        with torch.no_grad():
+            self.layers[0].weight.fill_(0.5)
+            self.layers[0].bias.fill_(0.1)
+            self.layers[2].weight.fill_(0.3)
+            self.layers[2].bias.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+def test_a_network_that_died_is_told() -> None:
+    score, x = Dying(), torch.rand(50, 2, generator=torch.Generator().manual_seed(0))
+    problem = oneproj.Problem(
+        score.parameters(),
+        oneproj.mean(lambda b: softplus(score(b)[:, 0]), x),
+        {"floor": oneproj.mean(lambda b: softplus(-score(b)[:, 0]), x) <= 3.0},
+    )
+    with (
+        pytest.warns(OneprojWarning, match="still fell"),  # the last bias lives
+        pytest.warns(OneprojWarning, match="seems to be dead"),
+    ):
+        oneproj.solve(problem, steps=100, progress=False)
+
+
+def test_what_is_solved_or_sparse_is_not_dead() -> None:
+    solved, sparse, resumed = (
+        Alarm([], steps=9, window=1, bounded=False) for _ in range(3)
+    )
+    solved.look(1.0, [torch.ones(40)], lr=0.1)
+    solved.look(0.0, [torch.zeros(40)], lr=0.1)
+    assert not solved.is_dead
+    sparse.look(1.0, [torch.ones(40)], lr=0.1)
+    sparse.look(1.0, [torch.eye(40)[0]], lr=0.1)  # of the one example that still loses
+    assert not sparse.is_dead
+    solved.look(1.0, [torch.zeros(40)], lr=0.1)
+    resumed.load_state_dict(solved.state_dict())
+    assert resumed.is_dead
+
+
+# --- steps too short for the distance ---------------------------------------------
+
+
+def far(away: float, size: int = 1) -> oneproj.Problem:
+    """``min (w - away)^2`` from zero, with a cap that is never reached."""
+    w = torch.zeros(size, requires_grad=True)
+    square = oneproj.function(lambda: (w - away).square().mean())
+    cap = oneproj.function(w.mean, curvature="linear") <= 2 * away
+    return oneproj.Problem(w, square, {"cap": cap})
+
+
+def says(problem: oneproj.Problem, **options: object) -> list[warnings.WarningMessage]:
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        arguments: dict[str, Any] = {"steps": 100} | options
+        oneproj.solve(problem, **arguments)
+    return [one for one in raised if "on its way" in str(one.message)]
+
+
+def test_too_short_steps_are_said_with_what_helps_where_solve_was_called() -> None:
+    with pytest.warns(OneprojWarning, match="Standardise features and targets") as seen:
+        oneproj.solve(far(100.0), steps=100)
+    assert seen[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("away", "options"),
+    [
+        (1.0, {}),  # arrived
+        (100.0, {"lr": 30.0}),  # arrived, with what the message says
+        (100.0, {"base": "sgd", "lr": 0.1}),  # its steps have no such bound
+        (100.0, {"callbacks": lambda update: update.update == 50}),  # stopped
+    ],
+)
+def test_nothing_is_said_otherwise(away: float, options: dict[str, Any]) -> None:
+    assert not says(far(away), **options)
+
+
+def test_nothing_is_said_of_a_trial() -> None:
+    assert not says(far(100.0), steps=99)
+
+
+def test_nothing_is_said_of_many_parameters() -> None:
+    assert says(far(100.0, size=1000))
+    assert not says(far(100.0, size=1001))
+
+
+def test_nothing_is_said_where_the_objective_is_nearly_gone() -> None:
+    w = torch.zeros(1, requires_grad=True)
+    distance = oneproj.function(lambda: (w - 3.2).abs().sum())
+    cap = oneproj.function(w.sum, curvature="linear") <= 100.0
+    assert not says(oneproj.Problem(w, distance, {"cap": cap}))
+    assert w.item() > 3.1  # of the 4.9 that the steps allow
+
+
+def test_a_resumed_run_says_it_too(tmp_path: Path) -> None:
+    file = tmp_path / "run"
+    stop = {"checkpoint": file, "callbacks": lambda update: update.update == 50}
+    assert not says(far(100.0), **stop)
+    assert says(far(100.0), resume=file)

@@ -1,0 +1,111 @@
+"""Multipliers against SciPy's, and inner products however vectors are cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import nnls
+from torch import Tensor
+
+from oneproj.methods import strength as module
+from oneproj.methods.strength import gram, least_residual
+
+examples = settings(derandomize=True, deadline=None, max_examples=100)
+SEEDS = st.integers(0, 2**31)
+
+
+def multipliers(f: list[Tensor], c: list[list[Tensor]]) -> np.ndarray:
+    G = gram([f, *c])
+    return np.array(least_residual(G[1:, 1:].tolist(), G[1:, 0].tolist()))
+
+
+def wide(*values: float) -> list[Tensor]:
+    return [torch.tensor(values, dtype=torch.float64)]
+
+
+def rows(seed: int, m: int, d: int) -> list[list[Tensor]]:
+    """Vectors of two tensors each: the objective's and m of constraints."""
+    generator = np.random.default_rng(seed)
+    drawn = torch.from_numpy(generator.normal(size=(m + 1, d)))
+    return [[row[:1], row[1:]] for row in drawn]
+
+
+def flat(vector: list[Tensor]) -> np.ndarray:
+    return torch.cat(vector).numpy()
+
+
+@examples
+@given(seed=SEEDS, m=st.integers(1, 6), spare=st.integers(1, 6))
+def test_multipliers_are_those_of_scipys_nonnegative_least_squares(
+    seed: int, m: int, spare: int
+) -> None:
+    f, *c = rows(seed, m, m + spare)
+    expected, _ = nnls(np.stack([flat(row) for row in c], axis=1), -flat(f))
+    np.testing.assert_allclose(multipliers(f, c), expected, rtol=1e-8, atol=1e-10)
+
+
+@examples
+@given(seed=SEEDS, m=st.integers(2, 8), d=st.integers(2, 4), scale=st.floats(-8, 8))
+def test_more_constraints_than_dimensions_leave_the_same_residual(
+    seed: int, m: int, d: int, scale: float
+) -> None:
+    # The multipliers are not unique then; what is left of the objective is.
+    f, *c = rows(seed, m, d)
+    c = [[10**scale * part for part in row] for row in c]
+    A = np.stack([flat(row) for row in c], axis=1)
+    _, least = nnls(A, -flat(f))
+    mu = multipliers(f, c)
+    assert mu.min() >= 0
+    left = float(np.linalg.norm(flat(f) + A @ mu))
+    assert left == pytest.approx(least, abs=1e-7 * np.linalg.norm(flat(f)))
+
+
+@examples
+@given(seed=SEEDS, angle=st.floats(-9, 0), scale=st.floats(-6, 6))
+def test_two_constraints_at_any_angle_leave_the_least_residual(
+    seed: int, angle: float, scale: float
+) -> None:
+    # In plain numbers where they can be told apart, by the general solver else.
+    f, first, other = rows(seed, 2, 4)
+    second = [
+        10**scale * (a + 10**angle * b) for a, b in zip(first, other, strict=True)
+    ]
+    A = np.stack([flat(first), flat(second)], axis=1)
+    _, least = nnls(A, -flat(f))
+    mu = multipliers(f, [first, second])
+    assert mu.min() >= 0
+    left = float(np.linalg.norm(flat(f) + A @ mu))
+    assert left == pytest.approx(least, abs=1e-7 * np.linalg.norm(flat(f)))
+
+
+def test_no_constraint_and_a_flat_one_have_no_multiplier() -> None:
+    assert multipliers(wide(1.0, 2.0), []).tolist() == []
+    assert multipliers(wide(1.0, 2.0), [wide(0.0, 0.0)]).tolist() == [0.0]
+    assert multipliers(wide(0.0, 0.0), [wide(1.0, 0.0)]).tolist() == [0.0]
+
+
+def test_duplicates_share_the_multiplier() -> None:
+    c = wide(2.0, 1.0)
+    mu = multipliers(wide(-4.0, -2.0), [c, c, c])
+    assert mu.min() >= 0
+    assert mu.sum() == pytest.approx(2.0, rel=1e-12)
+
+
+def test_of_opposite_constraints_one_holds() -> None:
+    mu = multipliers(wide(-4.0), [wide(2.0), wide(-2.0)])
+    assert mu.tolist() == [2.0, 0.0]
+
+
+@pytest.mark.parametrize("small", [1, 4, 100])
+def test_inner_products_do_not_depend_on_how_vectors_are_cut(
+    small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SMALL", small)
+    drawn = torch.from_numpy(np.random.default_rng(1).normal(size=(3, 12)))
+    cut = [[r[:2], r[2:3].reshape(()), r[3:12].reshape(3, 3)] for r in drawn]
+    cut[1][0] = cut[1][0].float()
+    drawn[1, :2] = drawn[1, :2].float().double()
+    np.testing.assert_allclose(gram(cut), drawn @ drawn.T, rtol=1e-13)

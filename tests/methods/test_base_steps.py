@@ -1,0 +1,238 @@
+"""Base steps and decays: torch's own, zipped with what Algorithm 1 makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim import lr_scheduler as schedulers
+from torch.optim.lr_scheduler import LRScheduler
+
+import oneproj
+from oneproj.errors import InvalidProblemError
+from oneproj.methods.base_steps import (
+    BASES,
+    BaseLike,
+    choose_base,
+    schedule_lr,
+)
+from oneproj.methods.one_projection import OneProjection
+
+NEVER = 10**9
+"""Inner steps, so that no outer iteration ends and nothing is averaged."""
+STEPS = 30
+TWINS: dict[str, tuple[BaseLike, Callable[..., Optimizer]]] = {
+    "sgd": ("sgd", SGD),
+    "momentum": ("momentum", lambda p, lr: SGD(p, lr=lr, momentum=0.9)),
+    "adam": ("adam", lambda p, lr: Adam(p, lr=lr, betas=(0.9, 0.95), fused=True)),
+    "one of the user's": (
+        lambda groups: AdamW(groups, weight_decay=0.1),
+        lambda p, lr: AdamW(p, lr=lr, weight_decay=0.1),
+    ),
+}
+DECAYS: dict[str, Callable[[Optimizer], LRScheduler]] = {
+    "step": lambda o: schedulers.StepLR(o, step_size=7, gamma=0.5),
+    "exponential": lambda o: schedulers.ExponentialLR(o, gamma=0.9),
+    "cosine": lambda o: schedulers.CosineAnnealingLR(o, T_max=STEPS),
+    "warm restarts": lambda o: schedulers.CosineAnnealingWarmRestarts(o, T_0=8),
+    "polynomial": lambda o: schedulers.PolynomialLR(o, total_iters=STEPS, power=2.0),
+    "one cycle": lambda o: schedulers.OneCycleLR(
+        o, max_lr=0.1, total_steps=STEPS + 1, cycle_momentum=False
+    ),
+    "one cycle, of momentum too": lambda o: schedulers.OneCycleLR(
+        o, max_lr=0.1, total_steps=STEPS + 1
+    ),
+    "warm-up, then decay": lambda o: schedulers.SequentialLR(
+        o,
+        [
+            schedulers.LinearLR(o, start_factor=0.1, total_iters=5),
+            schedulers.ExponentialLR(o, gamma=0.9),
+        ],
+        milestones=[5],
+    ),
+}
+
+
+class Walk:
+    """Minimises a fixed smooth function with an optimiser, one step at a time."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(3)
+        wide = {"generator": generator, "dtype": torch.float64}
+        self.a = torch.randn(3, **wide).requires_grad_()
+        self.b = torch.randn(2, 2, **wide).requires_grad_()
+        self.parameters = [self.a, self.b]
+
+    def step(self, optimizer: Optimizer, scheduler: LRScheduler | None = None) -> None:
+        optimizer.zero_grad()
+        ((self.a**4).sum() + (self.a[:2] @ self.b).square().sum()).backward()
+        optimizer.step()
+        if scheduler is not None:
+            scheduler.step()
+
+
+def walks(
+    base: BaseLike, twin: Callable[..., Optimizer], lr: float = 0.03
+) -> tuple[tuple[Walk, Optimizer], tuple[Walk, Optimizer]]:
+    """The same walk by OneProjection, with nothing of its own, and by torch alone."""
+    ours, theirs = Walk(), Walk()
+    plain = {"prox_weight": 0.0, "inner_steps": NEVER}
+    optimizer = OneProjection(ours.parameters, lr, base=choose_base(base), **plain)
+    return (ours, optimizer), (theirs, twin(theirs.parameters, lr=lr))
+
+
+@pytest.mark.parametrize(("base", "twin"), TWINS.values(), ids=TWINS)
+def test_without_prox_and_average_it_is_torchs_own(
+    base: BaseLike, twin: Callable[..., Optimizer]
+) -> None:
+    (ours, optimizer), (theirs, reference) = walks(base, twin)
+    for _ in range(STEPS):
+        ours.step(optimizer)
+        theirs.step(reference)
+        assert torch.equal(ours.a, theirs.a)
+        assert torch.equal(ours.b, theirs.b)
+
+
+@pytest.mark.parametrize("decay", DECAYS.values(), ids=DECAYS)
+@pytest.mark.parametrize("base", ["momentum", "adam"])
+def test_schedulers_of_torch_do_the_same_to_it(
+    base: str, decay: Callable[[Optimizer], LRScheduler]
+) -> None:
+    (ours, optimizer), (theirs, reference) = walks(*TWINS[base])
+    schedulers = schedule_lr(decay, optimizer, STEPS), decay(reference)
+    rates = set()
+    for _ in range(STEPS):
+        ours.step(optimizer, schedulers[0])
+        theirs.step(reference, schedulers[1])
+        assert schedulers[0].get_last_lr() == schedulers[1].get_last_lr()
+        assert torch.equal(ours.a, theirs.a)
+        rates.update(schedulers[0].get_last_lr())
+    assert len(rates) > 3, "the rate changes"
+
+
+@pytest.mark.parametrize("steps", [1, 7, 500])
+def test_linear_decay_reaches_zero_with_the_last_step_and_stays(steps: int) -> None:
+    optimizer = SGD(Walk().parameters, lr=0.2)
+    scheduler = schedule_lr("linear", optimizer, steps)
+    for k in range(steps):
+        expected = 0.2 * (1 - k / steps)
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(expected, rel=1e-12)
+        assert expected > 0, "every planned step moves"
+        optimizer.step()
+        scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.0
+    optimizer.step()
+    scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.0
+
+
+@pytest.mark.parametrize("steps", [1, 7, 500])
+def test_cosine_decay_warms_up_and_reaches_zero_with_the_last_step(steps: int) -> None:
+    optimizer = SGD(Walk().parameters, lr=0.2)
+    scheduler = schedule_lr("cosine", optimizer, steps)
+    rates = []
+    for _ in range(steps):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    assert min(rates) > 0, "every planned step moves"
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.0, abs=1e-12)
+    top = rates.index(max(rates))
+    assert top <= 0.05 * steps, "the warm-up is a twentieth"
+    assert rates == sorted(rates[: top + 1]) + sorted(rates[top + 1 :], reverse=True)
+    if steps == 500:
+        assert rates[0] == pytest.approx(0.2 / 25, rel=1e-3)
+        assert rates[250] == pytest.approx(0.1, rel=1e-9), "half at half time"
+
+
+def test_constant_stays() -> None:
+    optimizer = SGD(Walk().parameters, lr=0.2)
+    scheduler = schedule_lr("constant", optimizer, 3)
+    for _ in range(5):
+        optimizer.step()
+        scheduler.step()
+        assert scheduler.get_last_lr() == [0.2]
+
+
+def test_each_group_decays_from_its_own_rate() -> None:
+    walk = Walk()
+    groups = [{"params": [walk.a], "lr": 0.4}, {"params": [walk.b], "lr": 0.2}]
+    optimizer = OneProjection(groups, 0.1, prox_weight=0.0, inner_steps=2)
+    scheduler = schedule_lr("linear", optimizer, 4)
+    walk.step(optimizer, scheduler)
+    assert scheduler.get_last_lr() == pytest.approx([0.3, 0.15])
+
+
+def test_a_name_or_a_maker_chooses_the_base() -> None:
+    assert choose_base("sgd") is SGD
+    assert choose_base(AdamW) is AdamW
+    groups = [{"params": [torch.ones(1, requires_grad=True)], "lr": 0.1}]
+    made = {name: choose_base(name)(groups) for name in BASES}
+    assert [type(optimizer) for optimizer in made.values()][:2] == [SGD, SGD]
+    assert isinstance(made["adam"], Adam)
+
+
+@pytest.mark.parametrize("base", ["newton", None, 3])
+def test_an_unknown_base_is_refused(base: object) -> None:
+    with pytest.raises(InvalidProblemError, match=r"no base step.*'sgd', 'momentum'"):
+        choose_base(base)
+
+
+@pytest.mark.parametrize("decay", ["exponential", None, 0.5])
+def test_an_unknown_decay_is_refused(decay: object) -> None:
+    optimizer = SGD(Walk().parameters, lr=0.2)
+    with pytest.raises(
+        InvalidProblemError, match=r'"linear", "cosine", "constant" or a '
+    ):
+        schedule_lr(decay, optimizer, 3)
+
+
+def test_a_scheduler_that_cannot_be_driven_is_refused_in_words() -> None:
+    w = torch.zeros(2, requires_grad=True)
+    own = OneProjection([w], lr=0.1, prox_weight=0.1, inner_steps=2, radius=1.0)
+    with pytest.raises(InvalidProblemError, match="metric at every step"):
+        schedule_lr(schedulers.ReduceLROnPlateau, own, STEPS)
+    with pytest.raises(ValueError, match="total_steps"):  # the user's own mistake
+        schedule_lr(lambda o: schedulers.OneCycleLR(o, 0.1), own, STEPS)
+
+
+def test_adam_stays_in_the_memory_of_a_strided_parameter() -> None:
+    memory = torch.zeros(10, dtype=torch.float64)
+    w = memory[::2].requires_grad_()
+    target = torch.arange(5.0, dtype=torch.float64)
+    apart = oneproj.function(lambda: (w - target).square().sum())
+    problem = oneproj.Problem(w, apart, {})
+    oneproj.solve(problem, steps=300)
+    assert w.tolist() == pytest.approx(target.tolist(), abs=0.01)
+    assert memory[1::2].tolist() == [0.0] * 5
+
+
+@pytest.mark.parametrize("dtypes", [(torch.float32,) * 2, (torch.float32, torch.half)])
+@pytest.mark.parametrize("own", [{}, {"weight_decay": 0.2}, {"amsgrad": True}])
+def test_adam_is_torch_s_own_bit_for_bit(
+    dtypes: tuple[torch.dtype, ...], own: dict[str, Any]
+) -> None:
+    fill = torch.Generator().manual_seed(0)
+    sizes = dict(zip((3, 40), dtypes, strict=True))
+    mine, its = (
+        [torch.ones(n, dtype=t, requires_grad=True) for n, t in sizes.items()]
+        for _ in range(2)
+    )
+    base = choose_base("adam")([{"params": mine, "lr": 0.1} | own])
+    kept = {name: base.param_groups[0][name] for name in ("betas", "eps")}
+    twin = Adam(its, lr=0.1, fused=True, **kept, **own)
+    for k in range(6):
+        for p, q in zip(mine, its, strict=True):
+            p.grad = torch.randn(p.shape, generator=fill).to(p.dtype)
+            q.grad = p.grad.clone()
+        if k in (0, 3):  # nothing reached the first parameter: its state stays
+            mine[0].grad = its[0].grad = None
+        base.param_groups[0]["lr"] = twin.param_groups[0]["lr"] = 0.1 / (k + 1)
+        base.step()
+        twin.step()
+        assert all(map(torch.equal, mine, its))
+    assert base.state_dict()["state"][0]["step"] == 4
+    assert str(base.state_dict()["state"]) == str(twin.state_dict()["state"])

@@ -1,0 +1,234 @@
+"""Steps where nobody says: also for starts that are far from feasible."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import ConstantLR
+
+import oneproj
+from oneproj.methods.defaults import (
+    FARTHEST,
+    INNER_STEPS,
+    LR,
+    choose_inner_steps,
+    default_lr,
+    far_lr,
+)
+from oneproj.oracles import Anchor
+from oneproj.problem.terms import Curvature
+
+OPTIMUM = 0.9129
+"""Of ``warm``, by SLSQP from near zero."""
+
+
+def warm(scale: float, feature_unit: float = 1.0) -> oneproj.Problem:
+    """Labels that the start separates; half of the examples are to change theirs."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.tensor([1.0, -1.0]).repeat(20)
+    x = torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    x[:, 0] = y * (1.0 + x[:, 0].abs())
+    x = feature_unit * x.float()
+    w = torch.tensor([scale / feature_unit, 0.0, 0.0], requires_grad=True)
+    changed = x[:, 1] > 0
+
+    def loss(batch: tuple[Tensor, Tensor]) -> Tensor:
+        return torch.nn.functional.softplus(-batch[1] * (batch[0] @ w))
+
+    new = oneproj.mean(loss, data=(x[changed], -y[changed]))
+    return oneproj.Problem(w, oneproj.mean(loss, data=(x, y)), {"new": new <= 0.5})
+
+
+def test_the_optimum_is_what_slsqp_finds_from_near_zero() -> None:
+    found = oneproj.solve(warm(1.0), method="slsqp").objective
+    assert found == pytest.approx(OPTIMUM, abs=1e-4)
+
+
+@pytest.mark.parametrize("scale", [20.0, 60.0, 400.0])
+def test_a_start_that_separates_its_task_is_left_for_good(scale: float) -> None:
+    # f is 1e-10 to 0 there, and so is its gradient; the projection alone finds 2.0.
+    solution = oneproj.solve(warm(scale), steps=500)  # a warning would be an error
+    assert solution.feasible
+    assert solution.objective == pytest.approx(OPTIMUM, rel=0.02)
+    assert solution.settings["lr"] > LR
+
+
+def test_steps_that_are_long_enough_need_a_push_that_is_felt() -> None:
+    # In large features the way is short: the strength alone has to do it.
+    solution = oneproj.solve(warm(40.0, feature_unit=30.0), steps=500)
+    assert solution.settings["lr"] == LR
+    assert solution.objective == pytest.approx(OPTIMUM, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("scale", "options", "expected"),
+    [
+        (1.0, {}, LR),  # near
+        (60.0, {"lr": 0.2}, 0.2),  # given
+        (60.0, {"base": "sgd"}, LR),  # its steps have no such bound
+        (60.0, {"decay": lambda optimizer: ConstantLR(optimizer, 1.0)}, LR),
+        (60.0, {"strength": 2.0}, LR),  # nothing looks at the start
+    ],
+)
+def test_other_steps_stay_as_they_are(
+    scale: float, options: dict[str, Any], expected: float
+) -> None:
+    solution = oneproj.solve(warm(scale), steps=20, **options)
+    assert solution.settings["lr"] == expected
+
+
+def test_many_parameters_keep_their_step() -> None:
+    w = torch.full((1001,), 50.0, requires_grad=True)
+    size = oneproj.function(lambda: w.square().mean(), curvature="convex")
+    problem = oneproj.Problem(w, oneproj.function(lambda: w[0]), {"size": size <= 1.0})
+    assert oneproj.solve(problem, steps=4).settings["lr"] < LR
+
+
+def seen(c: float, slope: float, size: float) -> Anchor:
+    w, row = torch.tensor([size, 0.0]), torch.tensor([slope, -slope])
+    return Anchor([w], {"met": -1.0, "cap": c}, {"met": [row], "cap": [row]})
+
+
+def test_a_short_run_does_not_leap() -> None:
+    assert far_lr(seen(12.0, 2.0, size=100.0), steps=20) == pytest.approx(3 / 20)
+
+
+def test_the_sum_of_all_steps_is_a_dozen_ways_to_the_bound() -> None:
+    # c / |grad c|_1 = 12 / 4 = 3; with a decay to zero, 500 steps of lr make 250 lr.
+    assert far_lr(seen(12.0, 2.0, size=100.0), steps=500) == pytest.approx(36 / 250)
+
+
+@pytest.mark.parametrize("slope", [0.0, 1e-30, 1e-9])
+def test_a_flat_start_is_not_taken_for_one_that_is_far_away(slope: float) -> None:
+    assert far_lr(seen(1.0, slope, size=0.5), steps=500) <= 6 / 250
+    assert far_lr(seen(-1.0, 1.0, size=100.0), steps=500) == 0.0
+
+
+def test_a_resumed_run_has_the_longer_steps(tmp_path: Path) -> None:
+    whole, halves, file = warm(60.0), warm(60.0), tmp_path / "run"
+    expected = oneproj.solve(whole, steps=60)
+    oneproj.solve(
+        halves, steps=60, checkpoint=file, callbacks=lambda update: update.update == 25
+    )
+    again = warm(60.0)
+    solution = oneproj.solve(again, steps=60, resume=file)
+    assert torch.equal(again.parameters[0], whole.parameters[0])
+    assert solution.settings["lr"] == expected.settings["lr"] > LR
+
+
+def test_parameters_that_a_constraint_does_not_see_lengthen_nothing() -> None:
+    point = [torch.tensor([290.0, 0.5]), torch.tensor([400.0])]
+    slope = [torch.tensor([0.0, 1e-3]), torch.zeros(1)]
+    anchor = Anchor(point, {"cap": 1.0}, {"cap": slope})
+    assert far_lr(anchor, steps=500) == pytest.approx(0.024)
+
+
+def priced(curvature: Curvature | None) -> oneproj.Problem:
+    """Least absolute errors on targets around 200, from zero; their mean is capped."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(100, 2, generator=generator)
+    y = 200.0 + x @ torch.tensor([30.0, -20.0])
+    w = torch.zeros(3, requires_grad=True)
+
+    def score(batch: Tensor) -> Tensor:
+        return batch @ w[:2] + w[2]
+
+    def error(batch: tuple[Tensor, Tensor]) -> Tensor:
+        return (batch[1] - score(batch[0])).abs()
+
+    floor = oneproj.mean(score, data=x, curvature=curvature) >= 205.0
+    return oneproj.Problem(w, oneproj.mean(error, data=(x, y)), {"floor": floor})
+
+
+def test_the_way_to_a_bound_that_is_declared_linear_is_believed() -> None:
+    solution = oneproj.solve(priced("linear"))  # a warning would be an error
+    assert solution.settings["lr"] == pytest.approx(205.0 * 24 / 500, rel=0.05)
+    best = oneproj.solve(priced("linear"), method="slsqp").objective
+    assert solution.objective == pytest.approx(best, rel=0.05)
+
+
+def test_the_way_to_any_other_bound_is_not() -> None:
+    with pytest.warns(oneproj.OneprojWarning, match="ended on its way"):
+        solution = oneproj.solve(priced(None))
+    assert solution.settings["lr"] == LR
+
+
+def test_a_flat_constraint_that_nothing_meets_leaves_steps_finite() -> None:
+    flat = Anchor([torch.ones(1)], {"c": 1.0}, {"c": [torch.tensor([1e-30])]})
+    assert far_lr(flat, steps=500, convex=["c"]) == FARTHEST * 0.048
+
+
+def test_the_library_chooses_inner_steps_without_a_word() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chosen = {steps: choose_inner_steps(None, steps) for steps in range(2, 601)}
+    for steps, K in chosen.items():
+        assert 1 < K <= steps, "with K = 1 the centre never moves"
+        assert steps % K <= min(4, steps // 5), "hardly an update is left over"
+        if steps >= 2 * INNER_STEPS:
+            assert INNER_STEPS // 2 <= K <= INNER_STEPS + INNER_STEPS // 2
+    assert chosen[500] == chosen[20] == INNER_STEPS
+
+
+def test_inner_steps_that_divide_are_taken_as_they_are() -> None:
+    assert choose_inner_steps(25, 50) == 25
+    assert choose_inner_steps(2, 8) == 2
+
+
+def looked_up(*, sparse: bool, rows: int = 3000) -> oneproj.Problem:
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, rows, (400,), generator=generator)
+    table = torch.nn.Embedding(rows, 4, sparse=sparse)
+    head = torch.nn.Linear(4, 1)
+    risk = oneproj.mean(lambda i: head(table(i)).square().squeeze(-1), data=ids)
+    return oneproj.Problem([table.weight, *head.parameters()], risk, {})
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_that_are_looked_up_count_as_far_as_examples_use_them(
+    *, sparse: bool
+) -> None:
+    # 8 examples use 8 rows of 4 numbers at most: far fewer than a thousand.
+    assert default_lr(looked_up(sparse=sparse)) == LR
+
+
+def layered(*, zeros: bool) -> oneproj.Problem:
+    torch.manual_seed(0)  # of the initial weights
+    model = torch.nn.Sequential(
+        torch.nn.Linear(8, 200),
+        torch.nn.BatchNorm1d(200),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(0.5),
+        torch.nn.Linear(200, 10),
+    )
+    if zeros:
+        torch.nn.init.zeros_(model[-1].weight)
+    x = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+    risk = oneproj.mean(lambda batch: model(batch).square().sum(1), data=x)
+    return oneproj.Problem(model.parameters(), risk, {}, model=model)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_layers_count_in_full_also_where_units_are_off(*, zeros: bool) -> None:
+    problem = layered(zeros=zeros)
+    n = sum(p.numel() for p in problem.parameters)
+    model = problem.model
+    assert model is not None
+    kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    state = torch.random.get_rng_state()
+    assert default_lr(problem) == pytest.approx(LR * (1000 / n) ** 0.5)
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert all(torch.equal(b, kept[name]) for name, b in model.named_buffers())
+
+
+def test_a_constraint_on_other_tensors_does_not_change_what_rows_count() -> None:
+    problem = looked_up(sparse=False)
+    head = problem.parameters[1]
+    size = oneproj.function(lambda: head.square().sum()) <= 10.0
+    capped = oneproj.Problem(problem.parameters, problem.objective, {"size": size})
+    assert default_lr(capped) == default_lr(problem) == LR

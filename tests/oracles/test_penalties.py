@@ -1,0 +1,332 @@
+"""Penalties: values, weights against finite differences, huge arguments."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from oneproj.errors import InvalidProblemError
+from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge, Hinges, Softplus
+from oneproj.problem.functions import function
+
+examples = settings(derandomize=True, deadline=None, max_examples=100)
+STRENGTH = st.floats(1e-3, 1e3)
+SMOOTHING = st.floats(1e-3, 1e3)
+NUMBERS = st.floats(-1e3, 1e3)
+VECTORS = st.lists(NUMBERS, min_size=1, max_size=5, unique=True)
+COMBINE: tuple[Combine, ...] = ("max", "sum")
+
+
+def real(values: Any) -> Tensor:  # noqa: ANN401 - a number or a list
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def hinge(c: float, strength: float) -> float:
+    return strength * max(c, 0.0)
+
+
+def softplus(c: float, strength: float, smoothing: float) -> float:
+    return smoothing * float(np.logaddexp(0.0, strength * c / smoothing))
+
+
+# --- values -------------------------------------------------------------------
+
+
+@examples
+@given(c=VECTORS, lam=STRENGTH, gamma=SMOOTHING)
+def test_values_are_those_of_the_formula(
+    c: list[float], lam: float, gamma: float
+) -> None:
+    for combine, worst in (("max", [max(c)]), ("sum", c)):
+        near = {"rel": 1e-12, "abs": 1e-12}
+        expected = sum(hinge(u, lam) for u in worst)
+        found = Hinge(lam, combine=combine).value(real(c))
+        assert found.item() == pytest.approx(expected, **near)
+        expected = sum(softplus(u, lam, gamma) for u in worst)
+        found = Softplus(lam, gamma, combine=combine).value(real(c))
+        assert found.item() == pytest.approx(expected, **near)
+
+
+@examples
+@given(c=NUMBERS, lam=STRENGTH, gamma=SMOOTHING)
+def test_softplus_lies_between_the_hinge_and_the_hinge_plus_gamma_log_2(
+    c: float, lam: float, gamma: float
+) -> None:
+    lower = Hinge(lam).value(real(c)).item()
+    value = Softplus(lam, gamma).value(real(c)).item()
+    assert lower <= value <= (lower + gamma * math.log(2)) * (1 + 1e-15)
+
+
+def test_both_ends_of_that_interval_are_attained() -> None:
+    penalty = Softplus(3.0, 0.5)
+    assert penalty.value(real(0.0)).item() == pytest.approx(0.5 * math.log(2))
+    assert penalty.value(real(100.0)).item() == 300.0
+    assert penalty.value(real(-1000.0)).item() == 0.0
+
+
+# --- weights ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("combine", COMBINE)
+@examples
+@given(c=VECTORS, lam=STRENGTH, gamma=st.floats(0.1, 1e3))
+def test_weights_are_finite_differences_of_the_value(
+    c: list[float], lam: float, gamma: float, combine: Combine
+) -> None:
+    h = 1e-5
+    # Away from the kinks: at u = 0, and where the maximum changes hands.
+    c = [u if abs(u) > 2 * h else 1.0 for u in c]
+    c = [u + 1e-3 * k for k, u in enumerate(sorted(c))]
+    point = real(c)
+    for penalty in (Hinge(lam, combine), Softplus(lam, gamma, combine)):
+        # The error of a central difference: third derivative, and rounding.
+        curvature = 0.0 if isinstance(penalty, Hinge) else lam**3 / gamma**2
+        rounding = 1e-15 * (penalty.value(point).item() + lam * 1e3) / h
+        weights = penalty.weights(point)
+        for j, step in enumerate(h * torch.eye(len(c), dtype=torch.float64)):
+            slope = (penalty.value(point + step) - penalty.value(point - step)) / (
+                2 * h
+            )
+            error = h**2 * curvature + rounding
+            assert weights[j].item() == pytest.approx(slope.item(), abs=error)
+
+
+@pytest.mark.parametrize("combine", COMBINE)
+def test_the_hinge_has_no_weight_at_zero(combine: Combine) -> None:
+    penalty = Hinge(5.0, combine)
+    assert penalty.weights(real([0.0, -0.0, -1.0])).tolist() == [0.0, 0.0, 0.0]
+    tiny = 5e-324
+    assert penalty.weights(real([tiny, -tiny])).tolist() == [5.0, 0.0]
+
+
+def test_max_pushes_on_the_worst_alone_and_sum_on_each() -> None:
+    c = real([1.0, 3.0, -2.0, 2.0])
+    assert Hinge(5.0).weights(c).tolist() == [0.0, 5.0, 0.0, 0.0]
+    assert Hinge(5.0, "sum").weights(c).tolist() == [5.0, 5.0, 0.0, 5.0]
+    soft = Softplus(5.0, 2.0).weights(c)
+    assert soft.count_nonzero() == 1
+    assert soft[1].item() == pytest.approx(5.0 / (1 + math.exp(-7.5)))
+    each = Softplus(5.0, 2.0, combine="sum").weights(c)
+    assert each.tolist() == pytest.approx(
+        [5.0 / (1 + math.exp(-2.5 * u)) for u in c.tolist()]
+    )
+
+
+def test_of_equals_the_first_gets_the_weight() -> None:
+    assert Hinge(2.0).weights(real([1.0, 3.0, 3.0])).tolist() == [0.0, 2.0, 0.0]
+
+
+# --- a hinge for each constraint ----------------------------------------------
+
+PAIRS = st.lists(st.tuples(NUMBERS, st.floats(0.0, 1e3)), min_size=1, max_size=6)
+
+
+@examples
+@given(pairs=PAIRS)
+def test_hinges_are_the_sum_of_the_single_ones(
+    pairs: list[tuple[float, float]],
+) -> None:
+    values, strengths = zip(*pairs, strict=True)
+    penalty, c = Hinges(strengths), real(values)
+    expected = sum(hinge(u, lam) for u, lam in pairs)
+    assert penalty.value(c).item() == pytest.approx(expected, rel=1e-12)
+    weights = [lam if u > 0 else 0.0 for u, lam in pairs]
+    assert penalty.weights(c).tolist() == penalty.weigh(values) == weights
+    point = c.requires_grad_()
+    (gradient,) = torch.autograd.grad(penalty(point), point)
+    assert gradient.tolist() == weights
+
+
+def test_equal_hinges_are_a_hinge_with_sum() -> None:
+    c = real([1.0, -2.0, 0.5])
+    for kind in ("value", "weights"):
+        one, each = Hinge(3.0, "sum"), Hinges((3.0, 3.0, 3.0))
+        assert torch.equal(getattr(one, kind)(c), getattr(each, kind)(c))
+
+
+def test_hinges_at_zero_and_without_constraints() -> None:
+    penalty = Hinges((5.0, 0.0, 2.0))
+    assert penalty.weights(real([0.0, 1.0, 5e-324])).tolist() == [0.0, 0.0, 2.0]
+    assert Hinges(()).value(real([])).item() == 0.0
+    assert Hinges(()).weights(real([])).shape == (0,)
+    assert Hinges(()).weigh([]) == Hinge(1.0).weigh([]) == []
+    assert penalty.weigh([0.0, 1.0, 5e-324]) == [0.0, 0.0, 2.0]
+
+
+def test_hinges_keep_the_dtype() -> None:
+    for dtype in (torch.float32, torch.float64):
+        c = torch.tensor([1.0, -1.0], dtype=dtype)
+        for penalty in (Hinges((0.1, 0.2)), Hinges((0.1, 0.2), (3.0, 0.0))):
+            assert penalty.weights(c).dtype == dtype
+            assert penalty.value(c).dtype == dtype
+
+
+@examples
+@given(u=st.floats(-3.0, 3.0), lam=st.floats(0.0, 1e3), w=st.floats(1e-3, 2.0))
+def test_a_rounded_hinge_is_smooth_and_near_the_sharp_one(
+    u: float, lam: float, w: float
+) -> None:
+    penalty, step = Hinges((lam,), (w,)), 1e-6 * w
+
+    def value(at: float) -> float:
+        return penalty.value(real([at])).item()
+
+    above = value(u) - lam * max(u, 0.0)
+    assert -1e-9 * lam <= above <= lam * w / 4 * (1 + 1e-9)
+    difference = (value(u + step) - value(u - step)) / (2 * step)
+    (weight,) = penalty.weigh([u])
+    assert difference == pytest.approx(weight, abs=1e-5 * lam + 1e-9)
+    assert penalty.weights(real([u])).tolist() == [weight]
+
+
+def test_a_rounded_hinge_has_half_its_weight_at_the_bound() -> None:
+    penalty = Hinges((6.0, 6.0, 6.0, 6.0), (2.0, 2.0, 2.0, 0.0))
+    assert penalty.weigh([0.0, 2.0, -2.0, 0.0]) == [3.0, 6.0, 0.0, 0.0]
+    assert penalty.weigh([1.0, 9.0, -9.0, 1e-300]) == [4.5, 6.0, 0.0, 6.0]
+
+
+# --- the differentiable call --------------------------------------------------
+
+
+@pytest.mark.parametrize("combine", COMBINE)
+@examples
+@given(c=VECTORS, lam=STRENGTH, gamma=SMOOTHING)
+def test_the_call_has_the_value_and_exactly_the_weights_as_gradient(
+    c: list[float], lam: float, gamma: float, combine: Combine
+) -> None:
+    for penalty in (Hinge(lam, combine), Softplus(lam, gamma, combine)):
+        point = real(c).requires_grad_()
+        value = penalty(point)
+        (gradient,) = torch.autograd.grad(value, point)
+        assert value.item() == penalty.value(point).item()
+        assert torch.equal(gradient, penalty.weights(point))
+        assert penalty.weigh(c) == gradient.tolist()
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 2)])
+@pytest.mark.parametrize("combine", COMBINE)
+def test_weights_keep_the_shape_and_dtype(
+    shape: tuple[int, ...], combine: Combine
+) -> None:
+    for dtype in (torch.float32, torch.float64):
+        c = torch.ones(shape, dtype=dtype, requires_grad=True)
+        for penalty in (Hinge(2.0, combine), Softplus(2.0, 1.0, combine)):
+            assert penalty.weights(c).shape == c.shape
+            assert penalty.weights(c).dtype == penalty(c).dtype == dtype
+            assert penalty(c).shape == penalty.value(c).shape == ()
+            assert not penalty.value(c).requires_grad
+            assert not penalty.weights(c).requires_grad
+
+
+@pytest.mark.parametrize("combine", COMBINE)
+def test_no_constraints_cost_nothing(combine: Combine) -> None:
+    for penalty in (Hinge(2.0, combine), Softplus(2.0, 1.0, combine)):
+        assert penalty.value(real([])).item() == 0.0
+        assert penalty.weights(real([])).shape == (0,)
+
+
+def test_the_chain_rule_through_a_users_model() -> None:
+    w = real([1.0, 2.0]).requires_grad_()
+    (w.sum() + Hinge(5.0)(w.square().sum() - 1.0)).backward()
+    # grad = 1 + 5 * 2 w
+    assert w.grad is not None
+    assert w.grad.tolist() == [11.0, 21.0]
+
+
+# --- huge arguments -----------------------------------------------------------
+
+HUGE = [(torch.float64, 1e300), (torch.float32, 1e38)]
+PENALTIES: dict[str, AbstractPenalty] = {
+    "hinge": Hinge(2.0),
+    "hinge sum": Hinge(2.0, "sum"),
+    "softplus": Softplus(2.0, 1e-3),
+    "softplus sum": Softplus(2.0, 1e-3, "sum"),
+}
+
+
+@pytest.mark.parametrize(("dtype", "huge"), HUGE)
+@pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES)
+def test_huge_arguments_stay_finite_and_right(
+    penalty: AbstractPenalty, dtype: torch.dtype, huge: float
+) -> None:
+    for sign, value, weight in ((1, 2 * huge, 2.0), (-1, 0.0, 0.0)):
+        c = torch.tensor([sign * huge], dtype=dtype, requires_grad=True)
+        called = penalty(c)
+        (gradient,) = torch.autograd.grad(called, c)
+        expected = torch.tensor(value, dtype=dtype)
+        torch.testing.assert_close(penalty.value(c), expected)
+        torch.testing.assert_close(called.detach(), expected)
+        assert penalty.weights(c).tolist() == gradient.tolist() == [weight]
+
+
+@examples
+@given(
+    c=st.floats(allow_nan=False, allow_infinity=False, width=32),
+    gamma=st.floats(1e-6, 1e6),
+)
+def test_softplus_is_finite_and_monotone_on_all_of_float32(
+    c: float, gamma: float
+) -> None:
+    penalty = Softplus(1.0, gamma)
+    u = torch.tensor(c)
+    assert 0 <= penalty.value(u).item() < math.inf
+    assert 0 <= penalty.weights(u).item() <= 1.0
+
+
+# --- refusals -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_a_strength_or_smoothing_that_cannot_penalise_is_refused(bad: float) -> None:
+    strength = f"strength must be one finite number > 0, got {bad}"
+    with pytest.raises(InvalidProblemError, match=strength):
+        Hinge(bad)
+    with pytest.raises(InvalidProblemError, match=strength):
+        Softplus(bad, 1.0)
+    smoothing = f"smoothing must be one finite number > 0, got {bad}.*oneproj.Hinge"
+    with pytest.raises(InvalidProblemError, match=smoothing):
+        Softplus(1.0, bad)
+
+
+def test_an_unknown_combination_is_refused() -> None:
+    for make in (lambda c: Hinge(1.0, c), lambda c: Softplus(1.0, 1.0, c)):
+        with pytest.raises(InvalidProblemError, match=r'"max".*"sum".*got .mean'):
+            make("mean")
+
+
+def test_a_term_in_place_of_a_tensor_is_told_where_it_belongs() -> None:
+    risk = function(lambda: torch.ones(()))
+    with pytest.raises(InvalidProblemError, match=r"Terms, .* are for oneproj\.solve"):
+        Hinge(1.0)(risk - 0.3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("c", [0.5, [torch.tensor(0.5)], np.ones(2)])
+def test_values_without_a_gradient_are_refused(c: Any) -> None:  # noqa: ANN401 - anything
+    kind = type(c).__name__
+    with pytest.raises(
+        InvalidProblemError, match=f"got a {kind}, through which no grad"
+    ):
+        Hinge(1.0)(c)
+
+
+@pytest.mark.parametrize("bad", [None, "5", "auto"])
+def test_a_strength_is_a_number(bad: Any) -> None:  # noqa: ANN401 - anything
+    with pytest.raises(
+        InvalidProblemError, match=f"one finite number > 0, got {bad!r}"
+    ):
+        Hinge(bad)
+    with pytest.raises(
+        InvalidProblemError, match=f"one finite number > 0, got {bad!r}"
+    ):
+        Softplus(1.0, smoothing=bad)
+
+
+def test_no_number_has_no_weight_to_divide_by() -> None:
+    assert Hinges((1.0,)).weigh([math.nan]) == [0.0]

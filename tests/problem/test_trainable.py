@@ -1,0 +1,81 @@
+"""Which tensors move, and a centre shaped like them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from oneproj.errors import InvalidProblemError
+from oneproj.problem.trainable import trainable
+
+
+def test_trainable_keeps_the_order_and_drops_frozen_and_repeated_tensors() -> None:
+    a, b, frozen = torch.ones(2), torch.ones(3), torch.ones(4)
+    a.requires_grad_()
+    b.requires_grad_()
+    found = trainable(iter([b, frozen, a, b]))
+    assert [id(t) for t in found] == [id(b), id(a)]
+
+
+def test_one_tensor_stands_for_a_list() -> None:
+    w = torch.ones(2, requires_grad=True)
+    assert trainable(w)[0] is w
+
+
+def test_a_generator_that_was_gone_through_is_told_of() -> None:
+    parameters = torch.nn.Linear(2, 1).parameters()
+    assert len(trainable(parameters)) == 2
+    with pytest.raises(InvalidProblemError, match=r"list\(model\.parameters\(\)\)"):
+        trainable(parameters)
+
+
+def test_parameters_that_share_memory_are_refused() -> None:
+    a = torch.nn.Parameter(torch.ones(2, 3))
+    tied, turned = torch.nn.Parameter(a.data), torch.nn.Parameter(a.data.T)
+    whole = torch.ones(6)
+    parts = [torch.nn.Parameter(whole[:4]), torch.nn.Parameter(whole[2:])]
+    for pair in ([tied, a], [a, torch.nn.Parameter(torch.ones(9)), turned], parts):
+        with pytest.raises(InvalidProblemError, match=r"share memory.*b\.weight = a"):
+            trainable(pair)
+
+
+def test_parts_of_one_tensor_that_have_nothing_in_common_may_move() -> None:
+    whole, z = torch.ones(6), torch.ones(4, dtype=torch.complex64)
+    parts = [whole[:4], whole[4:], z.real, z.imag]
+    assert len(trainable([torch.nn.Parameter(part) for part in parts])) == len(parts)
+
+
+NAN = torch.tensor([1.0, math.nan], requires_grad=True)
+REFUSED = {
+    "nothing": ([], "nothing to optimise: got no tensor at all"),
+    "used up": (iter(()), r"gone through before.*list\(model\.parameters\(\)\)"),
+    "frozen": (
+        [torch.ones(2), torch.ones(1)],
+        r"got 2 frozen tensor\(s\).*needs requires_grad=True",
+    ),
+    "integers": (torch.arange(3), r"torch\.int64, which have no gradients.*double"),
+    "frozen tensor": (torch.ones(2), r"got 1 frozen tensor\(s\)"),
+    "not a tensor": ([[1.0, 2.0]], "must be tensors, but got list.*model.parameters"),
+    "computed": ([2 * torch.ones(1, requires_grad=True)], "not a leaf tensor"),
+    "empty": (
+        [torch.empty(0, 3, requires_grad=True)],
+        r"no numbers to move: every parameter is empty \(shapes \(0, 3\)\)",
+    ),
+    "NaN": ([NAN], r"shape \(2,\) holds NaN or inf at the start"),
+    "inf": ([torch.full((1,), math.inf, requires_grad=True)], "NaN or inf"),
+    "complex": (
+        [torch.ones(1, dtype=torch.complex64, requires_grad=True)],
+        "dtype torch.complex64.*real floating-point",
+    ),
+}
+
+
+@pytest.mark.parametrize(("parameters", "match"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_optimised_is_refused(
+    parameters: list[Tensor], match: str
+) -> None:
+    with pytest.raises(InvalidProblemError, match=match):
+        trainable(parameters)

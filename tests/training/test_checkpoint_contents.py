@@ -1,0 +1,273 @@
+"""Whole checkpoints with wrong contents: refused in words, before anything is built.
+
+Every file here has the right checksum: whoever changes the contents can compute it.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+import oneproj
+from oneproj.methods import METHODS
+from oneproj.oracles import ORACLES
+from oneproj.training.checkpoints import read_checkpoint, write_checkpoint
+
+pytestmark = [
+    # A run that was led astray may warn of its answer.
+    pytest.mark.filterwarnings("ignore::oneproj.errors.OneprojWarning"),
+]
+
+RESUMABLE = [name for name in METHODS if name not in ("slsqp", "auto")]
+STEPS, SAVED = 12, 6
+
+
+def problem(curvature: str | None = "convex") -> oneproj.Problem:
+    """Logistic regression with a cap on the risk over other data, and batch norm."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(30, 3, generator=generator)
+    y = 2.0 * torch.randint(2, (30,), generator=generator) - 1.0
+    source = torch.randn(30, 3, generator=generator) + 0.5 * y[:, None]
+    w = torch.full((3,), 0.3, requires_grad=True)
+
+    def loss(batch: tuple[Tensor, Tensor]) -> Tensor:
+        return softplus(-batch[1] * (batch[0] @ w))
+
+    return oneproj.Problem(
+        w,
+        objective=oneproj.mean(loss, data=(x, y)),
+        constraints={
+            "risk": oneproj.mean(loss, data=(source, y), curvature=curvature) <= 0.6
+        },
+        radius=10.0,
+    )
+
+
+def solve(file: Path, **arguments: Any) -> oneproj.Solution:  # noqa: ANN401 - of solve
+    settings = {"steps": STEPS, "batch_size": 8, "on_failure": "return"} | arguments
+    curvature = settings.pop("curvature", "convex")
+    return oneproj.solve(problem(curvature), resume=file, **settings)
+
+
+def save(file: Path, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - of solve
+    settings = {"steps": STEPS, "batch_size": 8} | arguments
+    curvature = settings.pop("curvature", "convex")
+    oneproj.solve(
+        problem(curvature),
+        checkpoint=file,
+        callbacks=lambda update: update.update >= SAVED,
+        **settings,
+    )
+    return read_checkpoint(file)
+
+
+def sign(file: Path, version: int) -> None:
+    """Give a file another format number, and the checksum of its contents."""
+    first, _, rest = file.read_bytes().split(b"\n", 2)
+    first = first.rpartition(b" ")[0] + f" {version}".encode()
+    digest = hashlib.sha256(rest).hexdigest().encode()
+    file.write_bytes(b"\n".join([first, digest, rest]))
+
+
+# --- files that would run code --------------------------------------------------------
+
+
+def gadgets(victim: Path) -> dict[str, tuple[Any, ...]]:
+    """States of the format before, which named classes and was followed anywhere."""
+    closer = {"name": str(victim), "delete": True, "close_called": False}
+    return {
+        "a class whose __del__ removes a file": (
+            *("object", "oneproj.experiments.live", "tempfile._TemporaryFileCloser"),
+            closer | {"file": ("object", "oneproj.results", "Counts", {})},
+        ),
+        "a class through a module": (
+            *("object", "oneproj.projection.cuts", "np.f2py.subprocess.Popen"),
+            {},
+        ),
+        "a member of what is no enum": (
+            *("member", "oneproj.files", "os.PathLike"),
+            "anything",
+        ),
+        "a named tuple of no such class": (
+            *("named", "oneproj.projection.cuts", "np.ndarray"),
+            [],
+        ),
+    }
+
+
+KINDS = list(gadgets(Path()))
+
+
+@pytest.mark.parametrize("place", ["remembered", "projector", "projection"])
+@pytest.mark.parametrize("version", [9, 10])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_checkpoint_that_names_a_class_builds_nothing(
+    tmp_path: Path, kind: str, version: int, place: str
+) -> None:
+    file, victim = tmp_path / "run.pt", tmp_path / "victim"
+    victim.touch()
+    state = save(file, method="projected-sgd")
+    gadget = gadgets(victim)[kind]
+    state["method"][place] = (
+        ("tuple", [("dict", [["_past", gadget]]), None])
+        if place == "remembered"
+        else gadget
+    )
+    write_checkpoint(file, state)
+    sign(file, version)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(oneproj.CheckpointError):
+        solve(file, method="projected-sgd")
+    assert sorted(tmp_path.iterdir()) == before, "nothing was made or removed"
+
+
+# --- one wrong entry at a time --------------------------------------------------------
+
+Path_ = tuple[Any, ...]
+
+
+def places(state: Any, at: Path_ = ()) -> Iterator[Path_]:  # noqa: ANN401 - plain data
+    """Where there is something, from the top down."""
+    items: Any = ()
+    if isinstance(state, dict):
+        items = state.items()
+    elif isinstance(state, list | tuple):
+        items = enumerate(state[:2])
+    for name, item in items:
+        yield (*at, name)
+        yield from places(item, (*at, name))
+
+
+def changed(state: Any, at: Path_, change: Any) -> Any:  # noqa: ANN401 - plain data
+    """The state with another entry at one place; the others are not copied."""
+    name, *rest = at
+    kept = list(state) if isinstance(state, tuple) else copy.copy(state)
+    if rest:
+        kept[name] = changed(kept[name], tuple(rest), change)
+    elif change is DELETE:
+        del kept[name]
+    else:
+        kept[name] = change(kept[name])
+    return tuple(kept) if isinstance(state, tuple) else kept
+
+
+DELETE = object()
+
+
+def wrong(value: Any) -> list[Any]:  # noqa: ANN401 - plain data
+    """Changes of one entry: other types, other sizes, other ranges."""
+    changes: list[Any] = [
+        *(DELETE, lambda _: None, lambda _: "word", lambda _: [1.5]),
+        *(lambda _: {"a": 1}, lambda _: True, lambda _: torch.ones(1, 2, 7)),
+        *(lambda _: -5, lambda _: 10**9, lambda _: float("nan"), lambda _: 1e300),
+    ]
+    if isinstance(value, Tensor):
+        changes += [
+            lambda t: t[None],
+            lambda t: t.to(torch.int16),
+            lambda t: t.to(torch.complex64),
+            torch.zeros_like,
+            lambda t: t.reshape(-1)[:-1],
+        ]
+        if value.is_floating_point():
+            changes += [lambda t: t * float("nan"), lambda t: -t - 1.0]
+    if isinstance(value, dict):
+        changes += [lambda d: {**d, "more": 1}, lambda _: {}, list]
+    if isinstance(value, list | tuple):
+        changes += [lambda items: [*items, *items], lambda _: []]
+    return changes
+
+
+CASES = [
+    ("one-projection", "anchored", {}),
+    ("one-projection", "exact", {"base": "momentum", "strength": 3.0}),
+    ("one-projection", "minibatch", {"select": "random", "inner_steps": 2}),
+    ("projected-sgd", "exact", {"base": "adam"}),
+    ("projected-sgd", "exact", {"curvature": None}),
+    ("penalty-sgd", "anchored", {}),
+    ("lagrangian", "minibatch", {"select": "average", "base": "adam"}),
+    ("switching-subgradient", "exact", {"select": "random"}),
+]
+
+
+def test_every_method_and_every_oracle_is_among_the_cases() -> None:
+    assert {method for method, _, _ in CASES} == set(RESUMABLE)
+    assert {oracle for _, oracle, _ in CASES} == set(ORACLES)
+
+
+@pytest.mark.parametrize(("method", "oracle", "options"), CASES)
+def test_an_entry_that_is_wrong_is_refused_in_words_or_does_no_harm(
+    tmp_path: Path, method: str, oracle: str, options: dict[str, Any]
+) -> None:
+    file = tmp_path / "run.pt"
+    arguments = {"method": method, "oracle": oracle, **options}
+    state = save(file, **arguments)
+    refused = 0
+    turns = itertools.count()
+    for at in list(places(state)):
+        entry = state
+        for name in at:
+            entry = entry[name]
+        changes = wrong(entry)
+        for change in [changes[next(turns) % len(changes)] for _ in range(PER_ENTRY)]:
+            write_checkpoint(file, changed(state, at, change))
+            try:
+                solution = solve(file, **arguments)
+            except oneproj.CheckpointError:
+                refused += 1
+            else:
+                assert solution.history["update"][-1] <= STEPS, at
+    assert refused > 50
+    write_checkpoint(file, state)
+    assert solve(file, **arguments).status.ok, "the state itself is fine"
+
+
+PER_ENTRY = 2
+"""Changes of each entry; they take turns, so that each kind meets many entries."""
+
+
+@pytest.mark.parametrize("update", [-5, 10**9, STEPS + 1, True, 2.5, "3", None])
+def test_an_update_outside_of_the_run_is_refused(tmp_path: Path, update: Any) -> None:  # noqa: ANN401 - anything
+    file = tmp_path / "run.pt"
+    state = save(file)
+    write_checkpoint(file, state | {"update": update})
+    with pytest.raises(oneproj.CheckpointError, match=r"update should be a whole num"):
+        solve(file)
+
+
+def test_what_is_refused_leaves_the_problem(tmp_path: Path) -> None:
+    file = tmp_path / "run.pt"
+    state = save(file)
+    state["history"]["seconds"] = -1.0
+    write_checkpoint(file, state)
+    built = problem()
+    before, noise = built.parameters[0].detach().clone(), torch.get_rng_state()
+    with pytest.raises(oneproj.CheckpointError, match=r"history\.seconds should be"):
+        oneproj.solve(built, steps=STEPS, batch_size=8, resume=file)
+    assert torch.equal(built.parameters[0], before)
+    assert torch.equal(torch.get_rng_state(), noise)
+
+
+@pytest.mark.parametrize(
+    "contents", [b"", b"\x80\x04\x95", b"PK\x03\x04", b"\xff" * 99]
+)
+def test_contents_that_torch_cannot_read_are_refused(
+    tmp_path: Path, contents: bytes
+) -> None:
+    file = tmp_path / "run.pt"
+    save(file)
+    first, _, _ = file.read_bytes().split(b"\n", 2)
+    digest = hashlib.sha256(contents).hexdigest().encode()
+    file.write_bytes(b"\n".join([first, digest, contents]))
+    with pytest.raises(oneproj.CheckpointError, match="cannot read it"):
+        solve(file)

@@ -1,0 +1,107 @@
+"""Short vectors in arrays and long ones in tensors: the same arithmetic."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from oneproj.vectors.space import SHORT, Short, _LongSpace, _ShortSpace, space_around
+from oneproj.vectors.storage import pile_of
+
+SPACES = [_ShortSpace, _LongSpace]
+
+
+def draw(seed: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+        for shape in ((2, 3), (), (4,))
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("make", SPACES)
+def test_a_displacement_leads_to_its_point(
+    make: type[_ShortSpace | _LongSpace], dtype: torch.dtype
+) -> None:
+    origin, wanted = draw(0, dtype), draw(1, dtype)
+    space, point = make(origin), draw(2, dtype)
+    space.write(space.displacement(wanted), point)
+    for found, want in zip(point, wanted, strict=True):
+        torch.testing.assert_close(found, want)
+    assert space.displacement(origin).norm() == 0.0
+
+
+def test_a_displacement_of_few_numbers_has_no_rounding_of_its_own() -> None:
+    space = space_around([torch.full((2,), 1e4)])
+    point = [torch.tensor([1.0, 1e-3])]
+    moved = space.displacement(point)
+    assert isinstance(moved, Short)
+    exact = np.array([1.0, np.float32(1e-3)], dtype=np.float64) - 1e4
+    assert moved.numbers.tolist() == exact.tolist()
+
+
+@pytest.mark.parametrize("make", SPACES)
+def test_arithmetic(make: type[_ShortSpace | _LongSpace]) -> None:
+    space = make(draw(0))
+    a, b = space.pack(draw(1)), space.pack(draw(2))
+    x, y = (np.concatenate([t.reshape(-1) for t in draw(k)]) for k in (1, 2))
+    assert a.dot(b) == pytest.approx(x @ y)
+    assert a.norm() == pytest.approx(np.linalg.norm(x))
+    assert a.minus(b).norm() == pytest.approx(np.linalg.norm(x - y))
+    c = a.times(3.0)
+    c.add(b, -2.0)
+    assert c.norm() == pytest.approx(np.linalg.norm(3 * x - 2 * y))
+    pile = pile_of(a)
+    assert pile.append(a) == pytest.approx([x @ x])
+    assert pile.append(b) == pytest.approx([x @ y, y @ y])
+    assert pile.combination(np.array([3.0, -2.0])).minus(c).norm() < 1e-14
+    assert pile.combination(np.array([0.0, 0.0])).norm() == 0.0
+    point = draw(3)
+    pile.write(np.array([3.0]), space, point)
+    assert space.displacement(point).minus(a.times(3.0)).norm() < 1e-14
+    assert space.length(point, [-2.0], [draw(2)]) == pytest.approx(c.norm())
+    pile.remove(0)
+    assert len(pile) == 1
+    assert pile.products(a) == pytest.approx([x @ y])
+
+
+@pytest.mark.parametrize("make", SPACES)
+def test_a_sum_means_the_same_when_more_vectors_have_come(
+    make: type[_ShortSpace | _LongSpace],
+) -> None:
+    space, weights = make(draw(0)), np.array([2.0])
+    first, second = space.pack(draw(1)), space.pack(draw(2))
+    pile = pile_of(first)
+    pile.append(first)
+    points = []
+    for _ in range(2):
+        points.append(draw(3))
+        pile.write(weights, space, points[-1])
+        pile.append(second)
+    assert all(torch.equal(a, b) for a, b in zip(*points, strict=True))
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_the_length_of_numbers_without_squares(size: float) -> None:
+    with np.errstate(over="ignore"):
+        assert Short(np.full(4, size), 0.0).norm() == pytest.approx(2.0 * size)
+        assert Short(np.array([math.inf, 1.0]), 0.0).norm() == math.inf
+        assert math.isnan(Short(np.array([math.nan, 1.0]), 0.0).norm())
+
+
+def test_what_was_packed_stays() -> None:
+    space = space_around([torch.zeros(2)])
+    first = space.pack([torch.ones(2)])
+    space.pack([torch.zeros(2)])
+    assert first.norm() ** 2 == pytest.approx(2.0)
+
+
+def test_only_short_vectors_are_arrays() -> None:
+    for size, short in ((SHORT, True), (SHORT + 1, False)):
+        space = space_around([torch.zeros(size)])
+        assert isinstance(space, _ShortSpace) is short
