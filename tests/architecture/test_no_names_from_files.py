@@ -24,8 +24,7 @@ READERS = frozenset({"load", "loads", "Unpickler", "read_pickle"})
 """What unpickles; NumPy's and torch's must say that they do not."""
 
 ALLOWED = {
-    "oneproj/progress.py: import_module": "a module that the caller writes as a literal",
-    "oneproj/results.py: getattr": "fields of a dataclass",
+    "oneproj/progress.py: import_module": "a module that callers name literally",
     "oneproj/results.py: getattr": "fields of a dataclass",
     "oneproj_paper/experiments/plain_json.py: getattr": "fields of a dataclass",
     "oneproj/problem/float64.py: getattr": "torch's operators, by torch's names",
