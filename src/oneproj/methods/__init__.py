@@ -1,24 +1,29 @@
 """The methods: one file each, all behind the interface of ``base.py``.
 
-``penalized`` runs the paper's Algorithm 1, which is ``one_projection``. ``optimizer``
-has what that is made of, ``practice`` what a run adds to it. Its rivals share
-``ball_step`` and ``answer``; ``slsqp`` has ``sqp`` to itself.
+``algorithm1`` runs the paper's Algorithm 1, whose arithmetic is ``one_projection``.
+The others are baselines with the same interface. A method is a name or an object:
+``solve(problem, method="projected-sgd", lr=0.1)`` is the same as
+``solve(problem, method=oneproj.methods.ProjectedSGD(lr=0.1))``. One of your own is an
+``AbstractMethod``, passed to ``solve`` as an object.
 """
 
 from oneproj.errors import InvalidProblemError
-from oneproj.methods.algorithm1 import Penalized
-from oneproj.methods.auto import Auto
-from oneproj.methods.base import AbstractMethod
-from oneproj.methods.lagrangian import Lagrangian
-from oneproj.methods.penalty_sgd import PenaltySGD
-from oneproj.methods.projected_sgd import ProjectedSGD
-from oneproj.methods.slsqp import SLSQP
-from oneproj.methods.switching_subgradient import SwitchingSubgradient
+from oneproj.methods.algorithm1 import Algorithm1 as Algorithm1
+from oneproj.methods.auto import Auto as Auto
+from oneproj.methods.base import AbstractMethod as AbstractMethod
+from oneproj.methods.base import AbstractUpdater as AbstractUpdater
+from oneproj.methods.lagrangian import Lagrangian as Lagrangian
+from oneproj.methods.penalty_sgd import PenaltySGD as PenaltySGD
+from oneproj.methods.projected_sgd import ProjectedSGD as ProjectedSGD
+from oneproj.methods.slsqp import SLSQP as SLSQP
+from oneproj.methods.switching_subgradient import (
+    SwitchingSubgradient as SwitchingSubgradient,
+)
 
 METHODS: dict[str, type[AbstractMethod]] = {
     method.name: method
     for method in (
-        Penalized,
+        Algorithm1,
         ProjectedSGD,
         PenaltySGD,
         Lagrangian,
@@ -27,17 +32,30 @@ METHODS: dict[str, type[AbstractMethod]] = {
         Auto,
     )
 }
-"""Every method by name."""
+"""Every method that has a name."""
 
 
-def choose_method(name: str) -> type[AbstractMethod]:
-    """The method of that name.
+def choose_method(
+    method: str | AbstractMethod,
+) -> type[AbstractMethod] | AbstractMethod:
+    """The method of that name, or the object itself.
 
     Example:
         >>> choose_method("one-projection").name
         'one-projection'
     """
-    if isinstance(name, str) and name in METHODS:
-        return METHODS[name]
-    message = f"There is no method {name!r}. Known: {', '.join(METHODS)}."
+    if isinstance(method, AbstractMethod):
+        return method
+    if isinstance(method, str) and method in METHODS:
+        return METHODS[method]
+    if isinstance(method, type) and issubclass(method, AbstractMethod):
+        message = (
+            f"method is the class {method.__name__}, but must be an object of it, "
+            f"which holds the options: method={method.__name__}()."
+        )
+        raise InvalidProblemError(message)
+    message = (
+        f"There is no method {method!r}. Known: {', '.join(METHODS)}; or pass an "
+        "object of your own class of oneproj.methods.AbstractMethod."
+    )
     raise InvalidProblemError(message)

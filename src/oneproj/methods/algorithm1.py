@@ -18,7 +18,7 @@ from oneproj.arguments import check_number, is_number
 from oneproj.certificates.assumptions import undeclared
 from oneproj.certificates.feasibility import outward
 from oneproj.errors import InvalidProblemError
-from oneproj.methods.base import AbstractMethod
+from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.base_steps import (
     BaseLike,
     DecayLike,
@@ -160,8 +160,19 @@ def _check_assumptions(problem: Problem, schedule: Schedule) -> None:
 
 
 @dataclass(frozen=True)
-class PenalizedOptions:
-    """Settings of the method where no schedule gives them."""
+class Algorithm1(AbstractMethod):
+    """Algorithm 1 with automatic strengths, and one projection at the end.
+
+    With a schedule, which gives all of it, none of these options may be given.
+
+    Example:
+        >>> import oneproj
+        >>> oneproj.methods.Algorithm1(lr=0.01).strength
+        'auto'
+    """
+
+    name = "one-projection"
+    follows_schedules = True
 
     lr: float | None = None
     """None for 0.1, less for more than a thousand parameters and more for a start that
@@ -188,6 +199,15 @@ class PenalizedOptions:
     """Largest norm of an objective gradient. The penalty's is never clipped: a push
     back that is weaker than the multipliers would not be exact."""
 
+    def takes_anchors(self, oracle: str, *, scheduled: bool) -> bool:
+        """Automatic strengths are found at anchors, whatever the oracle."""
+        automatic = not scheduled and self.strength == "auto"
+        return automatic or super().takes_anchors(oracle, scheduled=scheduled)
+
+    def begin(self, setting: Setting) -> Algorithm1Updater:
+        """Start a run."""
+        return Algorithm1Updater(setting, self)
+
 
 class _Engine(OneProjection):
     """``OneProjection`` without what torch puts around the step of an optimiser."""
@@ -211,20 +231,10 @@ class _Parts(NamedTuple):
     """Notes what the theorem's constants bound, where there is a schedule."""
 
 
-class Penalized(AbstractMethod):
+class Algorithm1Updater(AbstractUpdater):
     """Algorithm 1 from start to projection; ``OneProjection`` is its engine."""
 
-    name = "one-projection"
-    Options = PenalizedOptions
-    follows_schedules = True
-
-    @classmethod
-    def takes_anchors(cls, oracle: str, options: PenalizedOptions | None) -> bool:
-        """Automatic strengths are found at anchors, whatever the oracle."""
-        automatic = options is not None and options.strength == "auto"
-        return automatic or super().takes_anchors(oracle, options)
-
-    def __init__(self, setting: Setting, options: PenalizedOptions) -> None:
+    def __init__(self, setting: Setting, options: Algorithm1) -> None:
         """Build penalty, oracle and optimiser, from the schedule where there is one."""
         if setting.schedule is None:
             parts = _chosen(setting, options)
@@ -395,7 +405,7 @@ def _scheduled(setting: Setting, schedule: Schedule) -> _Parts:
     return _Parts(optimizer, schedule.inner_steps, penalty, watch=watch)
 
 
-def _chosen(setting: Setting, options: PenalizedOptions) -> _Parts:
+def _chosen(setting: Setting, options: Algorithm1) -> _Parts:
     """What the options ask for, and what practice adds."""
     _check(options)
     K = choose_inner_steps(options.inner_steps, setting.steps)
@@ -419,7 +429,7 @@ def _chosen(setting: Setting, options: PenalizedOptions) -> _Parts:
     )
 
 
-def _check(options: PenalizedOptions) -> None:
+def _check(options: Algorithm1) -> None:
     strength, clip = options.strength, options.clip
     if strength != "auto" and not is_number(strength):
         message = (
@@ -453,7 +463,7 @@ def _penalty(
     return Softplus(strength, smoothing, combine)
 
 
-def _with_options(setting: Setting, options: PenalizedOptions, K: int) -> OneProjection:
+def _with_options(setting: Setting, options: Algorithm1, K: int) -> OneProjection:
     return _Engine(
         setting.problem.parameters,
         default_lr(setting.problem) if options.lr is None else options.lr,

@@ -11,14 +11,14 @@ updates that are left, from the start.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from oneproj.errors import CheckpointError
-from oneproj.methods.algorithm1 import Penalized, PenalizedOptions
-from oneproj.methods.base import AbstractMethod
+from oneproj.methods.algorithm1 import Algorithm1
+from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.context import Setting
-from oneproj.methods.slsqp import SLSQP
+from oneproj.methods.slsqp import SLSQP, SLSQPUpdater
 from oneproj.oracles import Sight
 from oneproj.problem.problem import Problem
 from oneproj.results import Projection
@@ -34,31 +34,37 @@ parameters, 2,000 to 100,000 examples in both terms, float32 and float64)."""
 
 
 @dataclass(frozen=True)
-class AutoOptions:
-    """There are none: a method that is not yet known has no options."""
-
-
 class Auto(AbstractMethod):
-    """Chooses a method by the size of the problem, and is that method from then on."""
+    """Chooses a method by the size of the problem; it has no options of its own.
+
+    Example:
+        >>> import oneproj
+        >>> oneproj.methods.Auto().options
+        {}
+    """
 
     name = "auto"
-    Options = AutoOptions
     follows_schedules = True
     WITHOUT_OPTIONS = "Name the method whose option it is: method='one-projection'."
 
-    @classmethod
-    def takes_anchors(cls, oracle: str, options: object) -> bool:
+    def takes_anchors(self, oracle: str, *, scheduled: bool) -> bool:
         """Algorithm 1 does, unless it follows a schedule; SLSQP ignores their size."""
-        return options is not None or super().takes_anchors(oracle, options)
+        return not scheduled or super().takes_anchors(oracle, scheduled=scheduled)
 
-    def __init__(self, setting: Setting, options: AutoOptions) -> None:
-        """Choose, and build what was chosen with its defaults."""
-        del options
+    def begin(self, setting: Setting) -> AutoUpdater:
+        """Start a run."""
+        return AutoUpdater(setting)
+
+
+class AutoUpdater(AbstractUpdater):
+    """The run of the method that was chosen."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Choose, and begin what was chosen with its defaults."""
         self._setting, self._left = setting, setting.steps
         self._start = snapshot(setting.problem.parameters)
-        chosen, self._why = recommend(setting)
-        self._options: Any = chosen.Options()
-        self._method: AbstractMethod = chosen(setting, self._options)
+        self._chosen, self._why = recommend(setting)
+        self._method = self._chosen.begin(setting)
 
     def update(self) -> Sight:
         """Make one update of the chosen method; replace SLSQP where it gave up.
@@ -67,7 +73,9 @@ class Auto(AbstractMethod):
         """
         sight, method = self._method.update(), self._method
         self._left -= 1
-        gave_up = isinstance(method, SLSQP) and method.done and not method.settled
+        gave_up = (
+            isinstance(method, SLSQPUpdater) and method.done and not method.settled
+        )
         if gave_up and self._left > self._setting.steps // 2:
             self._begin_anew(method.describe()["ended"])
         return sight
@@ -83,9 +91,8 @@ class Auto(AbstractMethod):
             f"{self._why}; but SLSQP stopped early ({ended}), so Algorithm 1 began "
             "at the start"
         )
-        self._options = PenalizedOptions()
-        setting = replace(self._setting, steps=self._left)
-        self._method = Penalized(setting, self._options)
+        self._chosen = Algorithm1()
+        self._method = self._chosen.begin(replace(self._setting, steps=self._left))
 
     @property
     def done(self) -> bool:
@@ -99,11 +106,11 @@ class Auto(AbstractMethod):
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the chosen method."""
-        return {"method": self._method.name, "state": self._method.state_dict()}
+        return {"method": self._chosen.name, "state": self._method.state_dict()}
 
     def state_schema(self) -> AbstractSchema:
         """What such a state looks like, if the same method was chosen now."""
-        return _Chosen(self._method, self._why)
+        return _Chosen(self._chosen.name, self._method, self._why)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
@@ -112,30 +119,30 @@ class Auto(AbstractMethod):
     def describe(self) -> dict[str, Any]:
         """What was chosen, why, and with which options."""
         follows = self._setting.schedule is not None
-        options = None if follows else asdict(self._options)
-        own = {"method": self._method.name, "why": self._why, "options": options}
+        options = None if follows else self._chosen.options
+        own = {"method": self._chosen.name, "why": self._why, "options": options}
         return own | self._method.describe()
 
 
 class _Chosen(AbstractSchema):
     """The state of the method that is chosen now, and of no other."""
 
-    def __init__(self, method: AbstractMethod, why: str) -> None:
-        self._method, self._why = method, why
+    def __init__(self, name: str, method: AbstractUpdater, why: str) -> None:
+        self._name, self._method, self._why = name, method, why
 
     def check(self, value: Any, where: str) -> Any:  # noqa: ANN401 - whatever a file had
         state = Fields({"method": Text(), "state": PLAIN}).check(value, where)
-        if state["method"] != self._method.name:
+        if state["method"] != self._name:
             message = (
                 f'method="auto" chose {state["method"]!r} for the run that was saved '
-                f"and {self._method.name!r} now: {self._why}. Name the method."
+                f"and {self._name!r} now: {self._why}. Name the method."
             )
             raise CheckpointError(message)
         kept = self._method.state_schema().check(state["state"], f"{where}.state")
         return state | {"state": kept}
 
 
-def recommend(setting: Setting) -> tuple[type[AbstractMethod], str]:
+def recommend(setting: Setting) -> tuple[AbstractMethod, str]:
     """The method for a problem, and the reason.
 
     A problem that is small enough for SLSQP is evaluated twice: terms that give two
@@ -147,19 +154,22 @@ def recommend(setting: Setting) -> tuple[type[AbstractMethod], str]:
     examples = sum(term.size or 0 for term in terms)
     size = f"{n} parameters and {examples} examples"
     if setting.schedule is not None:
-        return Penalized, "a schedule is executed by Algorithm 1 only"
+        return Algorithm1(), "a schedule is executed by Algorithm 1 only"
     if n > SLSQP_PARAMETERS:
         limit = f"more than {SLSQP_PARAMETERS} parameters"
-        return Penalized, f"{size}, which is {limit}: SLSQP would cost more"
+        return Algorithm1(), f"{size}, which is {limit}: SLSQP would cost more"
     if examples > SLSQP_EXAMPLES:
         limit = f"more than {SLSQP_EXAMPLES} examples"
-        return Penalized, f"{size}, which is {limit}: SLSQP would cost more"
+        return Algorithm1(), f"{size}, which is {limit}: SLSQP would cost more"
     if setting.saved:
-        return Penalized, f"{size} are few, but a run of SLSQP cannot be saved"
+        return Algorithm1(), f"{size} are few, but a run of SLSQP cannot be saved"
     setting.counts.constraint_passes += 2 * len(problem.constraints)
     if _values(problem) != _values(problem):
-        return Penalized, "a term gave two values at one point: SLSQP needs exact ones"
-    return SLSQP, f"{size} are few: exact second-order steps cost less than SGD"
+        return (
+            Algorithm1(),
+            "a term gave two values at one point: SLSQP needs exact ones",
+        )
+    return SLSQP(), f"{size} are few: exact second-order steps cost less than SGD"
 
 
 def _values(problem: Problem) -> list[float]:

@@ -1,8 +1,13 @@
-"""What ``solve`` asks of a method: updates, and a feasible point at the end."""
+"""What ``solve`` asks of a method: updates, and a feasible point at the end.
+
+A method is two things. ``AbstractMethod`` is a frozen dataclass of its options, which a
+user may build and pass on: ``solve(problem, method=ProjectedSGD(lr=0.05))``. Its
+``begin`` makes an ``AbstractUpdater``, which holds the state of one run.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -19,36 +24,22 @@ from oneproj.theory import Schedule
 from oneproj.theory.observations import Observations
 
 
-class AbstractMethod(ABC):
-    """One way to solve a problem: ``update()`` again and again, then ``finish()``.
+class AbstractUpdater(ABC):
+    """The state of one run: ``update()`` again and again, then ``finish()``.
 
-    A method owns its loop variables and nothing else: ``solve`` counts updates, keeps
-    time and history, and certificates judge the result.
+    It owns its loop variables and nothing else: ``solve`` counts updates, keeps time
+    and history, and certificates judge the result.
+
+    Example:
+        >>> from oneproj.methods import AbstractUpdater
+        >>> class Rest(AbstractUpdater):
+        ...     def __init__(self, setting): self.setting = setting
+        ...     def update(self): return self.setting.look(None).backward()
+        ...     def finish(self): return self.setting.project()
     """
 
-    name: ClassVar[str]
-    Options: ClassVar[type[Any]]
-    """A frozen dataclass: what ``solve(..., **options)`` may set, with defaults."""
-    follows_schedules: ClassVar[bool] = False
-    """Whether it can execute a schedule: the theorems are about Algorithm 1."""
-    WITHOUT_OPTIONS: ClassVar[str] = "It has none."
-    """What to tell who gives an option to a method that has none."""
-    WITHOUT_STATE: ClassVar[str] = "It does not say what it remembers (state_dict)."
+    WITHOUT_STATE: ClassVar[str] = "It has no state_dict()."
     """Why a run of it cannot be saved, where it cannot."""
-
-    @classmethod
-    def takes_anchors(cls, oracle: str, options: Any) -> bool:  # noqa: ANN401 - each method has its own
-        """Whether a run may look at anchors, and ``anchor_size`` so has an effect.
-
-        Args:
-            oracle: As it was given to ``solve``.
-            options: Of the method; None where a schedule takes their place.
-        """
-        return oracle == "anchored" or (oracle == "auto" and options is not None)
-
-    @abstractmethod
-    def __init__(self, setting: Setting, options: Any) -> None:  # noqa: ANN401 - each method has its own
-        """Prepare the run; the parameters hold the start."""
 
     @abstractmethod
     def update(self) -> Sight:
@@ -88,7 +79,7 @@ class AbstractMethod(ABC):
             CheckpointError: The method cannot be resumed; the message says why.
         """
         message = (
-            f"A run of {self.name!r} cannot be saved and resumed. {self.WITHOUT_STATE} "
+            f"A run of this method cannot be saved and resumed. {self.WITHOUT_STATE} "
             "Leave out checkpoint= and resume=, or use another method."
         )
         raise CheckpointError(message)
@@ -111,26 +102,63 @@ class AbstractMethod(ABC):
         return {}
 
 
-def read_options(
-    method: type[AbstractMethod],
+class AbstractMethod(ABC):
+    """One way to solve a problem: a frozen dataclass whose fields are its options.
+
+    Example:
+        >>> import oneproj
+        >>> oneproj.methods.ProjectedSGD(lr=0.1)
+        ProjectedSGD(lr=0.1, base='sgd', decay='constant')
+    """
+
+    name: ClassVar[str]
+    """What ``Solution.settings`` and messages call it."""
+    follows_schedules: ClassVar[bool] = False
+    """Whether it can execute a schedule: the theorems are about Algorithm 1."""
+    WITHOUT_OPTIONS: ClassVar[str] = "It has none."
+    """What to tell who gives an option to a method that has none."""
+
+    @abstractmethod
+    def begin(self, setting: Setting) -> AbstractUpdater:
+        """Prepare a run; the parameters hold the start."""
+
+    def takes_anchors(self, oracle: str, *, scheduled: bool) -> bool:
+        """Whether a run may take anchors, and ``anchor_size`` so has an effect.
+
+        Args:
+            oracle: As it was given to ``solve``.
+            scheduled: Whether a schedule takes the place of the options.
+        """
+        return oracle == "anchored" or (oracle == "auto" and not scheduled)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options by name."""
+        return dict(vars(self))
+
+
+def make_method(
+    method: type[AbstractMethod] | AbstractMethod,
     options: Mapping[str, Any],
     schedule: Schedule | None,
     *,
     beside: Sequence[str] = (),
-) -> Any:  # noqa: ANN401 - each method has its own
-    """Build a method's options; refuses names it does not have, and any to a schedule.
+) -> AbstractMethod:
+    """A method with its options; refuses unknown ones, and any beside a schedule.
 
     Args:
-        method: Whose options they are.
-        options: By name, as they were given.
+        method: A class, whose options are still to be given, or an object with them.
+        options: By name, as they were given to ``solve``.
         schedule: That is followed, if any.
         beside: Arguments that every method has: a misspelt name may be one of these.
 
     Raises:
-        InvalidProblemError: An option is unknown, or the schedule sets it already, or
-            no update would count.
+        InvalidProblemError: An option is unknown, or is given twice, or the schedule
+            sets it already.
     """
-    known = [f.name for f in dataclasses.fields(method.Options)]
+    if isinstance(method, AbstractMethod):
+        return _check_object(method, options, schedule)
+    known = list(inspect.signature(method).parameters)
     for name in options:
         if name not in known:
             has = f"It has: {', '.join(known)}." if known else method.WITHOUT_OPTIONS
@@ -139,6 +167,33 @@ def read_options(
             has += f" Besides, solve takes: {', '.join(beside)}." if beside else ""
             message = f"The method {method.name!r} has no option {name!r}. {meant}{has}"
             raise InvalidProblemError(message)
+    _check_schedule(method, options, schedule)
+    return method(**{name: plain(given) for name, given in options.items()})
+
+
+def _check_object(
+    method: AbstractMethod, options: Mapping[str, Any], schedule: Schedule | None
+) -> AbstractMethod:
+    if options:
+        message = (
+            f"The method is an object, {method!r}, and holds its own options; got "
+            f"{sorted(options)} beside it. Give them to the object, or name the "
+            f"method: method={method.name!r}."
+        )
+        raise InvalidProblemError(message)
+    defaults = {
+        name: argument.default
+        for name, argument in inspect.signature(type(method)).parameters.items()
+    }
+    given = {k: v for k, v in method.options.items() if v != defaults.get(k)}
+    _check_schedule(type(method), given, schedule)
+    return method
+
+
+def _check_schedule(
+    method: type[AbstractMethod], options: Mapping[str, Any], schedule: Schedule | None
+) -> None:
+    """Refuse a schedule for a method without theorems, and options beside it."""
     if schedule is not None and not method.follows_schedules:
         message = (
             f"The method {method.name!r} cannot follow a schedule: the theorems are "
@@ -151,11 +206,10 @@ def read_options(
             f"the selection, so no option may be given with it; got {sorted(options)}."
         )
         raise InvalidProblemError(message)
-    return method.Options(**{name: plain(given) for name, given in options.items()})
 
 
 def check_anchor_size(
-    method: type[AbstractMethod], anchor_size: int | None, oracle: str, options: object
+    method: AbstractMethod, anchor_size: int | None, oracle: str, *, scheduled: bool
 ) -> None:
     """Refuse a size of anchors where no anchor is taken.
 
@@ -163,15 +217,15 @@ def check_anchor_size(
         method: That is to run.
         anchor_size: As it was given; None if it was not.
         oracle: As it was given.
-        options: Of the method; None where a schedule takes their place.
+        scheduled: Whether a schedule takes the place of the options.
 
     Raises:
         InvalidProblemError: It would have no effect.
     """
-    if anchor_size is None or method.takes_anchors(oracle, options):
+    if anchor_size is None or method.takes_anchors(oracle, scheduled=scheduled):
         return
     beside = f"method={method.name!r} and oracle={oracle!r}"
-    if options is None:
+    if scheduled:
         beside += " and a schedule"
     message = (
         f"anchor_size={anchor_size} has no effect with {beside}: no anchor is taken. "

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from oneproj.arguments import check_number
-from oneproj.methods.base import AbstractMethod
+from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import Answer, BallStep
 from oneproj.methods.checks import STEP
@@ -44,19 +44,34 @@ from oneproj.tensor_schema import like_tensor
 
 
 @dataclass(frozen=True)
-class LagrangianOptions:
-    """Settings of gradient descent-ascent.
+class Lagrangian(AbstractMethod):
+    """Descent in the parameters, ascent in the multipliers, and one projection.
 
-    ``dual_lr`` is twice ``lr``: multipliers start at zero and have far to go, yet with
-    ten times ``lr`` both players circled saddle points of small problems.
+    Args:
+        lr: The first step size of the parameters.
+        dual_lr: The first step size of the multipliers. With ten times ``lr`` both
+            players circled the saddle points of small problems.
+        base: The base step of the parameters; multipliers take plain steps.
+        decay: How both step sizes fall.
+        select: The iterate that is projected: "last" or "average".
+
+    Example:
+        >>> import oneproj
+        >>> oneproj.methods.Lagrangian(select="average").dual_lr
+        0.1
     """
+
+    name = "lagrangian"
 
     lr: float = 0.05
     dual_lr: float = 0.1
     base: BaseLike = "sgd"
-    """Of the player x; the multipliers always take plain steps."""
     decay: DecayLike = "linear"
     select: Literal["last", "average"] = "last"
+
+    def begin(self, setting: Setting) -> LagrangianUpdater:
+        """Start a run."""
+        return LagrangianUpdater(setting, self)
 
 
 class Multipliers(AbstractPenalty):
@@ -86,13 +101,10 @@ class Multipliers(AbstractPenalty):
         return self.mu.to(u)
 
 
-class Lagrangian(AbstractMethod):
+class LagrangianUpdater(AbstractUpdater):
     """Descent in x, ascent in mu, and one projection."""
 
-    name = "lagrangian"
-    Options = LagrangianOptions
-
-    def __init__(self, setting: Setting, options: LagrangianOptions) -> None:
+    def __init__(self, setting: Setting, options: Lagrangian) -> None:
         """Build the step, and the oracle that weighs by the multipliers."""
         check_number("dual_lr", options.dual_lr, STEP, zero=True)
         self._setting, self._dual_lr = setting, options.dual_lr

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oneproj.methods.base import AbstractMethod
+from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import BallStep
 from oneproj.methods.context import Setting
@@ -32,12 +32,23 @@ from oneproj.schema import AbstractSchema, Fields
 
 
 @dataclass(frozen=True)
-class PenaltySGDOptions:
-    """Settings of penalty SGD.
+class PenaltySGD(AbstractMethod):
+    """SGD on ``f + p(c)`` with a fixed hinge, and one projection at the end.
 
-    The strength is that of the contract's example. The hinges are added, so that each
-    constraint needs to outweigh its own multiplier only.
+    Args:
+        lr: The first step size.
+        strength: Of the hinge; it must exceed the multipliers.
+        combine: "sum": each constraint outweighs its own multiplier; or "max".
+        base: The base step: "sgd", "momentum", "adam", or a maker of an optimiser.
+        decay: How the step size falls: "constant", "linear", "cosine", or a scheduler.
+
+    Example:
+        >>> import oneproj
+        >>> oneproj.methods.PenaltySGD(strength=10.0).combine
+        'sum'
     """
+
+    name = "penalty-sgd"
 
     lr: float = 0.05
     strength: float = 5.0
@@ -45,14 +56,15 @@ class PenaltySGDOptions:
     base: BaseLike = "sgd"
     decay: DecayLike = "linear"
 
+    def begin(self, setting: Setting) -> PenaltySGDUpdater:
+        """Start a run."""
+        return PenaltySGDUpdater(setting, self)
 
-class PenaltySGD(AbstractMethod):
+
+class PenaltySGDUpdater(AbstractUpdater):
     """SGD on ``f + p(c)``, and nothing else, until the projection."""
 
-    name = "penalty-sgd"
-    Options = PenaltySGDOptions
-
-    def __init__(self, setting: Setting, options: PenaltySGDOptions) -> None:
+    def __init__(self, setting: Setting, options: PenaltySGD) -> None:
         """Build the step, and the oracle with the hinge."""
         self._setting = setting
         self._step = BallStep(setting, options.lr, options.base, options.decay)

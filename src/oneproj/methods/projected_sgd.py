@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from oneproj.methods.base import AbstractMethod
+from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import BallStep
 from oneproj.methods.context import Setting
@@ -25,27 +25,41 @@ from oneproj.schema import AbstractSchema, Fields, Maybe, schema_of
 
 
 @dataclass(frozen=True)
-class ProjectedSGDOptions:
-    """Settings of Projected SGD."""
+class ProjectedSGD(AbstractMethod):
+    """Steps on the objective alone, each followed by a projection.
+
+    Args:
+        lr: The first step size.
+        base: The base step: "sgd", "momentum", "adam", or a maker of an optimiser.
+        decay: How the step size falls: "constant", "linear", "cosine", or a scheduler.
+
+    Example:
+        >>> import oneproj
+        >>> method = oneproj.methods.ProjectedSGD(lr=0.1)
+        >>> method.name, method.lr
+        ('projected-sgd', 0.1)
+    """
+
+    name = "projected-sgd"
 
     lr: float = 0.05
     base: BaseLike = "sgd"
     decay: DecayLike = "constant"
 
-
-class ProjectedSGD(AbstractMethod):
-    """Steps on the objective alone, each followed by a projection."""
-
-    name = "projected-sgd"
-    Options = ProjectedSGDOptions
-
-    @classmethod
-    def takes_anchors(cls, oracle: str, options: object) -> bool:
-        """Its updates do not look at minibatches of the constraints."""
-        del oracle, options
+    def takes_anchors(self, oracle: str, *, scheduled: bool) -> bool:
+        """Its updates use no minibatches of the constraints."""
+        del oracle, scheduled
         return False
 
-    def __init__(self, setting: Setting, options: ProjectedSGDOptions) -> None:
+    def begin(self, setting: Setting) -> ProjectedSGDUpdater:
+        """Start a run."""
+        return ProjectedSGDUpdater(setting, self)
+
+
+class ProjectedSGDUpdater(AbstractUpdater):
+    """Steps on the objective alone, each followed by a projection."""
+
+    def __init__(self, setting: Setting, options: ProjectedSGD) -> None:
         """Build the step, and the oracle without a penalty."""
         # Neighbouring points: each projection begins with what the last one learned.
         self._setting = replace(setting, projector=setting.projector.warm())

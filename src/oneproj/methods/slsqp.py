@@ -46,7 +46,7 @@ import torch
 
 from oneproj.arguments import check_number
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
-from oneproj.methods.base import AbstractMethod
+from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.checks import move_start_into_ball
 from oneproj.methods.context import Setting
 from oneproj.methods.slsqp_driver import Ending, Reply, Seen, Stages, parameter_units
@@ -149,31 +149,42 @@ zero or nearly so, says nothing about it."""
 
 
 @dataclass(frozen=True)
-class SLSQPOptions:
-    """Settings of SLSQP; there is no learning rate."""
-
-    tolerance: float = 1e-10
-    """Of SciPy's stopping test (``ftol``), relative to the size of the gradients;
-    parameters of low precision raise it."""
-
-
 class SLSQP(AbstractMethod):
-    """Exact gradients, a quadratic program per update, one projection at the end."""
+    """SciPy's SLSQP on exact gradients, and one projection; it has no learning rate.
+
+    Args:
+        tolerance: Of SciPy's stopping test (``ftol``), relative to the size of the
+            gradients; parameters of low precision raise it.
+
+    Example:
+        >>> import oneproj
+        >>> oneproj.methods.SLSQP().tolerance
+        1e-10
+    """
 
     name = "slsqp"
-    Options = SLSQPOptions
-    WITHOUT_STATE = (
-        "SciPy's loop keeps its quadratic model to itself; on problems of the size "
-        "that it accepts, a run takes seconds."
-    )
 
-    @classmethod
-    def takes_anchors(cls, oracle: str, options: object) -> bool:
-        """Its updates do not look at minibatches of the constraints."""
-        del oracle, options
+    tolerance: float = 1e-10
+
+    def takes_anchors(self, oracle: str, *, scheduled: bool) -> bool:
+        """Its updates use no minibatches of the constraints."""
+        del oracle, scheduled
         return False
 
-    def __init__(self, setting: Setting, options: SLSQPOptions) -> None:
+    def begin(self, setting: Setting) -> SLSQPUpdater:
+        """Start a run."""
+        return SLSQPUpdater(setting, self)
+
+
+class SLSQPUpdater(AbstractUpdater):
+    """Exact gradients, a quadratic program per update, one projection at the end."""
+
+    WITHOUT_STATE = (
+        "SLSQP is SciPy's loop, which keeps its quadratic model to itself; on problems "
+        "of the size that it accepts, a run takes seconds."
+    )
+
+    def __init__(self, setting: Setting, options: SLSQP) -> None:
         """Refuse what is too large, and start SciPy."""
         self._setting = setting
         problem = self._problem = setting.problem

@@ -37,7 +37,7 @@ from typing import Any
 from torch import Tensor
 
 from oneproj.arguments import check_number
-from oneproj.methods.base import AbstractMethod
+from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import Answer, BallStep, Rule
 from oneproj.methods.context import Setting
@@ -48,17 +48,33 @@ from oneproj.schema import AbstractSchema, Fields, Integer, Number
 
 
 @dataclass(frozen=True)
-class SwitchingSubgradientOptions:
-    """Settings of the switching subgradient method.
+class SwitchingSubgradient(AbstractMethod):
+    """Steps on the objective where the constraints allow it, else on the worst.
 
-    The same ``lr`` serves both kinds of step, as in Lan and Zhou.
+    Args:
+        lr: The first step size, of both kinds of step (as in Lan and Zhou).
+        tolerance: The residual up to which a step is taken on the objective.
+        base: The base step: "sgd", "momentum", "adam", or a maker of an optimiser.
+        decay: How the step size falls: "constant", "linear", "cosine", or a scheduler.
+        select: The iterate that is projected: "last", "average" or "random".
+
+    Example:
+        >>> import oneproj
+        >>> oneproj.methods.SwitchingSubgradient(tolerance=0.01).select
+        'last'
     """
+
+    name = "switching-subgradient"
 
     lr: float = 0.05
     tolerance: float = 0.0
     base: BaseLike = "sgd"
     decay: DecayLike = "linear"
     select: Rule = "last"
+
+    def begin(self, setting: Setting) -> SwitchingSubgradientUpdater:
+        """Start a run."""
+        return SwitchingSubgradientUpdater(setting, self)
 
 
 class Excess(AbstractPenalty):
@@ -83,13 +99,10 @@ class Excess(AbstractPenalty):
         return (u > self._tolerance).to(u.dtype)
 
 
-class SwitchingSubgradient(AbstractMethod):
+class SwitchingSubgradientUpdater(AbstractUpdater):
     """Descends on the objective where the constraints allow it, else on the worst."""
 
-    name = "switching-subgradient"
-    Options = SwitchingSubgradientOptions
-
-    def __init__(self, setting: Setting, options: SwitchingSubgradientOptions) -> None:
+    def __init__(self, setting: Setting, options: SwitchingSubgradient) -> None:
         """Build the step, and the oracle that pushes on the worst constraint."""
         why = "Below 0 no step on the objective need ever come."
         check_number("tolerance", options.tolerance, why, zero=True)

@@ -26,7 +26,7 @@ from torch import Tensor
 from oneproj.arguments import as_path
 from oneproj.certificates.feasibility import ball_excess
 from oneproj.errors import CheckpointError, NonFiniteError, OneprojError
-from oneproj.methods.base import AbstractMethod
+from oneproj.methods.base import AbstractUpdater
 from oneproj.methods.context import Setting
 from oneproj.problem.problem import Problem
 from oneproj.results import Counts, Update
@@ -279,7 +279,7 @@ class Run:
     """
 
     setting: Setting
-    method: AbstractMethod
+    method: AbstractUpdater
     history: History
     settings: Mapping[str, Any]
     start: Start = field(default_factory=Start)

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,12 @@ from oneproj.distributed import (
 )
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.methods import choose_method
-from oneproj.methods.base import AbstractMethod, check_anchor_size, read_options
+from oneproj.methods.base import (
+    AbstractMethod,
+    AbstractUpdater,
+    check_anchor_size,
+    make_method,
+)
 from oneproj.methods.context import Setting, prepare
 from oneproj.problem.autograd import borrowing_gradients, fresh_casts
 from oneproj.problem.problem import Problem, check_problem, problem_facts
@@ -57,7 +62,7 @@ CALL = "oneproj.solve"
 def solve(
     problem: Problem,
     *,
-    method: str = "one-projection",
+    method: str | AbstractMethod = "one-projection",
     steps: int | None = None,
     seed: int = 0,
     schedule: Schedule | None = None,
@@ -84,7 +89,8 @@ def solve(
             ``"lagrangian"`` and ``"switching-subgradient"``; ``"slsqp"`` for few
             parameters; or ``"auto"``, which takes SLSQP where the problem is small
             enough for it and no checkpoint is asked for, and says why in the
-            solution's settings.
+            solution's settings. Or an object with its options, such as
+            ``oneproj.methods.ProjectedSGD(lr=0.1)``, or of a class of your own.
         steps: Stochastic gradients to use, 500 unless a schedule says T * K.
         seed: Determines every random number that the run draws. Dropout and the like
             draw from torch's global generator: for the same bits, seed that as well.
@@ -222,20 +228,20 @@ def solve(
     )
     chosen = choose_method(method)
     mine = inspect.getfullargspec(solve).kwonlyargs
-    read = read_options(chosen, options, schedule, beside=mine)
-    own = read if schedule is None else None  # a schedule leaves no options
-    check_anchor_size(chosen, anchor_size, oracle, own)
+    made = make_method(chosen, options, schedule, beside=mine)
+    own = made.options if schedule is None else None  # a schedule leaves no options
+    check_anchor_size(made, anchor_size, oracle, scheduled=schedule is not None)
     compared = len(problem.constraints) if facts else 0  # each took a gradient
     setting.counts.constraint_gradients += compared
     setting.counts.constraint_passes += compared
-    settings = {"method": method, "seed": seed, "options": own and asdict(own)}
+    settings = {"method": made.name, "seed": seed, "options": own}
     finish = partial(_execute, resume=resume, on_failure=on_failure)
-    return finish(setting, partial(chosen, setting, read), settings, loop, calls)
+    return finish(setting, partial(made.begin, setting), settings, loop, calls)
 
 
 def _execute(
     setting: Setting,
-    make_method: Callable[[], AbstractMethod],
+    make_method: Callable[[], AbstractUpdater],
     settings: Mapping[str, Any],
     loop: Loop,
     calls: Callbacks,
