@@ -50,7 +50,7 @@ def small() -> oneproj.Problem:
 OPTIONS = [
     (method, field.name)
     for method, made in METHODS.items()
-    for field in dataclasses.fields(made.Options)
+    for field in dataclasses.fields(made)
 ]
 
 

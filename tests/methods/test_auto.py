@@ -8,7 +8,7 @@ import torch
 import oneproj
 from oneproj.methods.auto import SLSQP_EXAMPLES, SLSQP_PARAMETERS, Auto
 from oneproj.methods.context import prepare
-from oneproj.methods.slsqp import SLSQP
+from oneproj.methods.slsqp import SLSQPUpdater
 from oneproj.theory import Schedule
 
 
@@ -36,7 +36,7 @@ def chosen(problem: oneproj.Problem, schedule: Schedule | None = None) -> Auto:
         batch_size=64,
         anchor_size=None,
     )
-    return Auto(setting, Auto.Options())
+    return Auto().begin(setting)
 
 
 def test_few_parameters_and_little_data_go_to_slsqp() -> None:
@@ -117,7 +117,7 @@ def test_algorithm_1_has_the_updates_that_are_left_where_slsqp_stops_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = len(oneproj.solve(instance(), method="slsqp").history["update"])
-    monkeypatch.setattr(SLSQP, "settled", False)
+    monkeypatch.setattr(SLSQPUpdater, "settled", False)
     problem, other = instance(), instance()
     solution = oneproj.solve(problem, method="auto", steps=50, progress=False)
     assert solution.feasible
@@ -132,7 +132,7 @@ def test_slsqp_has_the_last_word_where_few_updates_are_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = len(oneproj.solve(instance(), method="slsqp").history["update"])
-    monkeypatch.setattr(SLSQP, "settled", False)
+    monkeypatch.setattr(SLSQPUpdater, "settled", False)
     with pytest.warns(oneproj.OneprojWarning, match="SLSQP stopped early"):
         solution = oneproj.solve(instance(), method="auto", steps=2 * made)
     assert solution.settings["method"] == "slsqp"

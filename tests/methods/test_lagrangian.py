@@ -40,8 +40,8 @@ def setting_of(problem: oneproj.Problem, steps: int) -> Setting:
 @pytest.mark.parametrize("decay", ["constant", "linear"])
 def test_both_players_move_at_once(decay: str) -> None:
     problem, w = quadratic()
-    options = Lagrangian.Options(lr=0.1, dual_lr=0.5, decay=decay)
-    method = Lagrangian(setting_of(problem, 20), options)
+    chosen = Lagrangian(lr=0.1, dual_lr=0.5, decay=decay)
+    method = chosen.begin(setting_of(problem, 20))
     x, mu = 0.0, 0.0
     for k in range(20):
         method.update()
@@ -57,7 +57,7 @@ def test_both_players_move_at_once(decay: str) -> None:
 
 def test_the_multiplier_is_found() -> None:
     problem, _ = quadratic()
-    method = Lagrangian(setting_of(problem, 500), Lagrangian.Options())
+    method = Lagrangian().begin(setting_of(problem, 500))
     for _ in range(500):
         method.update()
     assert method._multipliers.mu.item() == pytest.approx(2.0, abs=1e-3)
@@ -65,7 +65,7 @@ def test_the_multiplier_is_found() -> None:
 
 def test_without_dual_steps_it_is_sgd_on_the_objective() -> None:
     problem, w = quadratic()
-    method = Lagrangian(setting_of(problem, 100), Lagrangian.Options(dual_lr=0.0))
+    method = Lagrangian(dual_lr=0.0).begin(setting_of(problem, 100))
     for _ in range(100):
         method.update()
     left = math.prod(1 - 2 * 0.05 * (1 - k / 100) for k in range(100))
@@ -81,7 +81,7 @@ def test_where_the_iterates_circle_the_average_arrives() -> None:
     objective = oneproj.function(lambda: -w.sum())
     problem = oneproj.Problem(w, objective, {"cap": total <= 1.0}, radius=5.0)
     options = {"lr": 0.1, "dual_lr": 0.1, "decay": "constant", "select": "average"}
-    method = Lagrangian(setting_of(problem, 800), Lagrangian.Options(**options))
+    method = Lagrangian(**options).begin(setting_of(problem, 800))
     late = []
     for k in range(800):
         method.update()

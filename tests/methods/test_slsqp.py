@@ -184,7 +184,7 @@ def test_the_solver_is_gone_when_the_run_is_over() -> None:
         batch_size=1,
         anchor_size=None,
     )
-    method = SLSQP(setting, SLSQP.Options())
+    method = SLSQP().begin(setting)
     method.update()
     (thread,) = (t for t in threading.enumerate() if t.name == "oneproj-solver")
     method.finish()

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.methods.algorithm1 import PenalizedOptions
+from oneproj.methods import Algorithm1
 from oneproj_paper.experiments.records import Record, from_json, to_json
 from oneproj_paper.experiments.run import run
 from oneproj_paper.experiments.specs import Spec, make_spec
@@ -97,7 +97,7 @@ def test_the_ball_is_that_of_the_spec() -> None:
 
 def test_the_defaults_in_force_are_in_the_settings() -> None:
     settings = run(short("oneproj", "one-projection"), seed=0).settings
-    default = PenalizedOptions()
+    default = Algorithm1()
     for name in ("base", "decay", "prox_weight", "late_weight", "strength"):
         assert settings[name] == getattr(default, name)
     assert (settings["lr"], settings["batch_size"]) == (0.1, 256)

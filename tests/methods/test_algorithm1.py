@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.methods.algorithm1 import Penalized, PenalizedOptions
+from oneproj.methods import Algorithm1
+from oneproj.methods.algorithm1 import Algorithm1Updater
 from oneproj.methods.context import prepare
 from oneproj.oracles.plan import AnchorPlan
 from oneproj.results import Update
@@ -36,7 +37,9 @@ def sampled(rows: int = 1000) -> oneproj.Problem:
     return oneproj.Problem(w, objective, {"risk": risk}, radius=9.0)
 
 
-def start(problem: oneproj.Problem, steps: int = 20, **options: object) -> Penalized:
+def start(
+    problem: oneproj.Problem, steps: int = 20, **options: object
+) -> Algorithm1Updater:
     setting = prepare(
         problem,
         steps=steps,
@@ -47,7 +50,7 @@ def start(problem: oneproj.Problem, steps: int = 20, **options: object) -> Penal
         batch_size=64,
         anchor_size=None,
     )
-    return Penalized(setting, PenalizedOptions(**options))
+    return Algorithm1(**options).begin(setting)
 
 
 # --- the update ---------------------------------------------------------------
@@ -152,7 +155,7 @@ def test_anchors_may_be_rarer_than_centres(centers: int, anchors: int) -> None:
     method = start(sampled(), steps=40, inner_steps=10)
     plan = AnchorPlan(every=centers)
     setting = replace(method._setting, oracle="minibatch", anchors=plan)
-    method = Penalized(setting, PenalizedOptions(inner_steps=10))
+    method = Algorithm1(inner_steps=10).begin(setting)
     for _ in range(40):
         method.update()
     assert setting.counts.constraint_passes == anchors
