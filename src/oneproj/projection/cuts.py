@@ -226,9 +226,11 @@ class Cuts(AbstractProjector):
         if not (empty or view.is_rounding(view.best)):
             return self._project_anew(view, bundle)
         secure(view)
-        if self._warm and not (empty or bundle.excludes_all):
+        done = bounded(view, bundle, *apart(view, bundle), {}, empty=empty)
+        # Without a bound a declaration is refuted, and the cuts are not valid.
+        if self._warm and not (done.lower_bound is None or bundle.excludes_all):
             self._past = Past.of(view, cuts=bundle)
-        return bounded(view, bundle, *apart(view, bundle), {}, empty=empty)
+        return done
 
     def _project_anew(self, view: View, bundle: Bundle) -> Projection:
         """Project locally where cuts ran out of looks: curvature may know the way.
@@ -240,7 +242,9 @@ class Cuts(AbstractProjector):
         point = view.best_point
         found = self._project_local(_from_the_start(view), None)
         if found.status.ok or _worst(found) <= _worst(missed):
-            return replace(found, lower_bound=missed.lower_bound)
+            refuted = missed.lower_bound is None
+            remark = missed.remark if refuted else found.remark
+            return replace(found, lower_bound=missed.lower_bound, remark=remark)
         assign(view.parameters, point)
         return replace(missed, evaluations=found.evaluations)
 

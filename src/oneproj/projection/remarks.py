@@ -8,6 +8,7 @@ from dataclasses import replace
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.balance import apart, balance_within, imbalance, relative
 from oneproj.projection.convex.bundle import Bundle
+from oneproj.projection.convex.refutation import contradiction
 from oneproj.projection.convex.region_dual import RegionDual
 from oneproj.projection.view import Look, View
 from oneproj.results import NEAREST, Projection, Status
@@ -212,6 +213,8 @@ def bounded(
 ) -> Projection:
     """The point that the parameters hold, with what cuts prove of it.
 
+    They prove no bound where a look contradicts a declared curvature.
+
     Args:
         view: Through which it was found.
         cuts: Which have multipliers and a lower bound.
@@ -221,7 +224,8 @@ def bounded(
         empty: Whether it is proven that there is no feasible point.
     """
     multipliers, bound = cuts.multipliers(), cuts.lower_bound()
-    if far > LOOSE * bound:
+    refuted = "" if empty else contradiction(view)
+    if refuted or far > LOOSE * bound:
         left = max(left, imbalance(view, multipliers, normals))
     return described(
         view,
@@ -229,6 +233,7 @@ def bounded(
         far,
         multipliers=multipliers,
         kkt_residual=relative(left, far),
-        lower_bound=None if empty else bound,
+        lower_bound=None if empty or refuted else bound,
         empty=empty,
+        remark=refuted,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 import torch
@@ -157,3 +158,79 @@ def test_a_true_declaration_still_proves_emptiness(
         constraints["box"] = oneproj.sets.Box(-3.0, 3.0).on(w)
     done = oneproj.project(w, constraints, on_failure="return")
     assert done.status is oneproj.Status.EMPTY
+
+
+# --- a feasible end -------------------------------------------------------------------
+
+SHAPES = {"relu": torch.relu, "sine": torch.sin}
+Declared = Literal["convex", "linear"]
+
+
+def _network_risk(
+    kind: str, seed: int, curvature: Declared | None
+) -> tuple[list[torch.Tensor], AbstractTerm]:
+    """The squared error of a small network, which is not convex in its weights."""
+    generator = torch.Generator().manual_seed(seed)
+    doubles = {"generator": generator, "dtype": torch.float64}
+    X, y = torch.randn(40, 4, **doubles), torch.randn(40, **doubles)
+    sizes = (6, 4), (6,), (6,)
+    W, b, V = (torch.randn(size, **doubles).requires_grad_() for size in sizes)
+
+    def loss(batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        return (SHAPES[kind](batch[0] @ W.T + b) @ V - batch[1]).square()
+
+    return [W, b, V], oneproj.mean(loss, (X, y), curvature=curvature)
+
+
+@pytest.mark.parametrize("declared", ["convex", "linear"])
+@pytest.mark.parametrize(
+    ("kind", "seed", "share"), [("relu", 13, 0.2), ("relu", 43, 0.3), ("sine", 11, 0.5)]
+)
+def test_a_wrong_declaration_proves_no_distance(
+    kind: str, seed: int, share: float, declared: Declared
+) -> None:
+    """The answers end 1 to 10 % farther than a feasible point that exists."""
+    weights, risk = _network_risk(kind, seed, None)
+    cap = share * risk.value()
+    nearer = oneproj.project(weights, {"risk": risk <= cap}).distance
+    weights, risk = _network_risk(kind, seed, declared)
+    done = oneproj.project(weights, {"risk": risk <= cap})
+    assert done.status.ok
+    assert done.distance > 1.005 * nearer
+    assert done.lower_bound is None, "it would be wrong"
+    assert f"'risk' is declared {declared}, but is not" in done.remark
+    assert "The lower bound is withdrawn" in str(done)
+
+
+def test_a_convex_function_that_is_declared_linear_is_named() -> None:
+    """It lies above its linearisations, as a linear one does not."""
+    w = torch.full((3,), 2.0, dtype=torch.float64, requires_grad=True)
+    square = oneproj.function(lambda: w.square().sum(), curvature="linear")
+    done = oneproj.project(w, {"size": square <= 1.0})
+    assert done.status.ok
+    assert done.lower_bound is None
+    assert "'size' is declared linear, but is not" in done.remark
+    assert "such a function equals its linearisations" in done.remark
+
+
+@pytest.mark.parametrize("boxed", [False, True], ids=["alone", "in a box"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_true_declarations_keep_their_bound(dtype: torch.dtype, *, boxed: bool) -> None:
+    for seed in range(6):
+        generator = torch.Generator().manual_seed(seed)
+        X = torch.randn(50, 6, generator=generator).to(dtype)
+        w = (2.0 * torch.randn(6, generator=generator)).to(dtype).requires_grad_()
+        risk = oneproj.mean(
+            lambda x, w=w: torch.nn.functional.softplus(x @ w), X, curvature="convex"
+        )
+        total = oneproj.function(w.sum, curvature="linear")
+        constraints = {
+            "risk": risk <= 0.8 * risk.value(),
+            "total": total <= total.value() - 1.0,
+        }
+        if boxed:
+            constraints["box"] = oneproj.sets.Box(-3.0, 3.0).on(w)
+        done = oneproj.project(w, constraints)
+        assert done.status.ok
+        assert done.lower_bound is not None
+        assert done.distance <= 1.01 * done.lower_bound

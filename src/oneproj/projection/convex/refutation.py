@@ -74,27 +74,45 @@ class Witness:
         if message:
             raise InvalidProblemError(message)
 
-    def refusal(self, seen: Look, said: Iterable[Prediction], moved: float) -> str:
-        """What ``check`` would say; nothing if all may be as it was declared."""
+    def refusal(
+        self,
+        seen: Look,
+        said: Iterable[Prediction],
+        moved: float,
+        *,
+        unseen: float = PLAIN,
+    ) -> str:
+        """What ``check`` would say; nothing if all may be as it was declared.
+
+        Args:
+            seen: As for ``check``.
+            said: As for ``check``; of what is declared linear, from both sides.
+            moved: As for ``check``.
+            unseen: Share of the residual at the start that may be rounding.
+        """
         for name, predicted, terms, slope in said:
             value, constraint = seen.values[name], self._constraints[name]
             size = self._scales[name] + abs(value) + terms
             # The point is rounded too, and the value with it.
             noise = self._sure * size + self._far * slope * (self._size + moved)
             # What is large inside a function, and cancels, is rounded unseen.
-            noise = max(noise, PLAIN * abs(self._first[name]))
+            noise = max(noise, unseen * abs(self._first[name]))
+            apart = predicted - value
+            if constraint.curvature == "linear":
+                apart = abs(apart)
             # The band of a set bends its distance, slightly, and it is what it is.
-            if predicted - value > noise and not isinstance(constraint, SetConstraint):
+            if apart > noise and not isinstance(constraint, SetConstraint):
                 return self.message(name, predicted, value)
         return ""
 
     def message(self, name: str, predicted: float, value: float) -> str:
         """What to say of a constraint whose value is below a linearisation."""
-        constraint = self._constraints[name]
+        curvature = self._constraints[name].curvature
+        never = "equals" if curvature == "linear" else "is never below"
         return (
-            f"The constraint {name!r} is declared {constraint.curvature}, but is not: "
+            f"The constraint {name!r} is declared {curvature}, but is not: "
             f"where a linearisation of it is {predicted:.6g} its value is {value:.6g}, "
-            "and such a function is never below its linearisations. The nearest point "
+            f"and such a function {never} its linearisations. The nearest point "
             "may have been cut off. Leave the term's curvature out: the answer is then "
             "nearest locally. If the declaration is true, the term has to be the same "
             "function at every call: no dropout, and no other batch."
@@ -130,6 +148,45 @@ def challenge(view: View, inside: Callable[[Vector], Vector] = list) -> None:
         _compare(view, witness, since=compared)
 
 
+def contradiction(view: View) -> str:
+    """Say which declared curvature the kept looks contradict; nothing if none.
+
+    Every linearisation that was kept is compared with every value that was kept, up to
+    the rounding that the numbers show. So it costs no evaluation. The answer stays, but
+    a bound on its distance that rests on such linearisations proves nothing.
+
+    Args:
+        view: Of a search that has ended.
+
+    Example:
+        >>> import torch, oneproj
+        >>> w = torch.tensor([0.1], dtype=torch.float64, requires_grad=True)
+        >>> dome = oneproj.function(lambda: 1 - w.square().sum(), curvature="convex")
+        >>> view = View([w], {"dome": dome <= 0.0}, differentiate_all=True)
+        >>> view.keep(2)
+        >>> _ = view.move_to([torch.tensor([2.0], dtype=torch.float64)])
+        >>> contradiction(view)[:66]
+        "The lower bound is withdrawn. The constraint 'dome' is declared co"
+    """
+    terms = view.constraints.items()
+    declared = [name for name, c in terms if c.curvature in ("convex", "linear")]
+    if not declared:
+        return ""
+    witness = Witness(view)
+    pairs = zip(view.kept, _predictions(view, since=0, linear=True), strict=True)
+    for (point, seen), said in pairs:
+        own = [prediction for prediction in said if prediction.name in declared]
+        if not own:
+            continue
+        found = witness.refusal(seen, own, view.space.length(point), unseen=0.0)
+        if found:
+            return (
+                f"The lower bound is withdrawn. {found} Large numbers that cancel "
+                "inside the term look the same: float64 tells."
+            )
+    return ""
+
+
 def _compare(view: View, witness: Witness, *, since: int) -> None:
     """Compare the pairs of linearisations and values that are new ``since``."""
     pairs = zip(view.kept, _predictions(view, since=since), strict=True)
@@ -150,10 +207,13 @@ def _probe(view: View, k: int) -> list[Tensor]:
     return [t + far for t in view.origin]
 
 
-def _predictions(view: View, *, since: int) -> Iterator[list[Prediction]]:
+def _predictions(
+    view: View, *, since: int, linear: bool = False
+) -> Iterator[list[Prediction]]:
     """For every kept point, what the kept linearisations say there beyond its values.
 
-    Pairs of which both were kept before ``since`` are left out.
+    Pairs of which both were kept before ``since`` are left out. With ``linear``, what
+    they say below the values of constraints that are declared linear is there as well.
     """
     points = np.array([flat(point) for point, _ in view.kept]) - flat(view.origin)
     lengths = np.linalg.norm(points, axis=1)
@@ -162,6 +222,7 @@ def _predictions(view: View, *, since: int) -> Iterator[list[Prediction]]:
         held = [k for k, (_, seen) in enumerate(view.kept) if name in seen.gradients]
         if not held:
             continue
+        both = linear and view.constraints[name].curvature == "linear"
         looks = [view.kept[k][1] for k in held]
         normals = np.array([flat(look.gradients[name]) for look in looks])
         values = np.array([look.values[name] for look in looks])
@@ -173,8 +234,9 @@ def _predictions(view: View, *, since: int) -> Iterator[list[Prediction]]:
         far = lengths[held][:, None] + lengths
         terms = np.abs(values)[:, None] + slopes[:, None] * far
         for i, (_, seen) in enumerate(view.kept):
-            above = said[:, i] > seen.values[name]
-            for k in np.flatnonzero(above):
+            value = seen.values[name]
+            other = (said[:, i] != value) if both else (said[:, i] > value)
+            for k in np.flatnonzero(other):
                 if max(held[k], i) >= since:
                     found[i].append(
                         Prediction(name, said[k, i], terms[k, i], slopes[k])
