@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +22,8 @@ from oneproj.results import Update
 
 ROWS = 64
 STEPS = 40
+SLOW = 0.5
+"""Seconds by which one rank is behind the other."""
 
 
 def rows(seed: int, count: int = ROWS) -> tuple[torch.Tensor, torch.Tensor]:
@@ -134,6 +138,57 @@ def alike_at_the_start(rank: int) -> dict[str, Any]:
     return project(oneproj.Problem(w, objective, {"bend": bend <= 0.0}))
 
 
+def folder() -> Path:
+    """Where the ranks meet, and where they save their runs."""
+    return Path(sys.argv[3])
+
+
+def saved(name: str, rank: int, *, slow: int) -> dict[str, Any]:
+    """Save a run, with one rank that comes late to the check of the file."""
+    made, file = problem(rows(0)), folder() / name
+    if rank == slow:
+        time.sleep(SLOW)
+    found = solve(made, checkpoint=file, checkpoint_every=10)
+    return found | {"saved": file.exists()}
+
+
+def saved_and_resumed(rank: int) -> dict[str, Any]:
+    """Stop a run at update 20 and go on from the one file of both ranks."""
+    file = folder() / "resumed.pt"
+
+    def stop(update: Update) -> bool:
+        time.sleep(SLOW / STEPS * rank)  # the ranks are not at the same update
+        return update.update == STEPS // 2
+
+    solve(problem(rows(0)), checkpoint=file, checkpoint_every=3, callbacks=stop)
+    return solve(problem(rows(0)), checkpoint=file, resume=True)
+
+
+def resumed_on_one_rank(rank: int) -> dict[str, Any]:
+    """Go on from a file that only rank 0 can see."""
+    own = folder() / f"own-{rank}.pt"
+    solve(problem(rows(0)), checkpoint=own, callbacks=lambda u: u.update == STEPS // 2)
+    if rank == 1:
+        own.unlink()
+    return solve(problem(rows(0)), checkpoint=own, resume=True)
+
+
+def refused_on_one_rank(rank: int) -> dict[str, Any]:
+    """Rank 1 finds a checkpoint where it would write its own."""
+    own = folder() / f"taken-{rank}.pt"
+    if rank == 1:
+        own.write_text("precious")
+    return solve(problem(rows(0)), checkpoint=own)
+
+
+def unwritable_on_one_rank(rank: int) -> dict[str, Any]:
+    """The checkpoint of rank 1 would be in a folder that is a file."""
+    blocker = folder() / "blocker"
+    blocker.write_text("")
+    own = folder() / "written.pt" if rank == 0 else blocker / "run.pt"
+    return solve(problem(rows(0)), checkpoint=own)
+
+
 def sharded_parameters(made_by: str, used_by: str) -> dict[str, Any]:
     """Parameters that are DTensors, in every place that takes parameters."""
     from torch.distributed.device_mesh import init_device_mesh
@@ -199,6 +254,12 @@ SCENARIOS: dict[str, Callable[[int], dict[str, Any]]] = {
     "solve and look from one rank": solve_with_callback_on_one_rank,
     "solve or project": solve_or_project,
     "fail on one rank": frozen_on_one_rank,
+    "save to one file, rank 0 late": lambda rank: saved("late-0.pt", rank, slow=0),
+    "save to one file, rank 1 late": lambda rank: saved("late-1.pt", rank, slow=1),
+    "save to one file and resume": saved_and_resumed,
+    "resume on one rank": resumed_on_one_rank,
+    "find a file on one rank": refused_on_one_rank,
+    "cannot write on one rank": unwritable_on_one_rank,
 }
 SCENARIOS |= {
     f"{used_by} of {made_by}": lambda _, m=made_by, u=used_by: sharded_parameters(m, u)

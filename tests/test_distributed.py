@@ -116,6 +116,42 @@ def test_ranks_that_differ_all_raise(
             assert word in outcome["message"]
 
 
+@pytest.mark.parametrize("late", [0, 1])
+def test_ranks_may_save_to_one_file(two: Outcomes, late: int) -> None:
+    first, second = two[f"save to one file, rank {late} late"]
+    assert first == second
+    assert first["status"] == "FEASIBLE"
+    assert first["saved"]
+    assert first["weights"] == two["solve with the same data"][0]["weights"]
+
+
+@pytest.mark.parametrize(
+    "scenario", ["save to one file and resume", "resume on one rank"]
+)
+def test_ranks_go_on_to_the_same_bits(two: Outcomes, scenario: str) -> None:
+    first, second = two[scenario]
+    assert first == second
+    assert first["weights"] == two["solve with the same data"][0]["weights"]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "word"),
+    [
+        ("find a file on one rank", "There is a checkpoint at"),
+        ("cannot write on one rank", "cannot be written"),
+    ],
+)
+def test_a_checkpoint_that_one_rank_refuses_ends_all(
+    two: Outcomes, scenario: str, word: str
+) -> None:
+    first, second = two[scenario]
+    assert second["error"] == "CheckpointError"
+    assert first["error"] == "InvalidProblemError"
+    assert "failed on rank 1 of 2" in first["message"]
+    for outcome in (first, second):
+        assert word in outcome["message"]
+
+
 def test_one_rank_may_look_during_a_run(two: Outcomes) -> None:
     first, second = two["solve and look from one rank"]
     assert first == second

@@ -192,6 +192,20 @@ def staying_in_step(
     _refuse_differences(_gather(_Statement(f"the end of {call}", None, facts)))
 
 
+def is_first_with(value: str) -> bool:
+    """Whether no lower rank gives the same value; all ranks call this together.
+
+    Example:
+        >>> is_first_with("run.pt")
+        True
+    """
+    if not compares_ranks():
+        return True
+    found: list[Any] = [None] * world_size()
+    distributed.all_gather_object(found, value)
+    return found.index(value) == distributed.get_rank()
+
+
 def digest(vector: Sequence[Tensor]) -> str:
     """Digits that stand for every bit of a vector, and for its shapes and dtypes.
 

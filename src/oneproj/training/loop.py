@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import enum
 import math
+import os
 import signal
 import threading
 import time
@@ -32,6 +33,7 @@ import torch
 from torch import nn
 
 from oneproj.arguments import check_count, check_number
+from oneproj.distributed import agreeing, is_first_with
 from oneproj.errors import NonFiniteError, OneprojWarning, warn
 from oneproj.files import in_words
 from oneproj.oracles import Sight
@@ -133,8 +135,27 @@ class Loop:
         if seconds is not None:
             budget = "It is a budget of time for the updates; None for none."
             self._seconds = check_number("seconds", seconds, budget, infinite=True)
+        self._save: Callable[[int], None] = lambda _: None
         interval = "It is how many updates there are from one checkpoint to the next."
         self._every = check_count("checkpoint_every", checkpoint_every, interval)
+
+    def begin(self, run: Run, done: int) -> None:
+        """Write the first checkpoint of this call, where there is to be one.
+
+        Every rank of a process group takes part: all of them have looked for a file
+        before one is written, and of ranks that name the same file the first writes it.
+
+        Raises:
+            CheckpointError: It cannot be written.
+            InvalidProblemError: It cannot be written on another rank.
+        """
+        file = self.checkpoint
+        if file is None:
+            return
+        writes = is_first_with(os.path.realpath(file))
+        with agreeing("the first checkpoint"):
+            if writes:
+                self._save = _saving(run, file, done)
 
     def run(self, run: Run, done: int) -> End:
         """Make the updates after the first ``done``; says why they ended.
@@ -148,7 +169,6 @@ class Loop:
         statistics = Statistics(
             model, steps, None if self.checkpoint else self._seconds
         )
-        save = _saving(run, self.checkpoint, k)
         try:
             with (
                 torch.enable_grad(),
@@ -176,7 +196,7 @@ class Loop:
                     elif time.monotonic() >= until:
                         end = End.LATE
                     if end is not None or k % self._every == 0:
-                        save(k)
+                        self._save(k)
         except KeyboardInterrupt:  # inside an update: not a state to go on from
             return End.PRESSED
         finally:
@@ -195,7 +215,7 @@ def _update(run: Run, k: int) -> Sight:
         raise
 
 
-def _saving(run: Run, path: Path | None, done: int) -> Callable[[int], None]:
+def _saving(run: Run, path: Path, done: int) -> Callable[[int], None]:
     """Save a run, and say how to save it again after an update.
 
     A disk that fails meanwhile costs checkpoints and not the run: it is warned of, once
@@ -204,8 +224,6 @@ def _saving(run: Run, path: Path | None, done: int) -> Callable[[int], None]:
     Raises:
         CheckpointError: It cannot be saved now.
     """
-    if path is None:
-        return lambda _: None
     begin_checkpoint(path, run.state_dict(done))
     kept, warned = done, False
 

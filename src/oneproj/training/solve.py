@@ -160,7 +160,8 @@ def solve(
     rank, every rank has to make this call with the same parameters, the same settings
     and all of the data: sharded data is not supported yet. The ranks are compared
     before the first update, for one more gradient of every term, and their parameters
-    again at the end. ``seconds`` is refused there: each rank has its own clock.
+    again at the end. Ranks may name one file as their checkpoint: the first of them
+    writes it. ``seconds`` is refused there: each rank has its own clock.
 
     Raises:
         InvalidProblemError: An argument does not fit; the message names it. Or the
@@ -255,15 +256,18 @@ def _execute(
     lent, start = borrowing_gradients(problem.parameters), norm(problem.parameters)
     described = {**settings, **setting.describe()}
     in_step = staying_in_step(CALL, problem.parameters)
-    with fresh_casts(), lent, in_step as ending:
-        run = Run(setting, make_method(), history, described)
-        done = resume_run(run, loop.checkpoint, resume=resume)
-        with calls.at_work(), _start_after_overflow(run):
-            end, stopped = loop.run(run, done), time.monotonic()
-        with explained(problem, start):
-            solution = _complete(run, setting, end, watch, on_failure)
-        update = int(max(history.columns["update"], default=0))
-        ending["the last update"] = Fact(str(update), "end")
+    with fresh_casts(), lent:
+        with agreeing(CALL):
+            run = Run(setting, make_method(), history, described)
+            done = resume_run(run, loop.checkpoint, resume=resume)
+        loop.begin(run, done)
+        with in_step as ending:
+            with calls.at_work(), _start_after_overflow(run):
+                end, stopped = loop.run(run, done), time.monotonic()
+            with explained(problem, start):
+                solution = _complete(run, setting, end, watch, on_failure)
+            update = int(max(history.columns["update"], default=0))
+            ending["the last update"] = Fact(str(update), "end")
     if solution.status.ok:
         kept = solution.status is Status.START
         heed_end(end, stopped, update, setting.steps, kept=kept)
