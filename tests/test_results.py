@@ -56,6 +56,7 @@ def test_the_status_says_whether_the_point_is_feasible() -> None:
         "INTERRUPTED": True,
         "OUT_OF_TIME": True,
         "START": True,
+        "EARLIER": True,
         "INFEASIBLE": False,
         "EMPTY": False,
     }

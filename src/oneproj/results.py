@@ -161,6 +161,7 @@ class Status(enum.Enum):
     INTERRUPTED = "stopped before the planned updates; the point so far is feasible"
     OUT_OF_TIME = "stopped by the time budget; the point so far is feasible"
     START = "the start, which is feasible; the run did not improve on it"
+    EARLIER = "an earlier point of the run, which is feasible; its end was worse"
     INFEASIBLE = "a residual is still > 0 after the projection"
     EMPTY = "no point satisfies all constraints: their linearisations prove it"
 
@@ -188,6 +189,8 @@ class _Nearest:
 
 
 NEAREST = _Nearest()
+KEPT = {Status.START: "the start", Status.EARLIER: "an earlier point"}
+"""What the answer is, where it is not what the run ended with."""
 
 
 @dataclass(frozen=True)
@@ -426,7 +429,8 @@ class Solution(Readable):
         certificate: What is known about the answer.
         counts: What the run used.
         projection: How far the answer is from the point that was trained. With
-            ``Status.START`` it describes the projection that was made, not the answer.
+            ``Status.START`` or ``Status.EARLIER`` it describes the projection that was
+            made, not the answer.
         history: A column (update, objective, seconds and one per constraint) to its
             values, as the method saw them: estimates with a minibatch oracle.
         seconds: Of training, projection and certificate.
@@ -468,7 +472,7 @@ class Solution(Readable):
     @property
     def status_text(self) -> str:
         """The status in words, with what there is to say of the projection."""
-        projected = self.status.ok and self.status is not Status.START
+        projected = self.status.ok and self.status not in KEPT
         notes = self.projection._notes() if projected else []  # noqa: SLF001 - our own
         return _with_notes(self.status, [*notes, *filter(None, [self.remark])])
 
@@ -482,14 +486,15 @@ class Solution(Readable):
             for f in dataclasses.fields(self.counts)
         ]
         rows += [(f"seconds: {n}", f"{s:.3f}") for n, s in self.seconds.items()]
-        told = "" if self.status is Status.START else self.projection.remark
+        told = "" if self.status in KEPT else self.projection.remark
         remark = filter(None, [told])
         return [rows, *remark, *self.certificate._parts()]  # noqa: SLF001 - our own
 
     def _moved(self) -> str:
         far = f"{self.projection.distance:.3e}"
-        if self.status is Status.START:
-            return f"0: the projection moved {far}, but the start was kept"
+        if self.status in KEPT:
+            kept = KEPT[self.status]
+            return f"0: the projection moved {far}, but {kept} was kept"
         if self.status.ok:
             return far
         best = max(self.projection.residuals.values(), default=math.nan)

@@ -21,6 +21,7 @@ from torch import Tensor
 from oneproj.arguments import check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.oracles import ORACLES, AbstractOracle
+from oneproj.oracles.anchor import BestAnchor
 from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.oracles.plan import (
     BETWEEN_ANCHORS,
@@ -100,6 +101,8 @@ class Setting:
     """Whether the run is to be saved, or resumed: not every method can be."""
     unprojected: list[Tensor] = field(default_factory=list)
     """Where the last projection began; shared by copies of this setting."""
+    best_anchor: BestAnchor = field(default_factory=BestAnchor)
+    """The best feasible anchor so far; shared likewise."""
 
     def look(
         self,
@@ -120,6 +123,7 @@ class Setting:
             plan=self.anchors,
             renew_every=renew_every,
             shuffle=self.schedule is None and self.oracle != "minibatch",
+            best=self.best_anchor,
         )
 
     def project(self) -> Projection:

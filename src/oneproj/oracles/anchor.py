@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -14,7 +14,16 @@ from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm, accumulate
 from oneproj.results import Counts
-from oneproj.schema import AbstractSchema, Fields, Integer, Named, Number, Row, require
+from oneproj.schema import (
+    AbstractSchema,
+    Fields,
+    Flag,
+    Integer,
+    Named,
+    Number,
+    Row,
+    require,
+)
 from oneproj.tensor_schema import TensorSchema, vector_like
 from oneproj.vectors.arithmetic import Vector, on_devices, snapshot
 
@@ -62,6 +71,8 @@ class Anchor:
     """Which examples those are, where they are not all."""
     wholes: dict[str, Whole] = field(default_factory=dict)
     """Of constraints with more than ``SLOPES`` examples, for the next anchor."""
+    on_all_data: bool = True
+    """Whether every value is that of all examples, seen here."""
 
     def draw(
         self, constraint: AbstractTerm, batch_size: int, generator: torch.Generator
@@ -99,6 +110,7 @@ class Anchor:
                     ),
                     "sample": Fields({}, {n: indices_of(term) for n, term in terms}),
                     "wholes": Fields({}, {n: _whole(term) for n, term in terms}),
+                    "on_all_data": Flag(),
                 }
             ),
             {name: term.size or 0 for name, term in terms},
@@ -115,7 +127,60 @@ class Anchor:
             for name, (value, t, looks) in state["wholes"].items()
         }
         point, values = on_devices(state["point"], like), dict(state["values"])
-        return cls(point, values, rows, each, dict(state["sample"]), wholes)
+        sample, whole = dict(state["sample"]), state["on_all_data"]
+        return cls(point, values, rows, each, sample, wholes, whole)
+
+
+@dataclass
+class BestAnchor:
+    """The feasible anchor of a run with the lowest objective, as minibatches tell.
+
+    An anchor counts if it saw all data. Its objective is estimated by the mean of the
+    minibatches since the anchor before, so that it costs no evaluation. The first
+    anchor has none: it is the start. The point is that of the anchor, not a copy.
+
+    Attributes:
+        objective: The estimate; None where no feasible anchor was seen.
+        parameters: The point, if there is one.
+        buffers: Of the problem's model there, by name: training moves batch norm's.
+        total: Of the minibatches' objectives since the last anchor.
+        count: The number of those minibatches.
+
+    Example:
+        >>> import oneproj
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> term = oneproj.function(w.sum)
+        >>> problem = oneproj.Problem(w, term, {"cap": term <= 2.0})
+        >>> best = BestAnchor()
+        >>> best.see(3.0)
+        >>> best.offer(Anchor([torch.ones(1)], {"cap": -1.0}, {}), problem)
+        >>> best.objective
+        3.0
+    """
+
+    objective: float | None = None
+    parameters: list[Tensor] = field(default_factory=list)
+    buffers: dict[str, Tensor] = field(default_factory=dict)
+    total: float = 0.0
+    count: int = 0
+
+    def see(self, objective: float) -> None:
+        """Take the objective of a minibatch into account."""
+        self.total += objective
+        self.count += 1
+
+    def offer(self, anchor: Anchor, problem: Problem) -> None:
+        """Keep an anchor, taken where the problem's parameters are, if it is better."""
+        total, count, self.total, self.count = self.total, self.count, 0.0, 0
+        feasible = anchor.on_all_data and max(anchor.values.values(), default=0.0) <= 0
+        if not feasible or count == 0:
+            return
+        estimate = total / count
+        if self.objective is None or estimate < self.objective:
+            self.objective, self.parameters = estimate, anchor.point
+            model = problem.model
+            named = () if model is None else model.named_buffers()
+            self.buffers = {name: buffer.detach().clone() for name, buffer in named}
 
 
 @dataclass(frozen=True)
@@ -206,7 +271,7 @@ def take_anchor(
     parameters = problem.parameters
     remember = remember and sees_the_same(problem)
     wholes = last.wholes if remember and last is not None else {}
-    taken = Anchor(snapshot(parameters), {}, {})
+    taken, on_all_data = Anchor(snapshot(parameters), {}, {}), True
     for name, constraint in problem.constraints.items():
         counts.constraint_gradients += 1
         # A gradient of so few examples, and so many anchors per look at all; 0: never.
@@ -217,6 +282,7 @@ def take_anchor(
         if every == 0 or (whole is not None and whole.looks < every):
             seen = _sample(constraint, few, parameters, generator)
             _add_sample(taken, name, seen, whole, remember=remember)
+            on_all_data = False
         else:
             counts.constraint_passes += rows > 0
             each = _look_at_all(taken, constraint, few, parameters, generator)
@@ -224,7 +290,7 @@ def take_anchor(
                 taken.each[name] = each
                 if rows > few:
                     taken.wholes[name] = Whole(taken.values[name], each, looks=1)
-    return taken
+    return replace(taken, on_all_data=on_all_data)
 
 
 def _look_at_all(

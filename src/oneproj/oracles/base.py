@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
-from oneproj.oracles.anchor import Anchor, sees_all, take_anchor
+from oneproj.oracles.anchor import Anchor, BestAnchor, sees_all, take_anchor
 from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.oracles.plan import AnchorPlan
 from oneproj.problem.autograd import add_gradient
@@ -124,6 +124,7 @@ class AbstractOracle(ABC):
             where the method calls ``anchor()`` when it is time.
         shuffle: Whether the objective's minibatches are dealt from a deck, or drawn
             independently of each other, as the theorems assume.
+        best: Where the best feasible anchor is kept; None for nowhere.
     """
 
     _remembers: ClassVar[bool] = False
@@ -142,6 +143,7 @@ class AbstractOracle(ABC):
         plan: AnchorPlan = AnchorPlan(),  # noqa: B008 - it cannot change
         renew_every: int | None = None,
         shuffle: bool = False,
+        best: BestAnchor | None = None,
     ) -> None:
         """Keep what to look at and where to count."""
         self._problem = problem
@@ -150,6 +152,7 @@ class AbstractOracle(ABC):
         self._generator = generator
         self._counts = counts
         self._plan, self._renew_every = plan, renew_every
+        self._best = BestAnchor() if best is None else best
         self._drawn: dict[str, Tensor | None] = {}
         self._seen: set[str] = set()
         self._unchecked: list[AbstractTerm] = []
@@ -163,7 +166,7 @@ class AbstractOracle(ABC):
 
     def anchor(self) -> Anchor:
         """All constraints and their gradients, on as much data as planned."""
-        return take_anchor(
+        taken = take_anchor(
             self._problem,
             plan=self._plan,
             generator=self._generator,
@@ -171,6 +174,8 @@ class AbstractOracle(ABC):
             remember=self._remembers,
             last=self._anchor,
         )
+        self._best.offer(taken, self._problem)
+        return taken
 
     def state_dict(self) -> dict[str, Any]:
         """What the next look depends on, beyond the penalty and the generator."""
@@ -209,6 +214,7 @@ class AbstractOracle(ABC):
         for p in parameters:
             p.grad = None
         value, f = self._sample_objective()
+        self._best.see(value)
         self._counts.objective_gradients += 1
         add_gradient([f], [1.0], parameters)
         self._unchecked = [self._problem.objective]

@@ -22,7 +22,7 @@ from oneproj.files import in_words, replacing
 from oneproj.schema import AbstractSchema, SchemaError
 from oneproj.tensor_schema import PLAIN
 
-VERSION = 10
+VERSION = 11
 """Of the format. A state that is read otherwise than before needs another number."""
 MAGIC = b"oneproj checkpoint, format "
 DIGEST_LINE = 65

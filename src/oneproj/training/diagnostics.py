@@ -24,7 +24,7 @@ start: the constraints had driven it up, and it came back.
 
 **An end that is worse than the start.** A start that is feasible, such as a model that
 was trained under the same constraints, is an answer. Where the run ends infeasible or
-with a higher objective, ``solve`` returns the start.
+with a higher objective, ``solve`` returns the start, or the best feasible anchor.
 
 **An objective that was never seen.** A method that steps on the objective only where
 the constraints are met may find them violated at every update. What it returns can be
@@ -44,7 +44,7 @@ from oneproj.errors import InfeasibleError, warn
 from oneproj.methods.diagnostics import TRIAL
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm, Constraint
-from oneproj.results import Projection
+from oneproj.results import KEPT, Projection, Status
 from oneproj.training.run import Run
 from oneproj.vectors.arithmetic import Vector, norm, rounding_unit
 
@@ -203,30 +203,35 @@ def _warn_of_neglect(steps: int) -> None:
     warn(message)
 
 
-def warn_of_start(run: Run, projection: Projection, reached: float) -> None:
-    """Warn that the answer is the start, unless all that differs is rounding.
+def warn_of_kept(
+    run: Run, projection: Projection, reached: float, status: Status, kept: float
+) -> None:
+    """Warn that the answer is an earlier point, unless all that differs is rounding.
 
     Args:
-        run: That has ended; it keeps its feasible start.
+        run: That has ended.
         projection: That was made at its end.
         reached: The objective after it, on all data.
+        status: That of the answer: START or EARLIER.
+        kept: The objective of the answer.
     """
-    start = run.start.objective or 0.0
     rounding = math.sqrt(rounding_unit(run.setting.problem.parameters))
     if not projection.status.ok:
         name, worst = max(projection.residuals.items(), key=lambda item: item[1])
         why = (
             f"no feasible point was found from where the run ended: the residual of "
             f"{name!r} was still {worst:.3g} after the projection. The objective of "
-            f"the start is {start:.4g}"
+            f"{KEPT[status]} is {kept:.4g}"
         )
-    elif reached > start + rounding * abs(start):
-        why = f"the run ended with a higher objective, {reached:.4g} after {start:.4g}"
+    elif reached > kept + rounding * abs(kept):
+        why = f"the run ended with a higher objective, {reached:.4g} after {kept:.4g}"
     else:
         return
+    first = "a good start, as that of a trained model is"
+    left = first if status is Status.START else "good points"
     message = (
-        f"The answer is the start, which is feasible: {why}. Steps that are too long "
-        f"lead away from a good start, as that of a trained model is. {_shorter(run)}"
+        f"The answer is {KEPT[status]}, which is feasible: {why}. Steps that are too "
+        f"long lead away from {left}. {_shorter(run)}"
     )
     warn(message)
 

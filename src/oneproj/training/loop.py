@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import enum
 import math
-import os
 import signal
 import threading
 import time
@@ -40,7 +39,7 @@ from oneproj.oracles import Sight
 from oneproj.problem.autograd import require_autograd
 from oneproj.problem.modes import settled
 from oneproj.progress import Stderr, progress_bar
-from oneproj.results import Status
+from oneproj.results import KEPT, Status
 from oneproj.training.callbacks import Callback
 from oneproj.training.checkpoints import begin_checkpoint, write_checkpoint
 from oneproj.training.run import Run
@@ -152,7 +151,7 @@ class Loop:
         file = self.checkpoint
         if file is None:
             return
-        writes = is_first_with(os.path.realpath(file))
+        writes = is_first_with(str(file.absolute()))
         with agreeing("the first checkpoint"):
             if writes:
                 self._save = _saving(run, file, done)
@@ -277,7 +276,7 @@ _WARNED: ContextVar[float] = ContextVar("warned", default=-math.inf)
 
 
 def heed_end(
-    end: End, stopped: float, update: int, steps: int, *, kept: bool = False
+    end: End, stopped: float, update: int, steps: int, *, kept: Status | None = None
 ) -> None:
     """Say of a run with a feasible point why it has fewer updates than planned.
 
@@ -287,7 +286,7 @@ def heed_end(
         stopped: When, by the monotonic clock.
         update: The last one that was made.
         steps: The updates that were planned.
-        kept: Whether the answer is the feasible start.
+        kept: The status, where the answer is not what the run ended with.
 
     Raises:
         KeyboardInterrupt: It was the second Ctrl-C: the warning of the last one is less
@@ -306,7 +305,7 @@ def heed_end(
             "where it draws: call it in a function that returns nothing."
         )
         warn(message)
-    if end is End.STUCK and not kept:
+    if end is End.STUCK and kept is None:
         message = (
             f"The projection of update {update + 1} failed by its own account, and the "
             f"run of {steps} updates ended there. The point that it left is feasible "
@@ -316,11 +315,11 @@ def heed_end(
         warn(message)
 
 
-def _warn_of_interrupt(update: int, steps: int, *, kept: bool) -> None:
+def _warn_of_interrupt(update: int, steps: int, *, kept: Status | None) -> None:
     outcome = (
-        "The point so far is no better than the start: the parameters hold the start, "
-        "which is feasible, and the status of the solution is START."
-        if kept
+        f"The point so far is no better than {KEPT[kept]}: the parameters hold that, "
+        f"which is feasible, and the status of the solution is {kept.name}."
+        if kept is not None
         else "The point so far was projected: the parameters hold it, it is feasible, "
         "and the status of the solution is INTERRUPTED."
     )

@@ -194,6 +194,8 @@ Location: TypeAlias = str | PathLike[str]
 class Start:
     """The point where a run begins, kept if it is feasible: no answer may be worse.
 
+    The best feasible anchor of a run is such a point as well.
+
     Attributes:
         objective: Its objective on all data; None where the start is not feasible.
         parameters: A copy of them, where it is feasible.
@@ -220,23 +222,26 @@ class Start:
     def keep_if_feasible(self, problem: Problem, counts: Counts) -> None:
         """Copy the point that a problem holds if it is feasible, on all data.
 
-        Constraints are evaluated, and counted, up to the first that is violated. A
-        value that is not finite is left to the first update, which reports it.
+        A value that is not finite is left to the first update, which reports it.
         """
-        if ball_excess(problem) > 0:
-            return
-        try:
-            for constraint in problem.constraints.values():
-                counts.constraint_passes += 1
-                if constraint.value() > 0:
-                    return
-            self.objective = problem.objective.value()
-        except NonFiniteError:
+        self.objective = _objective_if_feasible(problem, counts)
+        if self.objective is None:
             return
         self.parameters = snapshot(problem.parameters)
         if problem.model is not None:
             named = problem.model.named_buffers()
             self.buffers = {name: buffer.detach().clone() for name, buffer in named}
+
+    def judge(self, problem: Problem, counts: Counts) -> None:
+        """Find the objective of a point that was kept unjudged; None if infeasible.
+
+        The problem holds what it held, afterwards.
+        """
+        self.exchange(problem)
+        try:
+            self.objective = _objective_if_feasible(problem, counts)
+        finally:
+            self.exchange(problem)
 
     @torch.no_grad()
     def exchange(self, problem: Problem) -> None:
@@ -264,6 +269,23 @@ class Start:
         )
         device = like[0].device
         self.buffers = {name: t.to(device) for name, t in state["buffers"].items()}
+
+
+def _objective_if_feasible(problem: Problem, counts: Counts) -> float | None:
+    """The objective on all data where the parameters are; None if that is infeasible.
+
+    Constraints are evaluated, and counted, up to the first that is violated.
+    """
+    if ball_excess(problem) > 0:
+        return None
+    try:
+        for constraint in problem.constraints.values():
+            counts.constraint_passes += 1
+            if constraint.value() > 0:
+                return None
+        return problem.objective.value()
+    except NonFiniteError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -299,6 +321,7 @@ class Run:
             "model": _model_state(setting.problem.model),
             "sample": sample_values(setting.problem),
             "start": self.start.state_dict(),
+            "best anchor": dict(vars(setting.best_anchor)),
         }
 
     def load_state_dict(self, state: State) -> int:
@@ -326,6 +349,9 @@ class Run:
         vars(self.setting.counts).update(state["counts"])
         self.history.load_state_dict(state["history"])
         self.start.load_state_dict(state["start"], problem.parameters)
+        point, anchor = Start(), state["best anchor"]
+        point.load_state_dict(anchor, problem.parameters)
+        vars(self.setting.best_anchor).update(anchor | vars(point))
         return int(state["update"])
 
     def _schemas(self) -> dict[str, AbstractSchema]:
@@ -348,6 +374,9 @@ class Run:
             ),
             "sample": Named(Number(), [term.name for term in terms], complete=True),
             "start": _StartState(problem),
+            "best anchor": _StartState(
+                problem, {"total": Number(finite=True), "count": Integer(least=0)}
+            ),
         }
 
     @cached_property
@@ -445,16 +474,18 @@ class _StartState(AbstractSchema):
     """The state of a ``Start``: empty, or a point of the problem."""
 
     problem: Problem
+    more: Mapping[str, AbstractSchema] = field(default_factory=dict)
+    """Of what is kept beside the point."""
 
     def check(self, value: Any, where: str) -> State:  # noqa: ANN401 - whatever a file had
         kept = isinstance(value, dict) and value.get("objective") is not None
         like = self.problem.parameters if kept else []
-        parts = {
+        parts: dict[str, AbstractSchema] = {
             "objective": Number(finite=True) if kept else Equal(None),
             "parameters": vector_like(like),
             "buffers": _Buffers(self.problem.model if kept else None),
         }
-        return Fields(parts).check(value, where)  # type: ignore[no-any-return]
+        return Fields({**parts, **self.more}).check(value, where)  # type: ignore[no-any-return]
 
 
 def _is_empty_buffer(module: torch.nn.Module | None, name: str) -> bool:

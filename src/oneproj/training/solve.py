@@ -38,7 +38,7 @@ from oneproj.projection.project import (
     check_on_failure,
     raise_if_infeasible,
 )
-from oneproj.results import Projection, Solution, Status
+from oneproj.results import KEPT, Projection, Solution, Status
 from oneproj.theory import Schedule
 from oneproj.theory.schedules import check_schedule
 from oneproj.training.callbacks import Callback, Callbacks
@@ -47,10 +47,10 @@ from oneproj.training.diagnostics import (
     explained,
     far_from_feasible,
     warn_in_hindsight,
-    warn_of_start,
+    warn_of_kept,
 )
 from oneproj.training.loop import End, Loop, heed_end
-from oneproj.training.run import History, Location, Run, Stopwatch, resume_run
+from oneproj.training.run import History, Location, Run, Start, Stopwatch, resume_run
 from oneproj.vectors.arithmetic import norm
 
 CHECKPOINT_EVERY = 100
@@ -138,9 +138,11 @@ def solve(
     **A feasible start** is the answer if the run ends infeasible or with a higher
     objective: the parameters hold the start again, and so do the buffers of the
     problem's ``model``. The status is START, the certificate carries no theorem, and a
-    warning says why, unless the two objectives differ by rounding only.
+    warning says why, unless the two objectives differ by rounding only. In the same
+    two cases a feasible anchor with a lower objective is the answer, if one was seen:
+    the status is EARLIER. Anchors that see a sample of the data do not count.
 
-    **Failure.** If no feasible point is reached and the start is not one, the
+    **Failure.** If no feasible point is reached, and none was kept, the
     parameters hold the trained point, unprojected, since the point with the smallest
     residual can be absurdly far away. The error, or ``solution.projection``, says how
     small that residual was, and how far away; the rest of a returned solution is about
@@ -168,7 +170,7 @@ def solve(
             ranks of a process group differ.
         NonFiniteError: A value or gradient is NaN or inf; it names term and update.
             The parameters hold the start again if that is feasible.
-        InfeasibleError: No feasible point was reached, and the start is none.
+        InfeasibleError: No feasible point was reached, and none was kept.
         CheckpointError: A checkpoint is missing, damaged, or that of another run, or
             cannot be written when the run begins. A disk that fills up later on is
             warned of, and the run goes on.
@@ -269,7 +271,7 @@ def _execute(
             update = int(max(history.columns["update"], default=0))
             ending["the last update"] = Fact(str(update), "end")
     if solution.status.ok:
-        kept = solution.status is Status.START
+        kept = solution.status if solution.status in KEPT else None
         heed_end(end, stopped, update, setting.steps, kept=kept)
     return solution
 
@@ -325,9 +327,9 @@ def _complete(
         setting.undo()
     remark, trained = "", setting.unprojected
     objective = problem.objective.value() if status.ok else math.inf
-    kept = _return_to_start(run, projection, objective)
+    kept = _return_to_kept(run, projection, objective)
     if kept is not None:
-        status, objective, residuals = Status.START, *kept
+        status, objective, residuals = kept
     elif status.ok:
         status = end.status
         if trained:
@@ -358,10 +360,13 @@ def _complete(
     )
 
 
-def _return_to_start(
+def _return_to_kept(
     run: Run, projection: Projection, objective: float
-) -> tuple[float, dict[str, float]] | None:
-    """Go back to a feasible start if the run ended worse.
+) -> tuple[Status, float, dict[str, float]] | None:
+    """Go back to the best feasible point that was kept if the run ended worse.
+
+    That is the start or an anchor. Only where the run ended infeasible, or worse than
+    the start, the anchor is judged on all data: that is a pass per constraint.
 
     Args:
         run: That has ended.
@@ -369,18 +374,28 @@ def _return_to_start(
         objective: After it, on all data; infinite if that point is infeasible.
 
     Returns:
-        Objective and residuals of the start; None where the parameters stay.
+        Status, objective and residuals of that point; None where the parameters stay.
     """
-    problem, start = run.setting.problem, run.start
-    if start.objective is None or objective <= start.objective:
+    setting, start, best = run.setting, run.start, run.setting.best_anchor
+    problem = setting.problem
+    least = math.inf if start.objective is None else start.objective
+    if objective <= least and objective < math.inf:
         return None
-    start.exchange(problem)
-    residuals = problem.residuals()
-    if any(residual > 0 for residual in residuals.values()):
-        start.exchange(problem)  # a random constraint was met by chance
-        return None
-    warn_of_start(run, projection, objective)
-    return start.objective, residuals
+    anchor = Start(None, best.parameters, best.buffers)
+    if best.objective is not None:
+        anchor.judge(problem, setting.counts)
+    points = [(Status.START, start), (Status.EARLIER, anchor)]
+    judged = [(p.objective, s, p) for s, p in points if p.objective is not None]
+    for value, status, point in sorted(judged, key=lambda each: each[0]):
+        if value >= objective:
+            break
+        point.exchange(problem)
+        residuals = problem.residuals()
+        if all(residual <= 0 for residual in residuals.values()):
+            warn_of_kept(run, projection, objective, status, value)
+            return status, value, residuals
+        point.exchange(problem)  # a random constraint was met by chance
+    return None
 
 
 def _verified(projection: Projection, problem: Problem) -> Projection:
