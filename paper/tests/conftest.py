@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from oneproj_paper.data.offline import OFFLINE
+from oneproj_paper.data.find import OFFLINE
 
 # The tests of downloads bring a server of their own.
 os.environ[OFFLINE] = "1"

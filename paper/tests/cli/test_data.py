@@ -14,7 +14,6 @@ from oneproj_paper.data import catalogue, power_source
 from oneproj_paper.data.climsim_files import STRIDE
 from oneproj_paper.data.climsim_hub import ARRAYS
 from oneproj_paper.data.credit_source import COLUMNS, FILE, LABEL
-from oneproj_paper.data.fetch import Patience
 
 ROW = "1,{}" + ",1" * len(COLUMNS)
 CREDIT = "\n".join([",".join(["", LABEL, *COLUMNS]), ROW.format(0), ROW.format(1), ""])
@@ -125,15 +124,14 @@ def test_without_a_network_it_says_what_it_tries_and_what_to_do(
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         monkeypatch.setattr(f"oneproj_paper.data.{source}", url)
-        patience = Patience(attempts=3, first=0.01)
-        monkeypatch.setattr("oneproj_paper.data.fetch.PATIENCE", patience)
+        monkeypatch.setattr("oneproj_paper.data.fetch.RETRIES", 1)
         result = CliRunner().invoke(app, ["data", "prepare", name])
     assert result.exit_code == 1
     assert f"Trying {url}" in result.stderr
-    for k in (2, 3):
-        assert f"Trying again in 0 s, attempt {k} of 3." in result.stderr
     words = " ".join(result.stderr.split())
-    assert re.search(r"refused the connection\. Tried 3 times in \d+ s\.", words)
+    for k in (1, 2):
+        assert f"refused the connection (attempt {k} of 2)." in words
+    assert re.search(r"refused the connection\. Tried 2 times in \d+ s\.", words)
     for part in ("Other ways: ", "set ONEPROJ_DATA to a folder", "ONEPROJ_OFFLINE=1"):
         assert part in words
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from oneproj_paper.data import find
-from oneproj_paper.data.fetch import Patience
-from oneproj_paper.data.offline import OFFLINE
+from oneproj_paper.data.find import OFFLINE
 
 REAL = os.environ.get(find.VARIABLE)
 
@@ -94,10 +93,6 @@ class Handler(BaseHTTPRequestHandler):
         waiting = self.server.answers.get(path, [Answer(b"none", 404)])
         answer = waiting.pop(0) if len(waiting) > 1 else waiting[0]
         body, status = answer.body, answer.status
-        wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
-        version = answer.headers.get("ETag")
-        if wanted and status == 200 and self.headers.get("If-Range") == version:
-            body, status = body[int(wanted[1]) :], 206
         self.send_response(status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
@@ -130,13 +125,14 @@ def only_local(host: str, *arguments: object, **named: object) -> object:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A local server; downloads are allowed, and impatient."""
+    """A local server; downloads are allowed, and retried at once."""
     monkeypatch.delenv(OFFLINE, raising=False)
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(socket, "getaddrinfo", only_local)
-    patience = Patience(attempts=3, connect=2.0, read=0.3, first=0.01, longest=1.0)
-    monkeypatch.setattr("oneproj_paper.data.fetch.PATIENCE", patience)
+    monkeypatch.setattr("oneproj_paper.data.fetch.RETRIES", 2)
+    monkeypatch.setattr("oneproj_paper.data.fetch.READ_TIMEOUT", 0.3)
+    monkeypatch.setattr("pooch.core.time", SimpleNamespace(sleep=lambda _: None))
     local = Server()
     thread = threading.Thread(target=local.serve_forever, args=(0.01,))
     thread.start()

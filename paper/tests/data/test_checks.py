@@ -8,7 +8,7 @@ import pytest
 
 from oneproj.errors import InvalidProblemError
 from oneproj_paper.data import checks, power_tables, verify
-from oneproj_paper.data.cache import replacing
+from oneproj_paper.data.cached_files import replacing
 from oneproj_paper.data.credit_source import COLUMNS, FILE, LABEL
 
 HEADER = ",".join(["", LABEL, *COLUMNS])

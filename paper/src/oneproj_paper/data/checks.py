@@ -13,9 +13,9 @@ from oneproj_paper.data import (
     credit_source,
     power_tables,
 )
+from oneproj_paper.data.cached_files import problem_of
 from oneproj_paper.data.climsim_groups import read_groups
 from oneproj_paper.data.find import folders
-from oneproj_paper.data.present import problem_of
 
 CHECKS: dict[str, dict[str, Callable[[Path], object]]] = {
     credit_source.NAME: {credit_source.FILE: credit_source.read_credit},

@@ -24,7 +24,7 @@ import numpy as np
 
 from oneproj.errors import InvalidDataError, InvalidProblemError
 from oneproj.progress import progress_bar
-from oneproj_paper.data.cache import discard
+from oneproj_paper.data.cached_files import discard
 from oneproj_paper.data.climsim_calendar import (
     DAY,
     STAMP_DAY,
@@ -102,7 +102,7 @@ def subsampled_rows(name: str, *, progress: bool | None) -> Rows:
 
 
 def netcdf_rows(month: str, *, every: int, progress: bool | None) -> Rows:
-    """The rows of every so many steps of a month; each pair is deleted when read.
+    """The rows of every ``every``-th step of a month; each pair is deleted when read.
 
     Steps are counted from the beginning of the simulation, so that months fit together.
 
@@ -126,7 +126,7 @@ def netcdf_rows(month: str, *, every: int, progress: bool | None) -> Rows:
 
 
 def month_times(month: str, every: int) -> list[int]:
-    """The stamps of every so many steps that fall into a month.
+    """The stamps of every ``every``-th step, of those that fall into a month.
 
     Example:
         >>> month_times("0001-02", 1008)
@@ -150,6 +150,7 @@ def _array(file: str, width: int, steps: int, *, progress: bool | None) -> Path:
             found = len(open_array(path, width))
         if found == rows:
             return path
+        _discard_from_cache(path)
     path = cache_folder() / name
     fetch(f"{_hub()}/{SUBSAMPLED}/{file}", path, progress=progress)
     with _forgetting(path):

@@ -8,11 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from oneproj.errors import InvalidDataError, InvalidProblemError
-from oneproj_paper.data.cache import (
+from oneproj_paper.data.cached_files import (
     discard,
+    is_cached,
     locked,
+    own_copy,
     read_recipe,
     replacing,
+    warn_if_hidden,
     write_recipe,
 )
 from oneproj_paper.data.climsim_files import STRIDE
@@ -26,9 +29,8 @@ from oneproj_paper.data.climsim_hub import (
     subsampled_rows,
 )
 from oneproj_paper.data.climsim_rows import Rows, concatenate, read_rows, write_rows
+from oneproj_paper.data.fetch import other_ways
 from oneproj_paper.data.find import VARIABLE, cache_folder
-from oneproj_paper.data.offline import other_ways
-from oneproj_paper.data.present import is_made, own_copy, warn_if_hidden
 
 NAME = "climsim"
 TABLE = "climsim/climsim_groups_26_27.npz"
@@ -58,16 +60,16 @@ def prepare_climsim(
     The subsampled arrays are 10.2 GB (``train``, seven years) and 1.5 GB (``val``, the
     eighth); of each pair 0.1 GB are kept and the pair is deleted, so the disk needs
     room for one pair. That never starts by itself. Every pair, or month of files, that
-    is done stays done, and a large file continues where it stopped: after an
-    interruption, run the same again. HF_ENDPOINT may name a mirror of the hub, by
-    https; ONEPROJ_ALLOW_HTTP=1 allows http as well. With the choices left as they are,
-    a table under ONEPROJ_DATA is verified and nothing is made.
+    is done stays done, and so does every file that has arrived: after an interruption,
+    run the same again. HF_ENDPOINT may name a mirror of the hub, by https;
+    ONEPROJ_ALLOW_HTTP=1 allows http as well. With the default choices a table under
+    ONEPROJ_DATA is verified and nothing is made.
 
     Args:
         parts: Of the subsampled set: ``"train"``, ``"val"`` or both.
         months: Take netCDF files instead, of the months from the first to the last,
             as ``("0001-02", "0009-01")``; 3 MB a step.
-        every: With ``months``: take every so many steps of 20 minutes.
+        every: With ``months``: take every ``every``-th step of 20 minutes.
         refresh: Do it again where it was done before with the same choices.
         progress: None shows bars on a terminal.
 
@@ -94,7 +96,7 @@ def prepare_climsim(
     path = cache_folder() / TABLE
     with locked(NAME), other_ways(ADVICE):
         same = read_recipe(path) == recipe and not refresh
-        if same and is_made(path, read_groups):
+        if same and is_cached(path, read_groups):
             return path
         files = {
             path.parent / "pieces" / f"{name}.npz": pieces[name] for name in pieces

@@ -18,12 +18,16 @@ import numpy as np
 
 from oneproj.errors import DataNotFoundError, InvalidDataError
 from oneproj.vectors.arithmetic import Array
-from oneproj_paper.data.cache import discard, locked, replacing
-from oneproj_paper.data.fetch import fetch
+from oneproj_paper.data.cached_files import (
+    discard,
+    is_cached,
+    locked,
+    own_copy,
+    replacing,
+    warn_if_hidden,
+)
+from oneproj_paper.data.fetch import fetch, other_ways
 from oneproj_paper.data.find import VARIABLE, cache_folder
-from oneproj_paper.data.offline import other_ways
-from oneproj_paper.data.part import Checksum
-from oneproj_paper.data.present import is_made, own_copy, warn_if_hidden
 from oneproj_paper.data.tables import check_counts, read_columns
 
 NAME = "credit"
@@ -115,7 +119,7 @@ def prepare_credit(
     path = cache_folder() / FILE
     with locked(NAME), other_ways(ADVICE):
         # Another process may have done it while this one waited for the lock.
-        if not anew and is_made(path, read_credit):
+        if not anew and is_cached(path, read_credit):
             return path
         with replacing(path) as partial:
             if file is not None:
@@ -134,10 +138,12 @@ def _download(*, progress: bool | None) -> Path:
     """The ARFF file of OpenML, with the MD5 that its description gives."""
     folder = cache_folder() / NAME
     address = f"{OPENML}/api/v1/json/data/{OPENML_ID}"
-    note = fetch(address, folder / f"openml-{OPENML_ID}.json", progress=progress)
+    note = folder / f"openml-{OPENML_ID}.json"
+    discard(note)  # it has no checksum: what a killed process left may be old
+    fetch(address, note, progress=progress)
     try:
         entry = json.loads(note.read_text("utf-8"))["data_set_description"]
-        url, md5 = str(entry["url"]), Checksum("md5", str(entry["md5_checksum"]))
+        url, md5 = str(entry["url"]), f"md5:{entry['md5_checksum']}"
     except (ValueError, KeyError, TypeError) as error:
         message = (
             f"{address} did not answer with the description of a data set: {error!r}. "

@@ -1,272 +1,288 @@
-"""One file from one address, complete or not at all.
+"""Download one file with pooch: it appears under its name complete, or not at all.
 
-A transfer goes to ``<name>.part``; only what has arrived whole, and has the digest
-that is known, gets the final name. Passing trouble (a lost connection, silence, HTTP
-429 and 5xx) is tried again, after what the server's Retry-After asks for or else
-after a pause that doubles. What has arrived is kept where the server names its
-version (an ETag), so that another try, or another run, continues; elsewhere it starts
-again. Attempts are counted from the last one that brought something new.
-
-Each attempt is told to the log ``oneproj_paper.data``: a failed one as a warning, which
-Python shows on standard error unless the program says otherwise.
+Pooch writes to a temporary file in the same folder, checks its checksum and then
+renames it. Lost connections, silence and HTTP 408, 429 and 5xx are tried again after a
+pause; every failed attempt is a warning of the logger ``oneproj_paper.data.fetch``.
+A file that is there, with the known checksum if there is one, is not fetched again.
+Hugging Face sends the SHA-256 of a large file with the redirect to it; it is checked.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pooch
 import requests
 import urllib3
 
-from oneproj.errors import DataNotFoundError
-from oneproj.progress import progress_bar, progress_line
-from oneproj_paper.data.cache import publish
-from oneproj_paper.data.offline import refuse_offline
-from oneproj_paper.data.part import Checksum, Part
-from oneproj_paper.data.trouble import PassingTrouble, in_words
+from oneproj.errors import DataNotFoundError, InvalidDataError
+from oneproj.progress import progress_bar
+from oneproj_paper.data.find import OFFLINE, is_offline
 
 LOG = logging.getLogger(__name__)
-
-PASSING = frozenset({408, 429, 500, 502, 503, 504})
+RETRIES = 4
+"""Attempts after the first; pooch waits 1, 2, 3, ... seconds before them."""
+CONNECT_TIMEOUT = 10.0
+"""Seconds until a server has to accept the connection."""
+READ_TIMEOUT = 60.0
+"""Seconds of silence after which a transfer counts as failed."""
+LONGEST_WAIT = 300.0
+"""Seconds; a server whose Retry-After asks for more is not waited for."""
+CHUNK = 1 << 16
+"""Bytes written at a time."""
+TEMPORARY = frozenset({408, 429, 500, 502, 503, 504})
 """HTTP statuses after which the same request may succeed."""
-PARTIAL_CONTENT, RANGE_REFUSED, FIRST_ERROR = 206, 416, 400
-PIECE = 1 << 16
-"""Bytes at a time: what a lost connection can take with it."""
-LINKED = "X-Linked-ETag"
-"""Where Hugging Face gives the SHA-256 of a large file."""
+PERMANENT = (
+    requests.exceptions.InvalidSchema,
+    requests.exceptions.InvalidURL,
+    requests.exceptions.MissingSchema,
+)
+"""Errors of an address that no attempt can fetch."""
+HUB_CHECKSUM = "X-Linked-ETag"
+"""The header in which Hugging Face sends the SHA-256 of a large file."""
 SHA256 = re.compile(r'"?([0-9a-f]{64})"?')
-WHOLE = re.compile(r"bytes \*/(\d+)")
-"""How HTTP 416 gives the length of the file, in Content-Range."""
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long to wait, and how often to try again.
-
-    Example:
-        >>> [Patience().pause(tries) for tries in (1, 2, 3)]
-        [1.0, 2.0, 4.0]
-    """
-
-    attempts: int = 5
-    """In a row, without anything new."""
-    connect: float = 10.0
-    """Seconds until a server has to accept the connection."""
-    read: float = 60.0
-    """Seconds of silence after which a transfer counts as stuck."""
-    first: float = 1.0
-    """Seconds before the second attempt; they double from then on."""
-    longest: float = 300.0
-    """Seconds; a server that asks for more is not waited for."""
-
-    def pause(self, tries: int) -> float:
-        """Seconds to wait after so many tries."""
-        return float(min(self.first * 2 ** (tries - 1), self.longest))
-
-
-PATIENCE = Patience()
+TEMPORARY_NAME = re.compile(r"tmp[a-z0-9_]{8}")
+"""The names that ``tempfile`` gives, which pooch uses."""
 
 
 def fetch(
     url: str,
     path: Path,
     *,
-    checksum: Checksum | None = None,
+    checksum: str | None = None,
     progress: bool | None = None,
 ) -> Path:
-    """Download a file; ``path`` appears when it is complete, and not before.
+    """Download a file unless it is there; ``path`` is complete when it appears.
+
+    The caller holds the lock of the data set, so no other process downloads into the
+    same folder.
 
     Args:
-        url: Where it is.
-        path: Where it goes.
-        checksum: What it has to be; None takes the one the server gives, if any.
-        progress: None shows a bar on a terminal; False also keeps quiet about an
-            attempt until it fails, for one file of many.
+        url: The address.
+        path: Where the file goes.
+        checksum: Algorithm and digest, as ``"md5:d41d8..."``; None checks nothing.
+        progress: None shows a bar on a terminal. False also logs no first attempt, for
+            one file of many.
 
     Raises:
-        DataNotFoundError: It could not be had, or ONEPROJ_OFFLINE forbids it.
+        DataNotFoundError: The file could not be fetched, or ONEPROJ_OFFLINE is set.
         InvalidDataError: It arrived with another checksum.
     """
-    refuse_offline(url)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = Part(path)
-    known = _persist(url, part, checksum, progress=progress)
-    part.check(url, known)
-    publish(part.path, path)
-    part.drop()
+    if is_offline():
+        message = (
+            f"{url} is needed, but {OFFLINE} is set, so nothing is downloaded. "
+            "Unset it and run the same command again."
+        )
+        raise DataNotFoundError(message)
+    _remove_temporary_files(path.parent)
+    files = pooch.create(
+        path=path.parent,
+        base_url="",
+        registry={path.name: checksum},
+        urls={path.name: url},
+        retry_if_failed=RETRIES,
+    )
+    pooch.get_logger().setLevel(logging.WARNING)  # attempts are logged here
+    downloader, begin = _Downloader(path.name, progress=progress), time.monotonic()
+    try:
+        files.fetch(path.name, downloader=downloader)
+    except requests.RequestException as error:
+        address = url.partition("?")[0]
+        message = (
+            f"{address} could not be fetched: {explain(error, url)}. Tried "
+            f"{downloader.attempts} times in {time.monotonic() - begin:.0f} s. Run the "
+            "same command again later."
+        )
+        raise DataNotFoundError(message) from error
+    except ValueError as error:  # a checksum that differs
+        message = (
+            f"{url}: {error} Run the same command again; if the error stays, the file "
+            "at the source has changed."
+        )
+        raise InvalidDataError(message) from error
     return path
 
 
-def _persist(
-    url: str, part: Part, checksum: Checksum | None, *, progress: bool | None
-) -> Checksum | None:
-    """Try until all has arrived, or too often in a row nothing more did."""
-    tries, begin = 0, time.monotonic()
-    quiet = logging.DEBUG if progress is False else logging.INFO
-    LOG.log(quiet, "Trying %s, attempt 1 of %d.", url, PATIENCE.attempts)
-    while True:
-        tries, before = tries + 1, part.size()
-        try:
-            return _transfer(url, part, checksum, progress=progress)
-        except PassingTrouble as trouble:
-            # Gigabytes may lose the connection often; what counts is that they come.
-            tries = 1 if part.is_resumable() and part.size() > before else tries
-            wait = PATIENCE.pause(tries) if trouble.wait is None else trouble.wait
-            if tries == PATIENCE.attempts or wait > PATIENCE.longest:
-                spent = time.monotonic() - begin
-                tried = f"Tried {_times(tries)} in {spent:.0f} s"
-                raise _gave_up(url, part, trouble, tried, wait) from trouble
-            LOG.warning(
-                "%s: %s. Trying again in %.0f s, attempt %d of %d.",
-                *(part.name, trouble, wait, tries + 1, PATIENCE.attempts),
-            )
-            time.sleep(wait)
-        finally:
-            if not (part.complete or part.is_resumable()):
-                part.drop()
+@contextmanager
+def other_ways(advice: str) -> Iterator[None]:
+    """Add to the error of a download how else to get the data.
 
-
-def _transfer(
-    url: str, part: Part, checksum: Checksum | None, *, progress: bool | None
-) -> Checksum | None:
-    """One attempt; returns the checksum to expect, if it is given or sent along."""
-    # Compressed on the way, a file would not have the length that is announced.
-    own = {"Accept-Encoding": "identity", "User-Agent": "oneproj"}
-    headers = {**own, **part.range()}
-    timeout = (PATIENCE.connect, PATIENCE.read)
-    passing = (
-        requests.ConnectionError,
-        requests.Timeout,
-        requests.exceptions.ChunkedEncodingError,
-    )
+    Example:
+        >>> with other_ways("Try: ask a friend for it."):
+        ...     raise DataNotFoundError("It could not be fetched.")
+        Traceback (most recent call last):
+        oneproj.errors.DataNotFoundError: It could not be fetched.
+        Try: ask a friend for it...
+    """
     try:
-        with requests.get(
-            url, headers=headers, stream=True, timeout=timeout
-        ) as response:
-            known = checksum or _announced(response)
-            if response.status_code == RANGE_REFUSED:
-                _take_whole(response, part, known)
-            else:
-                _check_status(url, response)
-                _receive(response, part, progress=progress)
-            return known
-    except passing as error:
-        reason = in_words(error, urlsplit(url).hostname or url)
-        raise PassingTrouble(reason) from error
-    except requests.RequestException as error:
-        message = f"{url} could not be fetched: {error}."
+        yield
+    except DataNotFoundError as error:
+        spare = "" if is_offline() else f" {OFFLINE}=1 refuses at once, without trying."
+        message = f"{error}\n{advice}{spare}"
         raise DataNotFoundError(message) from error
 
 
-def _take_whole(response: Any, part: Part, checksum: Checksum | None) -> None:  # noqa: ANN401
-    """There is no rest to send: all of it has arrived before, or it is of no use.
+def explain(error: Exception, url: str) -> str:
+    """Say why a request failed, as a clause without a library's own terms.
 
-    A run that was killed between the last byte and the final name leaves a whole part.
+    Example:
+        >>> explain(ConnectionRefusedError(), "http://127.0.0.1/file")
+        '127.0.0.1 refused the connection'
     """
-    found = WHOLE.fullmatch(response.headers.get("Content-Range", ""))
-    length = int(found[1]) if found else None
-    if part.is_whole(length, response.headers.get("ETag"), checksum):
-        part.complete = True
-        return
-    size = part.size()
-    part.drop()
-    reason = (
-        f"the {size:,} bytes that arrived before are no part of the file as it is now "
-        "(HTTP 416), so it starts again from the beginning"
+    host = urlsplit(url).hostname or url
+    causes = list(_causes(error))
+    last = causes[-1]
+    detail = getattr(last, "strerror", None) or str(last) or type(last).__name__
+
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        answer = error.response
+        return f"{host} answered HTTP {answer.status_code} {answer.reason}"
+    timeouts = (requests.Timeout, TimeoutError, urllib3.exceptions.TimeoutError)
+    reasons: tuple[tuple[Any, str], ...] = (
+        (
+            requests.exceptions.ProxyError,
+            f"the proxy of this machine (HTTPS_PROXY) did not reach {host}: {detail}",
+        ),
+        (
+            requests.exceptions.SSLError,
+            f"no secure connection to {host}: {detail}",
+        ),
+        (
+            socket.gaierror,
+            f"there is no address for {host}, so there may be no network here",
+        ),
+        (ConnectionRefusedError, f"{host} refused the connection"),
+        (timeouts, f"{host} was silent for too long"),
+        (Exception, f"the connection to {host} failed: {detail}"),
     )
-    raise PassingTrouble(reason, wait=0.0)
+    return next(
+        reason
+        for kinds, reason in reasons
+        if any(isinstance(cause, kinds) for cause in causes)
+    )
 
 
-def _check_status(url: str, response: Any) -> None:  # noqa: ANN401 - of requests
-    status: int = response.status_code
-    if status in PASSING:
-        reason = f"{urlsplit(url).hostname} answered HTTP {status} {response.reason}"
-        raise PassingTrouble(reason, wait=_retry_after(response))
-    if status >= FIRST_ERROR:
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what is behind it, down to the first cause."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+class _Downloader:
+    """Pooch's HTTP downloader, which also logs, and stops where a retry is useless."""
+
+    def __init__(self, name: str, *, progress: bool | None) -> None:
+        self.attempts = 0
+        self._name = name
+        self._progress = progress
+        self._sent: str | None = None
+
+    def __call__(self, url: str, output_file: str, files: object) -> None:
+        self.attempts += 1
+        if self.attempts == 1 and self._progress is not False:
+            LOG.info("Trying %s, attempt 1 of %d.", url, RETRIES + 1)
+        try:
+            with ExitStack() as stack:
+                pooch.HTTPDownloader(
+                    progressbar=_Bar(self._name, stack, enabled=self._progress),
+                    chunk_size=CHUNK,
+                    timeout=(CONNECT_TIMEOUT, READ_TIMEOUT),
+                    hooks={"response": partial(self._look_at, stack)},
+                )(url, output_file, files)
+        except PERMANENT as error:
+            message = f"{url} could not be fetched: {error}."
+            raise DataNotFoundError(message) from error
+        except requests.RequestException as error:
+            text = "%s: %s (attempt %d of %d)."
+            reason = explain(error, url)
+            LOG.warning(text, self._name, reason, self.attempts, RETRIES + 1)
+            if error.response is not None:
+                _wait_or_stop(error.response, f"{url} could not be fetched: {reason}")
+            raise
+        self._check(output_file)
+
+    def _look_at(
+        self, stack: ExitStack, response: requests.Response, **_: object
+    ) -> None:
+        """Note the checksum that comes with an answer; pooch leaves answers open."""
+        stack.callback(response.close)
+        found = SHA256.fullmatch(response.headers.get(HUB_CHECKSUM, ""))
+        self._sent = found[1] if found else self._sent
+
+    def _check(self, file: str) -> None:
+        if self._sent is not None and (found := pooch.file_hash(file)) != self._sent:
+            message = (
+                f"{self._name} arrived with SHA-256 {found}, but the server sent "
+                f"{self._sent} along. Nothing was kept."
+            )
+            raise ValueError(message)
+
+
+def _wait_or_stop(answer: requests.Response, failure: str) -> None:
+    """Wait as long as the server asks; stop where another attempt is useless.
+
+    Raises:
+        DataNotFoundError: The status is permanent, or the wait too long.
+    """
+    if answer.status_code not in TEMPORARY:
         message = (
-            f"{url} answered HTTP {status} {response.reason}. It may have moved: see "
-            "whether the address opens in a browser."
+            f"{failure}. It may have moved: see whether the address opens in a browser."
         )
         raise DataNotFoundError(message)
-
-
-def _retry_after(response: Any) -> float | None:  # noqa: ANN401 - of requests
-    """Seconds that the server asks to wait: as a number or as a date."""
-    text = response.headers.get("Retry-After")
-    if text is None:
-        return None
     try:
-        return float(urllib3.util.Retry().parse_retry_after(text))
+        asked = answer.headers.get("Retry-After", "0")
+        wait = urllib3.util.Retry().parse_retry_after(asked)
     except urllib3.exceptions.InvalidHeader:
-        return None
+        wait = 0.0
+    if wait > LONGEST_WAIT:
+        message = (
+            f"{failure}, and the server asks to wait {wait:,.0f} seconds. Run the same "
+            "command again later."
+        )
+        raise DataNotFoundError(message)
+    time.sleep(wait)
 
 
-def _receive(response: Any, part: Part, *, progress: bool | None) -> None:  # noqa: ANN401
-    resumed = response.status_code == PARTIAL_CONTENT
-    if not resumed:
-        part.begin(response.headers.get("ETag"))
-    arrived = part.size() if resumed else 0
-    length = response.headers.get("Content-Length")
-    total = None if length is None else arrived + int(length)
-    with (
-        _progress(part.name, total, enabled=progress) as show,
-        part.path.open("ab") as file,
-    ):
-        for chunk in response.iter_content(PIECE):
-            file.write(chunk)
-            arrived += len(chunk)
-            show(arrived)
-    if total is not None and arrived != total:
-        reason = f"{arrived:,} of {total:,} bytes arrived"
-        raise PassingTrouble(reason)
-    part.complete = True
+class _Bar:
+    """The library's progress bar with the attributes that pooch uses."""
+
+    total = 0
+    """Bytes, set by pooch before the first update; 0 if the server does not say."""
+
+    def __init__(self, name: str, stack: ExitStack, *, enabled: bool | None) -> None:
+        self._name, self._stack, self._enabled = name, stack, enabled
+        self._done = 0
+        self._advance_to: Callable[[int], None] | None = None
+
+    def update(self, count: int) -> None:
+        if not self.total:
+            return
+        if self._advance_to is None:
+            bar = progress_bar(self._name, self.total, enabled=self._enabled)
+            self._advance_to = self._stack.enter_context(bar)
+        self._done += count
+        self._advance_to(min(self._done, self.total))
+
+    def reset(self) -> None:
+        self._done = 0
+
+    def close(self) -> None:
+        """Do nothing: the stack closes the bar, after errors as well."""
 
 
-@contextmanager
-def _progress(
-    label: str, total: int | None, *, enabled: bool | None
-) -> Iterator[Callable[[int], None]]:
-    if total is not None:
-        with progress_bar(label, total, enabled=enabled) as show:
-            yield show
-    else:
-        with progress_line(label, enabled=enabled) as say:
-            yield lambda arrived: say(f"{arrived / 1e6:.1f} MB")
-
-
-def _announced(response: Any) -> Checksum | None:  # noqa: ANN401 - of requests
-    """The SHA-256 that Hugging Face sends, with the redirect to the content."""
-    for answer in (*response.history, response):
-        found = SHA256.fullmatch(answer.headers.get(LINKED, ""))
-        if found:
-            return Checksum("sha256", found[1])
-    return None
-
-
-def _gave_up(
-    url: str, part: Part, trouble: PassingTrouble, tried: str, wait: float
-) -> DataNotFoundError:
-    """What is wrong, what was tried, and what is left of it."""
-    reason = f"{trouble}. {tried}"
-    if wait > PATIENCE.longest:
-        reason = f"{trouble}, and the server asks to wait {wait:,.0f} seconds"
-    kept = ""
-    if part.is_resumable() and part.size():
-        kept = f": the {part.size() / 1e6:.1f} MB that have arrived are kept"
-    address = url.partition("?")[0]  # what is asked for there is not the trouble
-    return DataNotFoundError(
-        f"{address} could not be fetched: {reason}. Run the same command again "
-        f"later{kept}."
-    )
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+def _remove_temporary_files(folder: Path) -> None:
+    """Remove what a killed process left; the caller's lock keeps others out."""
+    for file in folder.glob("tmp*"):
+        if TEMPORARY_NAME.fullmatch(file.name):
+            file.unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 A file has the same name in both, relative to the folder: ``credit/cs-training.csv``,
 for example. ONEPROJ_CACHE moves the cache. What is in neither has to be prepared: a
 small download starts by itself, a large one, or one that needs a choice, waits for
-``oneproj-paper data prepare``.
+``oneproj-paper data prepare``. ONEPROJ_OFFLINE forbids every download.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from pathlib import Path
 import platformdirs
 
 from oneproj.errors import DataNotFoundError, InvalidProblemError, OneprojError
-from oneproj_paper.data.offline import OFFLINE, is_offline
 
 VARIABLE = "ONEPROJ_DATA"
 """The environment variable that names the user's own folder; it is only read."""
 CACHE_VARIABLE = "ONEPROJ_CACHE"
 """The environment variable that moves the cache, to a larger disk for example."""
+OFFLINE = "ONEPROJ_OFFLINE"
+"""The environment variable that forbids downloads, unless it is empty, 0, false or no.
+"""
 
 
 def cache_folder() -> Path:
@@ -96,6 +98,24 @@ def locate(name: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
+def is_offline() -> bool:
+    """Whether ONEPROJ_OFFLINE forbids every transfer.
+
+    Example:
+        >>> import os
+        >>> before = os.environ.get(OFFLINE)
+        >>> os.environ[OFFLINE] = "1"
+        >>> is_offline()
+        True
+        >>> _ = os.environ.pop(OFFLINE)
+        >>> is_offline()
+        False
+        >>> if before is not None:
+        ...     os.environ[OFFLINE] = before
+    """
+    return os.environ.get(OFFLINE, "").lower() not in {"", "0", "false", "no"}
+
+
 def find(name: str, *, data: str, download: Callable[[], Path] | None = None) -> Path:
     """The path of a data file, downloaded if that is allowed to start by itself.
 
@@ -126,7 +146,7 @@ def find(name: str, *, data: str, download: Callable[[], Path] | None = None) ->
 
 
 def _named(variable: str) -> str:
-    """The folder that a variable names; nobody but a shell has resolved a ``~``."""
+    """The folder that a variable names; a ``~`` may still be in it."""
     return os.path.expanduser(os.environ.get(variable, ""))  # noqa: PTH111 - no error
 
 

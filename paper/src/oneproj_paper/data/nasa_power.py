@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from oneproj.vectors.arithmetic import Array
-from oneproj_paper.data.cache import read_recipe
+from oneproj_paper.data.cached_files import read_recipe
 from oneproj_paper.data.find import find, locate
 from oneproj_paper.data.power_tables import (
     ARTIFACT,

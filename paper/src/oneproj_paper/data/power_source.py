@@ -23,16 +23,18 @@ import numpy as np
 from oneproj.errors import InvalidDataError, InvalidProblemError
 from oneproj.progress import progress_bar
 from oneproj.vectors.arithmetic import Array, Mask
-from oneproj_paper.data.cache import (
+from oneproj_paper.data.cached_files import (
     discard,
+    is_cached,
     locked,
+    own_copy,
     read_recipe,
     replacing,
+    warn_if_hidden,
     write_recipe,
 )
-from oneproj_paper.data.fetch import fetch
+from oneproj_paper.data.fetch import fetch, other_ways
 from oneproj_paper.data.find import VARIABLE, cache_folder
-from oneproj_paper.data.offline import other_ways
 from oneproj_paper.data.power_tables import (
     ARTIFACT,
     COLUMNS,
@@ -43,7 +45,6 @@ from oneproj_paper.data.power_tables import (
     read_artifact,
     read_prepared,
 )
-from oneproj_paper.data.present import is_made, own_copy, warn_if_hidden
 
 LOG = logging.getLogger(__name__)
 RAIN = "PRECTOTCORR"
@@ -88,13 +89,13 @@ def prepare_nasa_power(
     that file is missing. About 1 MB per point; it never starts by itself, because
     where and when are a choice. Points that have arrived are kept until the table is
     written, so that another call, after an interruption or with another rain, fetches
-    only what is missing. Days with a missing value are left out. With the choices left
-    as they are, a table under ONEPROJ_DATA is verified and nothing is made.
+    only what is missing. Days with a missing value are left out. With the default
+    choices a table under ONEPROJ_DATA is verified and nothing is made.
 
     Args:
         places: Latitude and longitude of each point, in degrees.
         years: The first and the last year, both whole.
-        rain: Label 1 is for days with at least so many mm.
+        rain: Label 1 is for days with at least this rain, in mm.
         refresh: Do it again where it was done before with the same choices.
         progress: None shows a bar on a terminal.
 
@@ -118,7 +119,7 @@ def prepare_nasa_power(
     path = cache_folder() / PREPARED
     with locked(NAME), other_ways(ADVICE):
         same = read_recipe(path) == recipe and not refresh
-        if same and is_made(path, read_prepared):
+        if same and is_cached(path, read_prepared):
             return path
         answers = _fetch_points(points, years, progress=progress)
         table = np.concatenate(list(answers.values()))
