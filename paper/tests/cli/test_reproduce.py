@@ -18,7 +18,8 @@ from oneproj_paper.experiments.calibration_file import (
     write_calibration,
 )
 from oneproj_paper.experiments.plan import Job
-from oneproj_paper.experiments.records import Record, read_folder
+from oneproj_paper.experiments.record_schema import Record
+from oneproj_paper.experiments.records import read_folder
 
 SMALL = ("abstention-gaussian", "--preset", "oneproj", "--seeds", "2")
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from oneproj_paper.experiments.facts import (
-    CertificateFacts,
-    CountFacts,
-    DataFacts,
-    MeasureFacts,
-    ProjectionFacts,
+from oneproj_paper.experiments.record_schema import (
+    CertificateRecord,
+    CountsRecord,
+    DataRecord,
+    MeasureRecord,
+    ProjectionRecord,
+    Record,
 )
-from oneproj_paper.experiments.records import Record
 from oneproj_paper.experiments.surroundings import versions
 
 
@@ -34,7 +34,7 @@ def _make_record(**changes: Any) -> Record:  # noqa: ANN401 - of any field
             "caps": {"class 0 error": 0.32},
             "hidden": [],
         },
-        "data": DataFacts(
+        "data": DataRecord(
             stand_in=False,
             note="synthetic",
             variables=8,
@@ -56,9 +56,9 @@ def _make_record(**changes: Any) -> Record:  # noqa: ANN401 - of any field
                 "decided_accuracy": float("inf"),
             }
         },
-        "certificate": CertificateFacts(
+        "certificate": CertificateRecord(
             measures=(
-                MeasureFacts(
+                MeasureRecord(
                     name="feasibility",
                     value=-0.01,
                     bound=0.0,
@@ -70,8 +70,8 @@ def _make_record(**changes: Any) -> Record:  # noqa: ANN401 - of any field
             multipliers={},
             holds=True,
         ),
-        "projection": ProjectionFacts(0.1, 7, 1e-9),
-        "counts": CountFacts(500, 1000, 20, 1),
+        "projection": ProjectionRecord(0.1, 7, 1e-9),
+        "counts": CountsRecord(500, 1000, 20, 1),
         "updates": 500,
         "planned_updates": 500,
         "complete": True,

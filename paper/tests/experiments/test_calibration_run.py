@@ -22,7 +22,7 @@ from oneproj_paper.experiments.calibration_file import (
 )
 from oneproj_paper.experiments.calibration_run import _note, run_calibration
 from oneproj_paper.experiments.calibration_search import Pair, Task, Trial
-from oneproj_paper.experiments.records import Method
+from oneproj_paper.experiments.record_schema import Method
 
 
 def test_ctrl_c_ends_the_search_with_nothing_taken(

@@ -23,7 +23,8 @@ from typing import Any
 import pytest
 
 from oneproj_paper.experiments import specs
-from oneproj_paper.experiments.records import Record, read_folder, write_record
+from oneproj_paper.experiments.record_schema import Record
+from oneproj_paper.experiments.records import read_folder, write_record
 from oneproj_paper.experiments.reproduce import reproduce
 from oneproj_paper.report.write import write_report
 

@@ -10,7 +10,7 @@ import pytest
 
 from oneproj.errors import InvalidProblemError, RecordError
 from oneproj_paper.experiments.plan import Job, make_plan, missing
-from oneproj_paper.experiments.records import Record
+from oneproj_paper.experiments.record_schema import Record
 from oneproj_paper.experiments.specs import Spec, make_spec
 from oneproj_paper.experiments.surroundings import versions
 

@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 
 from oneproj.errors import DamagedRecordError, RecordError
 from oneproj.files import drafting
-from oneproj_paper.experiments.facts import CertificateFacts, MeasureFacts
+from oneproj_paper.experiments.record_schema import (
+    CertificateRecord,
+    MeasureRecord,
+    Record,
+)
 from oneproj_paper.experiments.records import (
     Damaged,
-    Record,
     from_json,
     read_folder,
     set_aside,
@@ -36,7 +39,7 @@ plain = st.recursive(
     max_leaves=8,
 )
 measures = st.builds(
-    MeasureFacts,
+    MeasureRecord,
     name=st.text(),
     value=numbers,
     bound=st.none() | numbers,
@@ -53,7 +56,7 @@ fields = st.fixed_dictionaries(
         "metrics": st.dictionaries(st.text(), values),
         "history": st.dictionaries(st.text(), st.lists(numbers).map(tuple)),
         "certificate": st.builds(
-            CertificateFacts,
+            CertificateRecord,
             measures=st.lists(measures).map(tuple),
             multipliers=values,
             holds=st.booleans(),

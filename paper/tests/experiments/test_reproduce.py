@@ -17,10 +17,11 @@ from oneproj.errors import DataNotFoundError, OneprojError, RecordError
 from oneproj_paper.data import find
 from oneproj_paper.experiments import reproduce as module
 from oneproj_paper.experiments import specs, sweep
-from oneproj_paper.experiments.claims import Claims
 from oneproj_paper.experiments.plan import Job
-from oneproj_paper.experiments.records import Record, from_json, read_folder, to_json
+from oneproj_paper.experiments.record_schema import Record
+from oneproj_paper.experiments.records import from_json, read_folder, to_json
 from oneproj_paper.experiments.reproduce import Reproduction, reproduce
+from oneproj_paper.experiments.sweep import RunLocks
 
 EXPERIMENT = "abstention-gaussian"
 TIMES = ("seconds", "runtime", "machine")
@@ -307,9 +308,9 @@ def test_a_run_that_another_process_makes_is_waited_for(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = specs.make_spec(EXPERIMENT, "oneproj", "one-projection")
-    other = Claims(tmp_path)
-    assert other.take(spec.key(0))
-    assert other.take(spec.key(2))
+    other = RunLocks(tmp_path)
+    assert other.acquire(spec.key(0))
+    assert other.acquire(spec.key(2))
     looks: list[float] = []
 
     def meanwhile(seconds: float) -> None:
@@ -317,8 +318,8 @@ def test_a_run_that_another_process_makes_is_waited_for(
         if len(looks) == 1:  # one is finished, the other came to nothing
             done = read_folder(whole).records[0]
             sweep.write_record(done, tmp_path)
-            other.give_back(spec.key(0))
-        other.give_back(spec.key(2))
+            other.release(spec.key(0))
+        other.release(spec.key(2))
 
     monkeypatch.setattr(sweep.time, "sleep", meanwhile)
     lines: list[str] = []

@@ -12,10 +12,11 @@ import torch
 
 import oneproj
 from oneproj.methods import Algorithm1
-from oneproj_paper.experiments.records import Record, from_json, to_json
-from oneproj_paper.experiments.run import run
+from oneproj.results import Update
+from oneproj_paper.experiments.record_schema import Record
+from oneproj_paper.experiments.records import from_json, to_json
+from oneproj_paper.experiments.run import Trace, run
 from oneproj_paper.experiments.specs import Spec, make_spec
-from oneproj_paper.experiments.trace import Trace
 from oneproj_paper.projectors import PROJECTORS
 from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 from oneproj_paper.tasks import build
@@ -160,17 +161,18 @@ def test_a_projection_that_fails_is_a_result(
     assert from_json(to_json(record)) == record
 
 
-def test_ctrl_c_ends_a_run_at_once() -> None:
+def test_ctrl_c_ends_a_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def press(update: int) -> None:
-        seen.append(update)
-        if update == 3:
+    def press(_: Trace, update: Update) -> None:
+        seen.append(update.update)
+        if update.update == 3:
             signal.raise_signal(signal.SIGINT)
 
+    monkeypatch.setattr(Trace, "__call__", press)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        run(short("oneproj", "one-projection"), seed=0, tell=press)
+        run(short("oneproj", "one-projection"), seed=0)
     assert seen == [1, 2, 3]
     assert signal.getsignal(signal.SIGINT) is before
 

@@ -16,7 +16,7 @@ from oneproj_paper.experiments.calibration_file import (
     write_calibration,
 )
 from oneproj_paper.experiments.plan import make_plan
-from oneproj_paper.experiments.records import Method, Preset
+from oneproj_paper.experiments.record_schema import Method, Preset
 from oneproj_paper.experiments.specs import make_spec, make_specs
 from oneproj_paper.tasks import PAPER
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from oneproj_paper.experiments.records import Record
+from oneproj_paper.experiments.record_schema import Record
 from oneproj_paper.experiments.summary import summaries
 
 METRICS = {

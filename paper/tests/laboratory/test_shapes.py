@@ -7,8 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from oneproj.errors import InvalidProblemError
-from oneproj_paper.laboratory.dent import DentedDisc
-from oneproj_paper.laboratory.nearest import boundary_points
+from oneproj_paper.laboratory.dent import DentedDisc, boundary_points
 from oneproj_paper.laboratory.objectives import length
 from oneproj_paper.laboratory.problems import nonconvex_problem, smooth_problem
 from oneproj_paper.laboratory.shapes import Disc

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from oneproj_paper.experiments.facts import (
-    CertificateFacts,
-    CountFacts,
-    DataFacts,
-    MeasureFacts,
-    ProjectionFacts,
+from oneproj_paper.experiments.record_schema import (
+    CertificateRecord,
+    CountsRecord,
+    DataRecord,
+    MeasureRecord,
+    ProjectionRecord,
+    Record,
 )
-from oneproj_paper.experiments.records import Record, write_record
+from oneproj_paper.experiments.records import write_record
 from oneproj_paper.report.published import RESULTS
 from oneproj_paper.report.write import Report, write_report
 
@@ -112,7 +113,7 @@ def make_record(
         seed=seed,
         task=task,  # type: ignore[arg-type]
         settings=settings,
-        data=DataFacts(
+        data=DataRecord(
             stand_in=False,
             note="",
             variables=VARIABLES.get(experiment, 11 if "credit" in experiment else 124),
@@ -127,11 +128,11 @@ def make_record(
         residuals_before=dict.fromkeys(caps, 0.02),
         risks={name: cap - 1e-9 for name, cap in caps.items()},
         metrics=dict.fromkeys(parts[:3], metrics),
-        certificate=CertificateFacts(
-            (MeasureFacts("KKT residual", 0.01, None, None, "", 0.0),), {}, holds=True
+        certificate=CertificateRecord(
+            (MeasureRecord("KKT residual", 0.01, None, None, "", 0.0),), {}, holds=True
         ),
-        projection=ProjectionFacts(0.1, 8, 1e-9),
-        counts=CountFacts(updates, updates, 30, 1),
+        projection=ProjectionRecord(0.1, 8, 1e-9),
+        counts=CountsRecord(updates, updates, 30, 1),
         updates=updates,
         planned_updates=updates,
         complete=True,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneproj_paper.experiments.records import Record
+from oneproj_paper.experiments.record_schema import Record
 from oneproj_paper.experiments.spread import spread
 from oneproj_paper.report.agreement import Agreement, agreement_line, compare, judged
 from oneproj_paper.report.groups import Group, group_records

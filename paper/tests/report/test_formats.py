@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneproj_paper.experiments.records import Record
+from oneproj_paper.experiments.record_schema import Record
 from oneproj_paper.report.certificate_table import certificate_table
 from oneproj_paper.report.data_tables import data_tables
 from oneproj_paper.report.formats import SPECIAL, WIDE, csv_text, escape, latex_text

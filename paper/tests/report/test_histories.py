@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 from matplotlib.figure import Figure
 
-from oneproj_paper.experiments.records import Record
+from oneproj_paper.experiments.record_schema import Record
 from oneproj_paper.report.bars import bars_of, draw_bars
 from oneproj_paper.report.groups import group_records
-from oneproj_paper.report.histories import curve
-from oneproj_paper.report.history_figure import draw_panel, panels
+from oneproj_paper.report.history_figure import curve, draw_panel, panels
 from oneproj_paper.report.inline import themed
 
 Make = Callable[..., Record]

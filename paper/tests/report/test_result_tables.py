@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from oneproj.errors import InvalidDataError
-from oneproj_paper.experiments.records import Record
+from oneproj_paper.experiments.record_schema import Record
 from oneproj_paper.report.certificate_table import certificate_table
 from oneproj_paper.report.data_tables import data_tables
 from oneproj_paper.report.groups import group_records

@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 from oneproj.errors import OneprojError, RecordError
 from oneproj_paper.cli import app
 from oneproj_paper.cli.tables import show
-from oneproj_paper.experiments.records import Record, write_record
+from oneproj_paper.experiments.record_schema import Record
+from oneproj_paper.experiments.records import write_record
 from oneproj_paper.report import figures
 from oneproj_paper.report.summary import summary
 from oneproj_paper.report.write import Report, write_report

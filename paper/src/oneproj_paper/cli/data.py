@@ -167,7 +167,9 @@ def climsim(
     ] = None,
     every: Annotated[
         int | None,
-        typer.Option(min=1, help="Of netCDF: every so many steps, 3 MB each. [7]"),
+        typer.Option(
+            min=1, help="Of netCDF: the distance of two steps; a step has 3 MB. [7]"
+        ),
     ] = None,
     refresh: Refresh = False,
 ) -> None:

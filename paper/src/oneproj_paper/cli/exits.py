@@ -24,7 +24,7 @@ ADVICE = (
     "Files need a folder that you can write to, on a disk with room: make room, or "
     "choose another place."
 )
-"""Where a file or a disk refused and nobody below knew more."""
+"""Added to the error of a file or a disk that has no advice of its own."""
 
 
 PLAIN = {
@@ -95,7 +95,7 @@ def exits(*, stopped: str) -> Iterator[None]:
     """
     try:
         yield
-    except BrokenPipeError:  # nobody reads on, as with `| head`: typer's to handle
+    except BrokenPipeError:  # the reader is gone, as with `| head`: typer handles it
         raise
     except OneprojError as error:
         typer.echo(str(error), err=True)

@@ -62,7 +62,7 @@ def reproduce(
         typer.Option(
             min=0,
             help="With the paper's projector, Projected SGD takes about an hour a seed "
-            "on networks that abstain: it is stopped after so many updates, on one "
+            "on networks that abstain: it is stopped after these updates, on one "
             "seed, and its time extrapolated. 0 makes all updates, on all seeds.",
         ),
     ] = 50,

@@ -33,7 +33,7 @@ def days_of(date: Integers) -> Integers:
 
 
 def date_of(days: Integers) -> Integers:
-    """The date so many days after the beginning of year 0; undoes ``days_of``.
+    """The date of a number of days after the beginning of year 0; undoes ``days_of``.
 
     Example:
         >>> date_of(np.array([423, 424]))

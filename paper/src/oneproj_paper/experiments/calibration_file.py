@@ -85,7 +85,7 @@ class Calibration:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What a spec hands on to ``oneproj.solve`` as it is.
+        """The options of a spec that ``oneproj.solve`` gets unchanged.
 
         Raises:
             CalibrationError: There is a setting that no calibration chooses.
@@ -189,7 +189,7 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
     lock = FileLock(path.with_name(f".{path.name}.lock"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # What is read must be what is replaced: nobody may write in between.
+        # What is read must be what is replaced: no process may write in between.
         with lock:
             before = read_calibrations(path) if path.exists() else []
             others = [other for other in before if other.key != calibration.key]

@@ -24,7 +24,7 @@ from oneproj_paper.experiments.calibration_search import (
     shortfalls,
 )
 from oneproj_paper.experiments.interrupts import abandoning
-from oneproj_paper.experiments.records import Method, Preset
+from oneproj_paper.experiments.record_schema import Method, Preset
 from oneproj_paper.experiments.specs import OWN_PROJECTOR, STEPS, make_spec
 from oneproj_paper.experiments.surroundings import one_thread, versions
 from oneproj_paper.tasks.settings import PAPER, Settings
@@ -161,10 +161,10 @@ def _matched(
     samples: Mapping[int, Development],
     report: Callable[[None], None] | None,
 ) -> tuple[Pair, str]:
-    """The errors that a rival makes, as targets, and where they come from in words."""
-    rival = _paper_trial(experiment, method, samples, report)
-    aim = MATCHED.format(method, rival.ambiguity).replace("%", " %")
-    return rival.errors, aim
+    """The errors that another method makes, as targets, and their source in words."""
+    other = _paper_trial(experiment, method, samples, report)
+    aim = MATCHED.format(method, other.ambiguity).replace("%", " %")
+    return other.errors, aim
 
 
 def _paper_trial(
@@ -190,7 +190,7 @@ def _choices(
     """What a training of the preset is given, for each combination asked for."""
     updates, radii, sizes, strengths = wanted
     if preset == "oneproj":  # its specs need the thresholds that are yet to be found
-        # Found out here, before data is read or a rival trained for ten minutes.
+        # Checked before data is read or a method trained for ten minutes.
         balls = [check_number("A radius", radius, BALL) for radius in radii]
         batches = [check_count("A batch size", size, EXAMPLES) for size in sizes]
         pushes = [check_number("A strength", strength, PUSH) for strength in strengths]

@@ -27,7 +27,7 @@ CLOSE = 0.02
 PAIRED = 0.25
 """Of that, where the targets are errors on the same examples: they share the noise."""
 INVISIBLE = 0.25
-"""Of a standard error: an excess that nobody could see counts as none."""
+"""Of a standard error: a smaller excess counts as none."""
 ROUNDING = 1e-9
 """Of an error on the same examples: any other excess is an example more."""
 LONGEST = math.log(4.0)

@@ -14,7 +14,7 @@ from pathlib import Path
 from oneproj.errors import InvalidProblemError, RecordError
 from oneproj_paper.data import Splits
 from oneproj_paper.experiments.plain_json import to_plain
-from oneproj_paper.experiments.records import Key, Record
+from oneproj_paper.experiments.record_schema import Key, Record
 from oneproj_paper.experiments.specs import Spec
 from oneproj_paper.experiments.surroundings import versions
 

@@ -14,21 +14,17 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from oneproj.errors import DamagedRecordError, RecordError
 from oneproj.files import write_text
-from oneproj_paper.experiments.facts import (
-    CertificateFacts,
-    CountFacts,
-    DataFacts,
-    ProjectionFacts,
-    Values,
-)
 from oneproj_paper.experiments.plain_json import from_plain, to_plain
-from oneproj_paper.experiments.soundness import flaw
+from oneproj_paper.experiments.record_schema import (
+    Key,
+    Record,
+    inconsistency,
+)
 
 FORMAT = 2
 """Of the files. A record that is read otherwise than before needs another number.
@@ -36,88 +32,6 @@ Records of format 1 have no checksum, and are refused."""
 ASIDE = ".damaged"
 """Added to the name of a file that is no record: readers then pass over it."""
 AGAIN = "`oneproj-paper reproduce` keeps it under another name and makes the run again."
-
-Preset = Literal["paper", "oneproj"]
-Method = Literal["one-projection", "projected-sgd"]
-Projector = Literal["cuts", "augmented-lagrangian", "dual-bisection"]
-
-
-class Key(NamedTuple):
-    """What a run is known by; the order is that of the folders.
-
-    Example:
-        >>> Key("abstention-nasa", "paper", "one-projection", "cuts", 3).path.name
-        'seed-0003.json'
-    """
-
-    experiment: str
-    preset: str
-    method: str
-    projector: str
-    seed: int
-
-    @property
-    def path(self) -> Path:
-        """Where its record is, from the folder of all records."""
-        return Path(*self[:4], f"seed-{self.seed:04d}.json")
-
-
-@dataclass(frozen=True)
-class Record:
-    """One run: settings, answer, metrics, certificate, counts, seconds, history.
-
-    Errors and ambiguity are shares between 0 and 1. The history is evaluated on all
-    training data at the start, after every outer iteration, and after the terminal
-    projection.
-    """
-
-    experiment: str
-    preset: Preset
-    method: Method
-    projector: Projector
-    seed: int
-    task: Literal["transfer", "abstention"]
-    settings: Mapping[str, Any]
-    """Everything in force, in plain JSON types."""
-    data: DataFacts
-    status: str
-    """The name of a ``oneproj.Status``, in lower case."""
-    feasible: bool
-    """Whether every residual is <= 0, exactly."""
-    objective: float
-    residuals: Values
-    residuals_before: Values
-    """Before the terminal projection."""
-    risks: Values
-    """The value of each constrained risk: residual + cap."""
-    metrics: Mapping[str, Values]
-    """Of the task, on train, validation and test."""
-    certificate: CertificateFacts
-    projection: ProjectionFacts
-    counts: CountFacts
-    updates: int
-    planned_updates: int
-    complete: bool
-    """Whether all planned updates were made."""
-    seconds: Values
-    """source_fit, train, project, certify; evaluating the history is in none of them.
-    """
-    runtime: float
-    """As the paper counts: updates, projections and, for transfer, the source fit."""
-    extrapolated_from: int | None
-    """Updates that were made, where the runtime is extrapolated to the planned ones."""
-    history: Mapping[str, tuple[float, ...]]
-    """update, seconds, objective, each constrained risk, and "validation risk"."""
-    command: str
-    versions: Mapping[str, str]
-    machine: Mapping[str, Any]
-    warnings: tuple[str, ...] = ()
-    """What the library warned about during the run."""
-
-    @property
-    def key(self) -> Key:
-        """What this run is known by."""
-        return Key(self.experiment, self.preset, self.method, self.projector, self.seed)
 
 
 def to_json(record: Record) -> str:
@@ -284,7 +198,7 @@ def _read(path: Path, folder: Path) -> Record:
             f"Otherwise {AGAIN}"
         )
         raise DamagedRecordError(message)
-    if (wrong := flaw(record)) is not None:
+    if (wrong := inconsistency(record)) is not None:
         message = f"{path} was changed: {wrong}. Nothing of it was used. {AGAIN}"
         raise DamagedRecordError(message)
     return record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -9,19 +10,12 @@ from pathlib import Path
 from typing import get_args
 
 from oneproj.errors import InvalidProblemError, OneprojError
+from oneproj.progress import Stderr, progress_bar
 from oneproj_paper.data import Splits
 from oneproj_paper.experiments.calibration_file import read_calibrations
-from oneproj_paper.experiments.live import watching
 from oneproj_paper.experiments.plan import Job, check_data, make_plan, missing
-from oneproj_paper.experiments.records import (
-    Damaged,
-    Method,
-    Preset,
-    Projector,
-    Record,
-    read_folder,
-    set_aside,
-)
+from oneproj_paper.experiments.record_schema import Method, Preset, Projector, Record
+from oneproj_paper.experiments.records import Damaged, read_folder, set_aside
 from oneproj_paper.experiments.specs import Spec, make_specs
 from oneproj_paper.experiments.sweep import sweep
 from oneproj_paper.tasks import PAPER
@@ -83,13 +77,13 @@ def reproduce(
             leaves it to ``joblib.parallel_config``, or is 1.
         out: The folder.
         extrapolate_from: Projected SGD with the augmented Lagrangian takes about an
-            hour a seed on the networks that abstain. It is stopped after so many
+            hour a seed on the networks that abstain. It is stopped after these
             updates, if they are less than half, its time is extrapolated, and one seed
             is run; 0 makes all updates on all seeds.
         projected_sgd_seeds: Seeds of Projected SGD, the slower method; as many as
             ``seeds`` if left out.
-        progress: Show bars; None does so when a terminal is watching.
-        say: Is given a line for every damaged record and, where no bars are shown, for
+        progress: Show one bar over all runs; None does so on a terminal.
+        say: Called with a line for every damaged record and, where no bar is shown, for
             every finished run.
 
     Raises:
@@ -148,11 +142,31 @@ def reproduce(
     for name, reason in skipped.items():
         say(f"{name} is skipped: {reason}")
     _make_room(damaged, todo, folder, say)
-    with watching(len(todo), enabled=progress, say=say) as watcher:
-        made = sweep(todo, folder, processes=jobs, watcher=watcher)
+    made = _make(todo, folder, processes=jobs, progress=progress, say=say)
     wanted = {job.key for job in plan}
     records = [r for r in read_folder(folder).records if r.key in wanted]
     return Reproduction(tuple(records), made, skipped, tuple(damaged))
+
+
+def _make(
+    todo: list[Job],
+    folder: Path,
+    *,
+    processes: int | None,
+    progress: bool | None,
+    say: Say,
+) -> int:
+    """Make the runs under one progress bar; returns how many were made here."""
+    shown = Stderr().isatty() if progress is None else progress
+    count = itertools.count(1)
+    with progress_bar("runs", len(todo), enabled=progress) as advance_to:
+
+        def finished(line: str) -> None:
+            advance_to(next(count))
+            if not shown:
+                say(line)
+
+        return sweep(todo, folder, processes=processes, finished=finished)
 
 
 def _check_thresholds(file: Path, specs: Iterable[Spec], say: Say) -> None:

@@ -7,7 +7,7 @@ Its numbers are in ``oneproj_paper.tasks.settings`` and in the defaults of the
 projectors, and nowhere else. For transfer with a linear score it only says "a convex
 numerical projection"; that is taken to be its projector for linear scores.
 
-``"oneproj"`` is what ``oneproj.solve`` does when it is told nothing but the number of
+``"oneproj"`` is what ``oneproj.solve`` does when it is given nothing but the number of
 updates. Its thresholds, and the number of updates, the radius of the safeguard ball and
 the batch size that they are for, are calibrated on validation data
 (``oneproj_paper.experiments.calibration``), by whoever gives a file of them or by us.
@@ -31,7 +31,7 @@ from oneproj_paper.experiments.calibration_file import (
     read_calibrations,
 )
 from oneproj_paper.experiments.calibration_search import Pair
-from oneproj_paper.experiments.records import Key, Method, Preset, Projector
+from oneproj_paper.experiments.record_schema import Key, Method, Preset, Projector
 from oneproj_paper.projectors import PROJECTORS
 from oneproj_paper.tasks import PAPER, Settings
 

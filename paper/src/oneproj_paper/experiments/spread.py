@@ -22,7 +22,7 @@ class Spread:
     runs: int
 
     def text(self, digits: int) -> str:
-        """Mean and standard deviation with so many decimals."""
+        """Mean and standard deviation with this many decimals."""
         if self.sd is None:
             return f"{self.mean:.{digits}f}"
         return f"{self.mean:.{digits}f} \N{PLUS-MINUS SIGN} {self.sd:.{digits}f}"

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oneproj_paper.experiments.records import Record
+from oneproj_paper.experiments.record_schema import Record
 from oneproj_paper.experiments.spread import spread
 
 

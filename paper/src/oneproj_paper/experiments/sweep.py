@@ -3,31 +3,96 @@
 Runs are independent and each computes with one thread, so the numbers do not depend on
 how many are made at once or where. Only the caller touches the folder: workers may be
 on other machines, and one that is left over from a killed sweep can harm nothing.
-Several callers may share a folder: each run is made by the one that claims it first.
+Several callers may share a folder: each run is made by the one that locks it first.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import filelock
 import joblib
 
 from oneproj.errors import OneprojError, RecordError
 from oneproj.files import check_place, in_words
-from oneproj_paper.experiments.claims import Claims
-from oneproj_paper.experiments.live import Watcher, pulse
 from oneproj_paper.experiments.plan import Job, missing
-from oneproj_paper.experiments.records import Key, Record, read_record, write_record
+from oneproj_paper.experiments.record_schema import Key, Record
+from oneproj_paper.experiments.records import read_record, write_record
 from oneproj_paper.experiments.run import run
 
+Finished = Callable[[str], None]
 PERIOD = 1.0
 """Seconds between two looks at the runs that another process is making."""
+
+
+class RunLocks:
+    """The locks of the runs that this process makes; one process makes a run.
+
+    A lock is held on an empty file beside the place of the record. The operating system
+    releases it when the process ends, in whatever way. Where the disk has no locks
+    every lock is granted: runs may then be made twice, which costs time alone, since a
+    record is replaced in one step.
+
+    Args:
+        folder: Of the records.
+
+    Example:
+        >>> import tempfile
+        >>> key = Key("abstention-nasa", "paper", "one-projection", "cuts", 3)
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     with RunLocks(Path(name)) as mine, RunLocks(Path(name)) as yours:
+        ...         first = mine.acquire(key), yours.acquire(key)
+        ...         mine.release(key)
+        ...         first, yours.acquire(key)
+        ((True, False), True)
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """No lock is held."""
+        self.folder = folder
+        self._held: dict[Key, Any] = {}
+
+    def acquire(self, key: Key) -> bool:
+        """Lock a run; False if another process has it."""
+        place = self.folder / key.path
+        # Acquired and released by different threads of joblib.
+        lock = filelock.FileLock(
+            place.with_name(f".{place.name}.lock"), thread_local=False
+        )
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            return False
+        except (OSError, NotImplementedError):  # this disk has no locks
+            return True
+        self._held[key] = lock
+        return True
+
+    def release(self, key: Key) -> None:
+        """Unlock a run, if it is locked."""
+        lock = self._held.pop(key, None)
+        if lock is not None:
+            # Removed while it is held: whoever opens it next finds the record.
+            with contextlib.suppress(OSError):
+                Path(lock.lock_file).unlink()
+            lock.release()
+
+    def __enter__(self) -> Self:
+        """Return the locks."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release every lock."""
+        for key in [*self._held]:
+            self.release(key)
 
 
 @dataclass(frozen=True)
@@ -44,7 +109,7 @@ class Failure:
 
 
 def sweep(
-    jobs: Sequence[Job], folder: Path, *, processes: int | None, watcher: Watcher
+    jobs: Sequence[Job], folder: Path, *, processes: int | None, finished: Finished
 ) -> int:
     """Make runs and write their records as they come; returns how many were made here.
 
@@ -54,7 +119,7 @@ def sweep(
         jobs: What to run.
         folder: Of the records.
         processes: At once; None for what ``joblib.parallel_config`` says, or else 1.
-        watcher: Is told of every run.
+        finished: Called with a line of text after every run.
 
     Raises:
         RecordError: A record cannot be written; found before the first run if it can.
@@ -65,21 +130,21 @@ def sweep(
         for job in jobs[:1]:
             check_place(folder / job.key.path)
     left, elsewhere = list(jobs), list[Job]()
-    with Claims(folder) as claims:
+    with RunLocks(folder) as locks:
         while left:
-            mine = _unmade(left, claims, elsewhere, watcher)
+            mine = _unmade(left, locks, elsewhere, finished)
             # joblib would start all of them, for a single run too.
             few = None if processes is None else min(processes, len(left))
-            for outcome in _outcomes(mine, few, watcher.folder):
+            for outcome in _outcomes(mine, few):
                 if isinstance(outcome, Failure):
                     failures.append(outcome)
-                    watcher.advance(f"failed: {_name(outcome.job)}")
+                    finished(f"failed: {_name(outcome.job)}")
                 else:
                     made += 1
                     with _told(folder):
                         write_record(outcome, folder)
-                    watcher.advance(_line(outcome))
-                claims.give_back(outcome.key)
+                    finished(_line(outcome))
+                locks.release(outcome.key)
             left, elsewhere = elsewhere, []
             if left:
                 time.sleep(PERIOD)
@@ -98,19 +163,19 @@ def _tell(failures: Sequence[Failure], total: int, folder: Path) -> None:
 
 
 def _unmade(
-    jobs: Iterable[Job], claims: Claims, elsewhere: list[Job], watcher: Watcher
+    jobs: Iterable[Job], locks: RunLocks, elsewhere: list[Job], finished: Finished
 ) -> Iterator[Job]:
-    """The runs to make, each claimed just before it starts.
+    """The runs to make, each locked just before it starts.
 
     Those that another process has made meanwhile are passed over, and those that it is
     making are put into ``elsewhere``.
     """
     for job in jobs:
-        if not claims.take(job.key):
+        if not locks.acquire(job.key):
             elsewhere.append(job)
-        elif _is_made(job, claims.folder):
-            claims.give_back(job.key)
-            watcher.advance(f"made by another process: {_name(job)}")
+        elif _is_made(job, locks.folder):
+            locks.release(job.key)
+            finished(f"made by another process: {_name(job)}")
         else:
             yield job
 
@@ -138,13 +203,11 @@ def _told(folder: Path) -> Iterator[None]:
         raise RecordError(message) from error
 
 
-def _outcomes(
-    jobs: Iterable[Job], processes: int | None, signs: Path | None
-) -> Iterator[Record | Failure]:
+def _outcomes(jobs: Iterable[Job], processes: int | None) -> Iterator[Record | Failure]:
     """What becomes of each run, in the order in which they end."""
     # One task per run: batches would hold back records that are finished.
     settings: dict[str, Any] = {"n_jobs": processes, "batch_size": 1}
-    tasks = (joblib.delayed(_attempt)(job, signs) for job in jobs)
+    tasks = (joblib.delayed(_attempt)(job) for job in jobs)
     try:
         parallel = joblib.Parallel(return_as="generator_unordered", **settings)
     except ValueError:  # of a backend that hands out its results only all at once
@@ -156,13 +219,11 @@ def _outcomes(
         yield from parallel(tasks)
 
 
-def _attempt(job: Job, signs: Path | None) -> Record | Failure:
+def _attempt(job: Job) -> Record | Failure:
     """One run, where an error is a result: it must not take the others with it."""
-    total = job.spec.updates if job.until is None else job.until
-    tell = pulse(signs, job.key, total)
     try:
-        return run(job.spec, job.seed, until=job.until, command=job.command, tell=tell)
-    except Exception as error:  # noqa: BLE001 - also what nobody thought of
+        return run(job.spec, job.seed, until=job.until, command=job.command)
+    except Exception as error:  # noqa: BLE001 - any error at all
         return Failure(job, f"{type(error).__name__}: {error}")
 
 

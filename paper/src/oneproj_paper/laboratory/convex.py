@@ -54,7 +54,7 @@ class AbstractConvexProblem(AbstractLaboratoryProblem):
 
     def achieved(self, selected: Array, output: Array) -> Array:
         """The measure at the output."""
-        del selected  # these theorems speak of the output alone
+        del selected  # these theorems bound the output alone
         return self.measure_at(output)
 
     def meets(self, selected: Array, output: Array) -> Mask:

@@ -14,7 +14,7 @@ more. We chose:
 2. *Bisection*: between the multiplier of a Newton step and that of twice the next one,
    or, if the root lies beyond, after doubling to find an upper end; this does not count
    as a step. It ends when ``|c + shift|`` is at most the tolerance. Away from the root
-   only the sign counts, and dual steps end as soon as it is certain.
+   only the sign counts, and dual steps end once the sign is certain.
 3. *Several constraints*: in turn, by the scheme of Dykstra (coordinate ascent in the
    dual): constraint j projects ``x + p_j`` and keeps what it took off as the next p_j.
    The paper has two constraints on separate parameters: there one turn suffices, and

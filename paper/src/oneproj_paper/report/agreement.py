@@ -11,7 +11,7 @@ from oneproj_paper.report.groups import PAPER, Group
 from oneproj_paper.report.published import Printed
 
 ALLOWED = 2.0
-"""So many of the paper's standard deviations may lie between the two means."""
+"""At most this many of the paper's standard deviations lie between the two means."""
 
 PAIR = 2
 

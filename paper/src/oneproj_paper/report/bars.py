@@ -23,7 +23,7 @@ FLOOR = 0.1
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar, as it is drawn.
+    """One bar of a figure.
 
     Example:
         >>> Bar("#0072B2", 9.74, 0.23, paper=True).hatch

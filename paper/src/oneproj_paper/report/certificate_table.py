@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from oneproj_paper.experiments.records import Record
+from oneproj_paper.experiments.record_schema import Record
 from oneproj_paper.report.groups import Group, commands_of
 from oneproj_paper.report.result_tables import LABELS, row_labels
 from oneproj_paper.report.tables import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from oneproj_paper.experiments.records import Record
+from oneproj_paper.experiments.record_schema import Record
 from oneproj_paper.report.groups import Group, commands_of, task_of
 from oneproj_paper.report.published import DATA, DataSet
 from oneproj_paper.report.quantities import in_common

@@ -64,7 +64,7 @@ class FigureEntry:
 
 @dataclass(frozen=True)
 class _Part:
-    """A panel to draw: by whom, of what size, and what a blind reader is told."""
+    """A panel to draw: the function for it, its size, and its alternative text."""
 
     draw: Callable[[Axes], None]
     size: tuple[float, float]

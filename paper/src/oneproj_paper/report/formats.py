@@ -1,4 +1,4 @@
-"""Tables as files: CSV in full precision, LaTeX with booktabs as it is shown."""
+"""Tables as files: CSV in full precision, LaTeX with booktabs as on the page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPECIAL = {
     "\N{GREEK SMALL LETTER BETA}": r"$\beta$",
     NONE: "--",
 }
-"""What LaTeX would not print as it is; what is longer comes before its beginning."""
+"""What LaTeX would not print itself; longer signs come before their beginnings."""
 _SPECIAL = re.compile("|".join(re.escape(text) for text in SPECIAL))
 WIDE = 8
 """Columns from which a table is scaled to the width of the text."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from oneproj_paper.experiments.records import Record
+from oneproj_paper.experiments.record_schema import Record
 from oneproj_paper.report.published import EXPERIMENTS, ONE_PROJECTION, PROJECTED_SGD
 
 PAPER, OWN = "paper", "oneproj"

@@ -29,7 +29,7 @@ class Reason:
     seeds: tuple[int, ...] | None = None
 
     def holds_for(self, seeds: Collection[int]) -> bool:
-        """Whether the reason speaks of exactly these runs."""
+        """Whether the reason is about exactly these runs."""
         return self.seeds is None or set(seeds) == set(self.seeds)
 
 

@@ -4,22 +4,94 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from oneproj.errors import OneprojError, RecordError
 from oneproj.files import check_place, in_words, write_text
 from oneproj_paper.experiments.records import Damaged, Found, read_folder
 from oneproj_paper.report.certificate_table import certificate_table
 from oneproj_paper.report.data_tables import data_tables
-from oneproj_paper.report.figures import SUFFIXES, bar_figure, history_figures
+from oneproj_paper.report.figures import (
+    SUFFIXES,
+    FigureEntry,
+    bar_figure,
+    history_figures,
+)
 from oneproj_paper.report.formats import csv_text, latex_text
 from oneproj_paper.report.groups import Group, group_records
-from oneproj_paper.report.overview import overview
-from oneproj_paper.report.page import Section, render_page
+from oneproj_paper.report.inline import THEME
+from oneproj_paper.report.overview import Overview, overview
 from oneproj_paper.report.reasons import Reasons, read_reasons
 from oneproj_paper.report.result_tables import result_tables
 from oneproj_paper.report.runtime_table import runtime_table
-from oneproj_paper.report.surroundings import surroundings
+from oneproj_paper.report.surroundings import Surroundings, surroundings
+from oneproj_paper.report.tables import Table
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page under a heading of its own.
+
+    Example:
+        >>> Section("runtime", "Runtime", (), ()).title
+        'Runtime'
+    """
+
+    key: str
+    title: str
+    tables: tuple[Table, ...]
+    figures: tuple[FigureEntry, ...]
+
+
+def render_page(
+    overview: Overview,
+    sections: Sequence[Section],
+    surroundings: Surroundings,
+    *,
+    beside: str,
+) -> str:
+    """The text of the page.
+
+    Args:
+        overview: Comes first.
+        sections: In their order.
+        surroundings: Come last.
+        beside: Folder of the files, from the page; links to them are relative.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    folder = files("oneproj_paper.report").joinpath("templates")
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["theme"] = theme_colour
+    template = environment.from_string(folder.joinpath("page.html").read_text("utf-8"))
+    content: dict[str, Any] = {
+        "overview": overview,
+        "sections": sections,
+        "surroundings": surroundings,
+        "beside": beside,
+        "suffixes": SUFFIXES,
+        "style": folder.joinpath("page.css").read_text("utf-8"),
+    }
+    return template.render(content)
+
+
+def theme_colour(colour: str) -> str:
+    """The CSS of a figure's colour, so that legends follow the theme as figures do.
+
+    Example:
+        >>> theme_colour("#222222"), theme_colour("#123456")
+        ('var(--ink)', '#123456')
+    """
+    return f"var(--{THEME[colour]})" if colour in THEME else colour
+
 
 FIGURES, TABLES = "figures", "tables"
 
