@@ -68,6 +68,17 @@ def test_no_more_processes_start_than_runs_are_left(
     assert asked == [1]
 
 
+@pytest.mark.parametrize("progress", [True, False])
+def test_one_bar_is_shown_or_a_line_for_every_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], *, progress: bool
+) -> None:
+    lines: list[str] = []
+    make(tmp_path, seeds=2, progress=progress, say=lines.append)
+    shown = capfd.readouterr().err
+    assert len(lines) == (0 if progress else 2)
+    assert ("runs" in shown and "100%" in shown) is progress
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Records of three seeds, made one after the other."""

@@ -220,7 +220,9 @@ def test_signs_in_a_name_are_signs(
     out = tmp_path / name
     result = CliRunner().invoke(app, ["report", str(tmp_path / "runs"), "-o", str(out)])
     assert result.exit_code == 0, result.output
-    assert f"Page: {out}; figures and tables: {tmp_path}" in result.stdout
+    *_, files_line, last = result.stdout.splitlines()
+    assert files_line.startswith(f"Figures and tables: {tmp_path}")
+    assert last == f"Page: {out}"
     links = {str(a["href"]) for a in Page(out.read_text("utf-8")).all("a")}
     files = [urlsplit(link) for link in links if not link.startswith("#")]
     assert files

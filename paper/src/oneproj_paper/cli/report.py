@@ -35,4 +35,5 @@ def report(
     for each in written.damaged:
         typer.echo(f"Left out: {each.reason}", err=True)
     show(terminal, summary(written.groups))
-    typer.echo(f"Page: {written.page}; figures and tables: {written.files}")
+    typer.echo(f"Figures and tables: {written.files}")
+    typer.echo(f"Page: {written.page}")

@@ -1,7 +1,8 @@
 """The scalar arithmetic of the compiled twin, one trial at a time, no branches.
 
 Each function here is plain Python that numba compiles into the twin's loops; a test can
-check it without a compiler. Conditional expressions become selects, which lets the compiler treat several trials with one instruction.
+check it without a compiler. Conditional expressions become selects, which lets the
+compiler treat several trials with one instruction.
 """
 
 from __future__ import annotations
