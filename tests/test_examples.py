@@ -19,6 +19,7 @@ def run(name: str) -> Any:  # noqa: ANN401 - whatever the example's main returns
 def test_no_example_is_forgotten() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == {
         "any_optimiser.py",
+        "picture.py",
         "quickstart.py",
     }
 
@@ -41,3 +42,13 @@ def test_models_of_other_optimisers_become_feasible(
         assert done.residuals["source risk"] <= 0
         assert done.evaluations <= 15
     assert "Cooper: residual +" in capsys.readouterr().out
+
+
+def test_the_picture_shows_a_cap_that_is_kept(tmp_path: Path) -> None:
+    script = runpy.run_path(str(EXAMPLES / "picture.py"))
+    curves, solution = script["main"](steps=60)
+    free, kept = curves.values()
+    assert solution.feasible
+    assert kept[-1][1] <= script["CAP"] < free[-1][1]
+    script["draw"](curves, tmp_path / "picture.svg")
+    assert (tmp_path / "picture.svg").read_text().startswith("<?xml")
