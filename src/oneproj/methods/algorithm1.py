@@ -466,7 +466,9 @@ def _penalty(
 def _with_options(setting: Setting, options: Algorithm1, K: int) -> OneProjection:
     return _Engine(
         setting.problem.parameters,
-        default_lr(setting.problem) if options.lr is None else options.lr,
+        options.lr
+        if options.lr is not None
+        else default_lr(setting.problem, setting.batch_size),
         prox_weight=options.prox_weight,
         inner_steps=K,
         late_weight=options.late_weight,

@@ -18,10 +18,11 @@ of about 200, from wherever it starts.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -33,15 +34,18 @@ from oneproj.problem.checks import holds
 from oneproj.problem.modes import evaluating, evaluating_when_called
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
-from oneproj.vectors.arithmetic import Vector, dimension
+from oneproj.vectors.arithmetic import Vector, assign, rounding_unit, snapshot
 
 INNER_STEPS = 10
 """K, unless the user says otherwise."""
-LR, FEW_PARAMETERS = 0.1, 1000
-"""The step unless the user says otherwise, and up to how many parameters."""
-EXAMPLES, LOOKED_UP = 8, 0.25
-"""So many show of which tensors only a part is in use, and how small it is if entries
-are looked up: of a layer half the units can be off."""
+LR, HALVINGS = 0.1, 14
+"""The longest step unless the user says otherwise, and how often it is halved."""
+EXAMPLES = 64
+"""Of each term, on which steps are tried."""
+ROUNDINGS = 8.0
+"""Of a value: what bends by less than that may be straight."""
+FEW_PARAMETERS = 1000
+"""Up to so many, a start far from feasible lengthens the steps."""
 WAYS = 12.0
 """So many times the way to the bounds is what all steps together should allow."""
 FARTHEST = 1e6
@@ -92,60 +96,81 @@ def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
     return inner_steps
 
 
-def default_lr(problem: Problem) -> float:
-    """``0.1 / sqrt(n / 1000)`` for n > 1000 parameters, 0.1 for fewer.
+def default_lr(problem: Problem, examples: int = EXAMPLES) -> float:
+    """Return the longest step, up to 0.1, along which no term bends too much.
 
-    A step of Adam changes every parameter by about lr, so a score that adds up n of
-    them changes by n times that, while they are of the size 1 / sqrt(n) that
-    initialisations give them. The rule yields what is common: 0.01 for 10^5 parameters,
-    0.001 for 10^7. Those of which an example uses a few, as it does of the rows of an
-    embedding or of weights of sparse features, count for these few.
+    The first step of Adam moves each parameter by lr, against the sign of the
+    objective's gradient. Along that line a term changes by a in the first half of the
+    step and by b in the second. If it were linear, b would be a; the step is short
+    enough if
+
+        ``|b - a| <= |a|``  of the objective, which then still falls at the end, and
+        ``|b - a| <= max(|a|, |c|)``  of a constraint with the value c at the start.
+
+    Fresh networks allow about one over the width of their layers, trained ones less.
+    Rows of an embedding that no example looks up do not move, and so do not count.
+
+    Args:
+        problem: Its parameters hold the start, and hold it again afterwards.
+        examples: Of each term, drawn at random.
 
     Example:
         >>> import oneproj, torch
-        >>> w = torch.zeros(100_000, requires_grad=True)
-        >>> round(default_lr(oneproj.Problem(w, oneproj.function(w.sum), {})), 6)
-        0.01
-        >>> table = torch.nn.Embedding(50_000, 2)
-        >>> risk = oneproj.mean(lambda i: table(i).square().sum(1), torch.arange(20))
-        >>> default_lr(oneproj.Problem(table.parameters(), risk, {}))
-        0.1
+        >>> w = torch.zeros(100, requires_grad=True)
+        >>> narrow = oneproj.function(lambda: (w.sum() - 1.0).square())
+        >>> default_lr(oneproj.Problem(w, narrow, {}))  # a step of 0.01 is the best
+        0.0125
     """
-    n = dimension(problem.parameters)
-    if n > FEW_PARAMETERS:
-        terms = (problem.objective, *problem.constraints.values())
-        used = [_in_use(term, problem.parameters) for term in terms]
-        most = [max(counts) for counts in zip(*used, strict=True)]
-        pairs = zip(problem.parameters, most, strict=True)
-        n = sum(count or p.numel() for p, count in pairs)
-    return LR * min(1.0, math.sqrt(FEW_PARAMETERS / n))
+    parameters, draws = problem.parameters, torch.Generator().manual_seed(0)
+    terms = (problem.objective, *problem.constraints.values())
+    looks = [partial(_value, t, t.draw(examples, draws), parameters) for t in terms]
+    start, rounding = snapshot(parameters), rounding_unit(parameters)
+    slopes = _slopes(looks[0], parameters)
+    before = [look().item() for look in looks]
+    room = [0.0, *map(abs, before[1:])]
+
+    def values(s: float) -> list[float]:
+        with torch.no_grad():
+            for p, x, slope in zip(parameters, start, slopes, strict=True):
+                p.copy_(x - s * slope.sign())
+            return [look().item() for look in looks]
+
+    def bends(first: float, middle: float, last: float, room: float) -> bool:
+        error = ROUNDINGS * rounding * max(map(abs, (first, middle, last)))
+        return not abs(last - 2.0 * middle + first) <= max(
+            abs(middle - first), room, error
+        )
+
+    half = LR * 0.5**HALVINGS
+    try:
+        middle = values(half)
+        while half < LR:
+            after = values(2.0 * half)
+            if any(map(bends, before, middle, after, room)):
+                break
+            half, middle = 2.0 * half, after
+    finally:
+        assign(parameters, start)
+    return half
 
 
-@torch.enable_grad()
-def _in_use(term: AbstractTerm, parameters: Vector) -> list[int]:
-    """How many numbers of each tensor a few examples of a term depend on.
-
-    Of a tensor with slopes all over all count. One without any may have some as soon as
-    the first step is made, as before a layer of zeros: 0 says that nothing is known.
-    """
-    some = None
-    if term.size is not None:
-        some = torch.arange(EXAMPLES, device="cpu") * term.size // EXAMPLES
+def _value(term: AbstractTerm, some: Tensor | None, parameters: Vector) -> Tensor:
+    """The value of a term on some examples, as in evaluation mode."""
     drawn = torch.random.fork_rng(range(torch.cuda.device_count()))
     unseen = evaluating_when_called(enabled=not holds(term.model, parameters))
     with drawn, evaluating(term.model), unseen, fresh_parametrisations():
-        value = term.batch_value(some)
-        if not value.requires_grad:  # evaluating, a model may be without a graph
-            return [0] * len(parameters)
-        slopes = torch.autograd.grad(value, list(parameters), allow_unused=True)
-    used = []
-    for p, slope in zip(parameters, slopes, strict=True):
-        found = 0
-        if slope is not None:
-            dense = slope.coalesce().values() if slope.is_sparse else slope
-            found = int(torch.count_nonzero(dense))
-        used.append(found if found < LOOKED_UP * p.numel() else p.numel())
-    return used
+        return term.batch_value(some)
+
+
+@torch.enable_grad()
+def _slopes(look: Callable[[], Tensor], parameters: Vector) -> list[Tensor]:
+    """The gradient of a value; zeros where it has none, as in evaluation mode."""
+    zeros, value = [torch.zeros_like(p) for p in parameters], look()
+    if not value.requires_grad:
+        return zeros
+    slopes = torch.autograd.grad(value, list(parameters), allow_unused=True)
+    pairs = zip(zeros, slopes, strict=True)
+    return [zero if slope is None else slope.to_dense() for zero, slope in pairs]
 
 
 def far_lr(anchor: Anchor, steps: int, convex: Collection[str] = ()) -> float:

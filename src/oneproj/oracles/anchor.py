@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from oneproj.oracles.plan import LOOKS, AnchorPlan, sees_the_same
+from oneproj.oracles.plan import LOOKS, SLOPES, AnchorPlan, sees_the_same
 from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm, accumulate
@@ -27,9 +27,6 @@ from oneproj.schema import (
 from oneproj.tensor_schema import TensorSchema, vector_like
 from oneproj.vectors.arithmetic import Vector, on_devices, snapshot
 
-SLOPES = 2048
-"""Examples that give the gradient where the value is made of more. A hinge needs the
-value to be exact; the gradient's error here is far below that of any minibatch."""
 PIECE = 4096
 """Examples per forward pass of a sample."""
 

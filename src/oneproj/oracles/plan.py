@@ -17,14 +17,16 @@ of their arithmetic, and more examples cost next to nothing."""
 AT_ONCE, CHEAP = 2, 1_250_000
 """So many minibatches of a constraint cost what one costs that is anchored, which is
 seen twice. So do, in a table, examples whose product with the parameters is the other
-number, and which are no more than ``MANY``."""
-MANY = 2048
-"""No more than anchors have the gradients of, or all would be looked at twice there."""
+number, and which are no more than ``SLOPES``: more would be seen twice by anchors."""
+SLOPES = 2048
+"""Examples that give the gradient of an anchor where its value is made of more. A hinge
+needs the value to be exact; the gradient's error is far below that of a minibatch."""
 BETWEEN_ANCHORS = 10
 """Updates, for methods without a proximal centre; with one there are about as many."""
-AFFORDABLE = 3 * 10**8
-"""Parameters times examples: the value on all data, at every anchor, costs little up to
-here."""
+AFFORDABLE = 5 * 10**7
+"""Parameters times examples whose values an anchor may take, on average over the run:
+values only, in large pieces, they take half as long as the updates in between. With
+2,113 parameters these are 23,663 examples, whatever the number of rows is."""
 SHARE = 0.4
 """Of the examples that the updates between two anchors see: those whose gradients a
 costly anchor may take. The fewer, the more of a gradient is noise, and the smaller the
@@ -36,7 +38,8 @@ LOOKS = 4
 """Anchors per look at all data, at least, where it is not looked at every time."""
 VALUES, RAREST = 3, 16
 """Examples whose values take as long as the gradient of one; and the most anchors that
-may share a look at the values of all data, which costs as much again at most."""
+may share a look at the values of all data. Data that is too large for that is sampled
+at every anchor, and its values have the standard error of a mean of the sample."""
 SELDOM = 2
 """Centres per costly anchor with minibatches, where it serves the strengths alone."""
 
@@ -105,7 +108,7 @@ def plan_at_once(
     """
     free = _is_tabular(problem) and not given
     cheap = CHEAP // dimension(problem.parameters) if free else 0
-    most = max(AT_ONCE * batch_size, min(MANY, cheap))
+    most = max(AT_ONCE * batch_size, min(SLOPES, cheap))
     return most if anchor_size is None else min(most, anchor_size)
 
 
@@ -133,15 +136,16 @@ def plan_anchors(
     if anchor_size is not None:
         return AnchorPlan(anchor_size, at_once=at_once)
     affordable = AFFORDABLE // dimension(problem.parameters)
-    few = max(affordable, int(SHARE * BETWEEN_ANCHORS * batch_size))
+    few = int(SHARE * BETWEEN_ANCHORS * batch_size)
     largest = max((c.size or 0 for c in problem.constraints.values()), default=0)
-    if largest <= few:
+    if largest <= max(few, LOOKS * affordable):
         return AnchorPlan(at_once=at_once)
     if oracle == "minibatch":  # which remembers nothing of what was seen
-        return AnchorPlan(few, every=SELDOM)
-    every = max(LOOKS, math.ceil(largest / (VALUES * few)))
-    helps = sees_the_same(problem) and every <= RAREST
-    return AnchorPlan(few, every if helps else None, at_once=at_once)
+        return AnchorPlan(max(few, affordable), every=SELDOM)
+    every = max(LOOKS, math.ceil(largest / max(affordable, VALUES * few)))
+    if sees_the_same(problem) and every <= RAREST:
+        return AnchorPlan(max(few, min(affordable, SLOPES)), every, at_once=at_once)
+    return AnchorPlan(max(few, affordable), at_once=at_once)
 
 
 def sees_the_same(problem: Problem) -> bool:
