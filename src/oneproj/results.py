@@ -433,7 +433,8 @@ class Solution(Readable):
             made, not the answer.
         history: A column (update, objective, seconds and one per constraint) to its
             values, as the method saw them: estimates with a minibatch oracle.
-        seconds: Of training, projection and certificate.
+        seconds: Of training, projection and certificate, and of the start's check: a
+            start that is feasible on all data is never exchanged for a worse answer.
         settings: Of the run, with what was chosen for you (oracle, lr, ...).
         remark: What the status leaves out: that training ended far from feasible.
 

@@ -72,7 +72,7 @@ def test_history_and_settings_tell_what_happened() -> None:
     assert solution.settings["options"]["strength"] == "auto"
     assert solution.settings["inner_steps"] == 5, "a divisor of 75 near 10"
     assert solution.settings["seed"] == 3
-    assert set(solution.seconds) == {"train", "project", "certify"}
+    assert set(solution.seconds) == {"start", "train", "project", "certify"}
     plain = json.loads(json.dumps(solution.to_dict(), allow_nan=False))
     assert plain["feasible"] is True
     assert plain["counts"]["projections"] == 1

@@ -261,7 +261,9 @@ def _execute(
     with fresh_casts(), lent:
         with agreeing(CALL):
             run = Run(setting, make_method(), history, described)
+            watch.lap("train")
             done = resume_run(run, loop.checkpoint, resume=resume)
+        watch.lap("start")
         loop.begin(run, done)
         with in_step as ending:
             with calls.at_work(), _start_after_overflow(run):
@@ -317,7 +319,7 @@ def _complete(
     on_failure: OnFailure,
 ) -> Solution:
     """Project what the updates left, judge it, and put the solution together."""
-    watch.lap("train", before=run.history.seconds_before)
+    watch.lap("train", before=watch.laps["train"] + run.history.seconds_before)
     problem = setting.problem
     check_problem(problem)  # a callback may have frozen a parameter, or replaced it
     projection = _verified(run.method.finish(), problem)
