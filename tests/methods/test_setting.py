@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -22,9 +23,10 @@ from oneproj.oracles.plan import (
     CHEAP,
     FREE,
     LARGEST,
-    MANY,
+    LOOKS,
     SELDOM,
     SHARE,
+    SLOPES,
     SMALLEST,
     VALUES,
 )
@@ -71,8 +73,8 @@ def ready(problem: oneproj.Problem, **arguments: object) -> Setting:
     [
         ((), "exact"),
         ((None,), "exact"),
-        ((MANY,), "exact"),
-        ((MANY + 1,), "anchored"),
+        ((SLOPES,), "exact"),
+        ((SLOPES + 1,), "anchored"),
         ((None, 10, 9000), "anchored"),
         ((10, 20, 30), "exact"),
     ],
@@ -146,12 +148,22 @@ def test_what_was_asked_for_is_taken(name: str) -> None:
 
 
 def test_an_anchor_sees_all_data_where_that_is_affordable() -> None:
-    width = 10**5
-    rows = AFFORDABLE // width
+    width = 10**4
+    rows = LOOKS * AFFORDABLE // width  # one look serves so many anchors
     assert ready(make(rows, width=width)).anchors.size is None
-    assert ready(make(rows + 1, width=width)).anchors.size == rows
+    assert ready(make(rows + 1, width=width)).anchors[:2] == (SLOPES, LOOKS + 1)
     assert ready(make(None)).anchors.size is None
     assert ready(make()).anchors.size is None
+
+
+@pytest.mark.parametrize("rows", [10**5, 10**6, 10**7])
+def test_what_anchors_see_does_not_grow_with_the_rows(rows: int) -> None:
+    width = 2000
+    anchors, budget = ready(make(rows, width=width)).anchors, AFFORDABLE / width
+    size = SLOPES if anchors.size is None else anchors.size
+    looks = LOOKS if anchors.size is None else anchors.whole_every or math.inf
+    assert size <= budget
+    assert rows / looks <= budget
 
 
 def wide(rows: int) -> oneproj.Problem:

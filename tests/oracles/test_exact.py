@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from oneproj.oracles import Exact
-from oneproj.oracles.anchor import SLOPES
 from oneproj.oracles.penalties import Hinge
-from oneproj.oracles.plan import AnchorPlan
+from oneproj.oracles.plan import SLOPES, AnchorPlan
 from oneproj.problem.functions import function, mean
 from oneproj.problem.problem import Problem
 from oneproj.results import Counts

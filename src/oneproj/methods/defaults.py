@@ -39,11 +39,11 @@ from oneproj.vectors.arithmetic import Vector, assign, rounding_unit, snapshot
 INNER_STEPS = 10
 """K, unless the user says otherwise."""
 LR, HALVINGS = 0.1, 14
-"""The longest step unless the user says otherwise, and how often it is halved."""
+"""The longest first step of Adam, and how many halvings of it lead to the shortest."""
 EXAMPLES = 64
-"""Of each term, on which steps are tried."""
+"""Of each term, on which first steps are tried where no batch size is known."""
 ROUNDINGS = 8.0
-"""Of a value: what bends by less than that may be straight."""
+"""Units of rounding: differences of three values are no more exact than this."""
 FEW_PARAMETERS = 1000
 """Up to so many, a start far from feasible lengthens the steps."""
 WAYS = 12.0
@@ -124,10 +124,7 @@ def default_lr(problem: Problem, examples: int = EXAMPLES) -> float:
     parameters, draws = problem.parameters, torch.Generator().manual_seed(0)
     terms = (problem.objective, *problem.constraints.values())
     looks = [partial(_value, t, t.draw(examples, draws), parameters) for t in terms]
-    start, rounding = snapshot(parameters), rounding_unit(parameters)
-    slopes = _slopes(looks[0], parameters)
-    before = [look().item() for look in looks]
-    room = [0.0, *map(abs, before[1:])]
+    start, slopes = snapshot(parameters), _slopes(looks[0], parameters)
 
     def values(s: float) -> list[float]:
         with torch.no_grad():
@@ -135,23 +132,28 @@ def default_lr(problem: Problem, examples: int = EXAMPLES) -> float:
                 p.copy_(x - s * slope.sign())
             return [look().item() for look in looks]
 
-    def bends(first: float, middle: float, last: float, room: float) -> bool:
-        error = ROUNDINGS * rounding * max(map(abs, (first, middle, last)))
-        return not abs(last - 2.0 * middle + first) <= max(
-            abs(middle - first), room, error
-        )
-
-    half = LR * 0.5**HALVINGS
+    s, unit = LR * 0.5**HALVINGS, ROUNDINGS * rounding_unit(parameters)
     try:
-        middle = values(half)
-        while half < LR:
-            after = values(2.0 * half)
-            if any(map(bends, before, middle, after, room)):
+        before, middle = values(0.0), values(s)
+        distances = [0.0, *map(abs, before[1:])]
+        while s < LR:
+            after = values(2.0 * s)
+            lines = zip(before, middle, after, distances, strict=True)
+            if not all(_is_straight(*line, unit) for line in lines):
                 break
-            half, middle = 2.0 * half, after
+            s, middle = 2.0 * s, after
     finally:
         assign(parameters, start)
-    return half
+    return s
+
+
+def _is_straight(
+    first: float, middle: float, last: float, distance: float, unit: float
+) -> bool:
+    """Whether a term's changes in both halves of a step differ by little."""
+    rounding = unit * max(abs(first), abs(middle), abs(last))
+    bend = abs((last - middle) - (middle - first))
+    return bend <= max(abs(middle - first), distance, rounding)
 
 
 def _value(term: AbstractTerm, some: Tensor | None, parameters: Vector) -> Tensor:

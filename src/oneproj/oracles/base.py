@@ -32,9 +32,9 @@ from oneproj.schema import AbstractSchema, Equal, Fields, Integer, Maybe
 from oneproj.tensor_schema import TensorSchema
 from oneproj.vectors.arithmetic import Vector, is_finite
 
-LARGEST = 10**7
-"""Examples of which a permutation is kept, 80 MB. Of more the draws are independent:
-hardly any would repeat."""
+LARGEST = 10**6
+"""Examples of which a permutation is kept, 8 MB. Of more the draws are independent:
+hardly any would repeat, and 10^7 take as long to shuffle as 500 small updates."""
 
 
 class Deck:
