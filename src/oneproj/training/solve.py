@@ -111,9 +111,9 @@ def solve(
             2.5 million at most. The solution's settings say how many. Constraints with
             up to twice as many examples, or what costs as little, are seen as a whole.
         anchor_size: Examples of a constraint that an anchor looks at; None for all or,
-            where that is costly, for a sample of up to 0.4 times the examples that the
-            updates between two anchors see. All data is then seen every few anchors,
-            unless there is too much of it. Refused where no anchor is taken.
+            where that is costly, for a sample that takes less time than the updates
+            between two anchors. All data is then seen every few anchors, unless there
+            is too much of it. Refused where no anchor is taken.
         progress: Show a bar; None shows it in a notebook or on a terminal.
         callbacks: One or more, each called with an ``Update`` after every update; one
             that returns True stops the run. ``update.at_center`` is True once per
