@@ -86,6 +86,6 @@ def test_the_objective_is_dealt_unless_the_paper_has_it_otherwise(oracle: str) -
         w, oneproj.mean(losses, data=torch.arange(100.0)), {"cap": cap <= -500.0}
     )
     seen.clear()  # a problem tries its terms; a start that is feasible is judged
-    oneproj.solve(problem, steps=10, batch_size=10, oracle=oracle)
+    oneproj.solve(problem, steps=10, batch_size=10, oracle=oracle, lr=0.1)
     dealt = seen[PROBE_SIZE:][:100]  # a run does so too
     assert (len(set(dealt)) == 100) == (oracle != "minibatch")
