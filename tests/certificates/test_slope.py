@@ -178,7 +178,9 @@ def test_a_ball_around_a_center_and_several_tensors() -> None:
 def test_what_cannot_be_checked_is_refused(bad: dict[str, Any]) -> None:
     functions = {} if bad.get("none") else DISC
     problem = problem_of(functions, [0.0], radius=bad.get("radius", 1.0))
-    with pytest.raises(InvalidProblemError, match="infeasible-slope condition is about"):
+    with pytest.raises(
+        InvalidProblemError, match="infeasible-slope condition is about"
+    ):
         infeasible_slope(problem, seeded(), samples=bad.get("samples", 4))
 
 
