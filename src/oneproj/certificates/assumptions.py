@@ -88,7 +88,7 @@ class Explorer:
         """Evaluate at a point; gradients only where it is infeasible, or if asked."""
         problem, z = self.problem, self.problem.parameters
         assign(z, point)
-        y, found = doubled(z), {}
+        y = doubled(z)
         if gradients:
             found = {n: c.value_and_gradient(z) for n, c in problem.constraints.items()}
             values = {name: value for name, (value, _) in found.items()}
@@ -101,16 +101,20 @@ class Explorer:
         if worst <= 0 and not gradients:
             return ProbedPoint(y, worst, math.inf, (), surface)
         tie = TOL.tie_roundings * self.eps * max(abs(worst), 1.0)
-        for name in [
-            n for n, c in values.items() if c >= worst - tie and n not in found
-        ]:
-            found[name] = problem.constraints[name].value_and_gradient(z)
+        tied = [name for name, value in values.items() if value >= worst - tie]
+        if not gradients:
+            found = {n: problem.constraints[n].value_and_gradient(z) for n in tied}
         self.gradients += len(found)
-        hull = [doubled(v) for n, (_, v) in found.items() if values[n] >= worst - tie]
-        slope = math.inf
-        if worst > 0:
-            slope = _shortest_norm(hull, [normal] if surface else [])
+        hull, cone = [doubled(found[name][1]) for name in tied], [normal] * surface
+        slope = _shortest_norm(hull, cone) if worst > 0 else math.inf
         return ProbedPoint(y, worst, slope, hull, surface)
+
+    def counts(self) -> dict[str, int]:
+        """Return what was used, by the names of a certificate's details."""
+        return {
+            "constraint passes": self.passes,
+            "constraint gradients": self.gradients,
+        }
 
     def boundary(self, inside: Vector, outside: Vector) -> ProbedPoint:
         """Return a feasible point beside an infeasible one, found by bisection."""
@@ -178,11 +182,7 @@ class Examination:
     """
 
     refuted: list[str] = field(default_factory=list)
-    counts: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(
-            ("objective gradients", "constraint gradients", "constraint passes"), 0
-        )
-    )
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 def examine(
@@ -230,9 +230,7 @@ def examine(
     with borrowed(problem.parameters) as x:
         found.refuted += examiner.explore(x, convex=convex)
     found.refuted += examiner.seen.contradictions(constants, examiner.eps)
-    found.counts["objective gradients"] = 1
-    found.counts["constraint gradients"] = examiner.gradients
-    found.counts["constraint passes"] = examiner.passes
+    found.counts |= {"objective gradients": 1, **examiner.counts()}
     return found
 
 
@@ -457,8 +455,7 @@ def infeasible_slope(
             "infeasible points": len(infeasible),
             "points": len(probed),
             "boundary slope": boundary,
-            "constraint passes": explorer.passes,
-            "constraint gradients": explorer.gradients,
+            **explorer.counts(),
         },
     )
 

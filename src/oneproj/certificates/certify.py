@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -49,7 +51,7 @@ def certify(
     - always: feasibility on all data, the KKT residual with its multipliers, and their
       complementarity; the excess over the safeguard ball if the point is outside. In a
       convex problem a feasible x is then proved to be no worse than any feasible z by
-      more than ``residual |x - z| + complementarity`` (``certificates.kkt``). The
+      more than ``residual |x - z| + complementarity`` (see ``kkt_residual``). The
       multiplier of a closed-form set is the length of its normal: how fast the
       objective would fall if the set grew, per unit of distance;
     - with ``ConvexConstants``: the Moreau residual S_ell, and the gradient mapping
@@ -58,11 +60,11 @@ def certify(
       strength and prox weight of the ``schedule`` (or of its defaults), and the check
       of the infeasible slope if a ``generator`` is given.
 
-    **Bounds.** A schedule puts the theorem's bound beside the value. Each theorem
-    speaks of one point and holds with probability at least 2/3: Theorems 1 and 2 bound
-    G_ell and S_ell by epsilon at the output x_hat = P_C(x_J); Theorem 3 bounds R by
-    epsilon at x_J, before the projection. At x_hat this leaves ``R <= (2 + beta/m)
-    epsilon``: x_hat is at most R(x_J)/beta from x_J (lem:nc-transfer), and Q is
+    **Bounds.** A schedule adds the theorem's bound to the value. Each theorem is about
+    one point and holds with probability at least 2/3: Theorems 1 and 2 bound G_ell and
+    S_ell by epsilon at the output x_hat = P_C(x_J); Theorem 3 bounds R by epsilon at
+    x_J, before the projection. At x_hat this leaves ``R <= (2 + beta/m) epsilon``:
+    x_hat is at most R(x_J)/beta from x_J (lem:nc-transfer), and Q is
     beta/m-Lipschitz. ``projected`` says which of the two points is judged.
 
     **Withdrawal.** The assumptions of the theorem are tested at a few points
@@ -70,8 +72,12 @@ def certify(
     bound is stated, and ``Certificate.withdrawn`` says what is assumed and what was
     seen.
 
+    **Cost.** Without constants, one gradient of the objective and of every constraint
+    and a pass or two over the constraints' data. The measures of a theorem take tens to
+    hundreds of gradients more: they are counted in each measure's ``details``.
+
     Args:
-        problem: Evaluated in full; counted in each measure's ``details``.
+        problem: Evaluated on all data.
         constants: What is claimed about it; those of the schedule when left out.
         schedule: The schedule whose guarantee is to be compared.
         projector: A name or an ``AbstractProjector``, for the gradient mapping, which
@@ -120,7 +126,8 @@ def certify(
         measures = _measures(problem, constants, schedule, projected=projected)
         if chosen is not None and isinstance(constants, ConvexConstants) and smooth:
             ell, given = constants.weak_convexity, schedule if projected else None
-            found = _gradient_mapping(problem, chosen, ell)
+            mapping = partial(gradient_mapping, problem, chosen, weak_convexity=ell)
+            found = _attempt("gradient mapping", mapping)
             measures.insert(-1, _compared(found, given, "Theorem 1 at x_hat"))
         if generator is not None and isinstance(constants, NonconvexConstants):
             claimed = constants.infeasible_slope
@@ -208,7 +215,9 @@ def _measures(
     found = [feasibility(problem), *ball_measure(problem), kkt, complementarity(kkt)]
     if isinstance(constants, ConvexConstants):
         given = schedule if projected else None
-        moreau = _moreau_residual(problem, constants.weak_convexity)
+        ell = constants.weak_convexity
+        residual = partial(moreau_residual, problem, weak_convexity=ell)
+        moreau = _attempt("Moreau residual", residual)
         found.append(_compared(moreau, given, "Theorem 2 at x_hat"))
     elif constants is not None:
         found.append(
@@ -217,27 +226,13 @@ def _measures(
     return found
 
 
-def _gradient_mapping(
-    problem: Problem, projector: AbstractProjector, ell: float
-) -> Measure:
-    """Return the gradient mapping; infinite with the reason where it failed."""
+def _attempt(name: str, compute: Callable[[], Measure]) -> Measure:
+    """Return a measure; infinite, with the reason, where it cannot be computed."""
     try:
-        return gradient_mapping(problem, projector, weak_convexity=ell)
+        return compute()
     except ProjectionFailed as error:
-        return _failed("gradient mapping", error)
-
-
-def _moreau_residual(problem: Problem, ell: float) -> Measure:
-    """Return the Moreau residual; infinite with the reason where it failed."""
-    try:
-        return moreau_residual(problem, weak_convexity=ell)
-    except ProjectionFailed as error:
-        return _failed("Moreau residual", error)
-
-
-def _failed(name: str, error: ProjectionFailed) -> Measure:
-    details = {"failure": str(error)}
-    return Measure(name, math.inf, source="could not be computed", details=details)
+        source, details = "could not be computed", {"failure": str(error)}
+        return Measure(name, math.inf, source=source, details=details)
 
 
 def _penalty_residual(
@@ -254,12 +249,11 @@ def _penalty_residual(
     else:
         lam, beta = schedule.strength, schedule.prox_weight
     found = penalty_residual(problem, constants, strength=lam, prox_weight=beta)
-    if projected:
-        factor = 2.0 + beta / constants.strong_convexity(lam, beta)
-        return _compared(
-            found, schedule, "Theorem 3 and lem:nc-transfer at x_hat", factor
-        )
-    return _compared(found, schedule, "Theorem 3 at x_J")
+    if not projected:
+        return _compared(found, schedule, "Theorem 3 at x_J")
+    which = "Theorem 3 and lem:nc-transfer at x_hat"
+    factor = 2.0 + beta / constants.strong_convexity(lam, beta)
+    return _compared(found, schedule, which, factor)
 
 
 def _compared(
@@ -268,13 +262,11 @@ def _compared(
     """Add the theorem's bound, where there is a schedule."""
     if schedule is None:
         return measure
-    inside = ", probability >= 2/3"
-    outside = "; this schedule is outside it"
+    inside, outside = ", probability >= 2/3", "; this schedule is outside it"
     source = which + (inside if schedule.within_theorem else outside)
     details = {**measure.details, "theorem": which.split(" at ", maxsplit=1)[0]}
-    return replace(
-        measure, bound=factor * schedule.epsilon, source=source, details=details
-    )
+    bound = factor * schedule.epsilon
+    return replace(measure, bound=bound, source=source, details=details)
 
 
 def _certificate(

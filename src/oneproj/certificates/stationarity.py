@@ -41,17 +41,18 @@ def kkt_residual(problem: Problem, *, reach: float | None = None) -> Measure:
     """Return the KKT residual: ``|grad f + sum_j mu_j grad c_j + sum_i n_i| = |r|``.
 
     mu_j >= 0 belongs to a constraint that is a function, n_i to one that is a set: a
-    normal of it at a point p_i near x. Whoever found x, they are chosen to minimise
+    normal of it at a point p_i near x. Whatever method found x, they minimise
 
         ``(t/2)|r|^2 + sum_j mu_j |c_j(x)| + sum_i <n_i, p_i - x>``
 
-    with ``t = reach / |grad f|``. The sums are the **complementarity**. Nothing is
-    declared active: a constraint at a distance s from x that balances grad f alone gets
-    the share ``1 - s / reach`` of it, from all of it at the boundary to nothing at the
-    reach, and pays in complementarity. This is the dual of one projected gradient step:
+    with ``t = reach / |grad f|``. The sums are the **complementarity**. No threshold
+    decides which constraints are active: one at a distance s from x that balances grad
+    f alone gets the share ``1 - s / reach`` of it, from all of it at the boundary to
+    nothing at the reach. This is the dual of one projected gradient step:
     ``x - t r`` is the point nearest to ``x - t grad f`` that satisfies the linearised
     constraints and lies in the sets, so r is their gradient mapping. Slack that is
-    smaller than the margin of a projector, eps^0.75 of the point's length, is free.
+    smaller than the margin of a projector, eps^0.75 of the point's length, costs
+    nothing.
 
     **What is guaranteed.** If f, c_j and the sets are convex and x is feasible, then
     for every feasible z, whatever the multipliers,
@@ -71,16 +72,18 @@ def kkt_residual(problem: Problem, *, reach: float | None = None) -> Measure:
     halfspace it is the multiplier of the distance. A set without interior counts as the
     exact set, not as the band around it.
 
-    **Units.** The residual and its share of ``|grad f|`` are measured in the units of
-    the parameters: where gradients differ by orders, as with features in the thousands
-    beside others near one, the largest hide what is left in the others, and a small
-    share may belong to a point far from any solution. ``solve`` warns of such features.
+    **Units.** The residual and its share of ``|grad f|`` depend on the units of the
+    parameters. Where some partial derivatives are orders larger than others, as with
+    features in the thousands beside others near one, a small share may belong to a
+    point far from any solution. ``solve`` warns of such features.
 
-    For a nonsmooth objective, or a function with a kink, one subgradient is judged and
-    the residual may stay large at a solution; the Moreau residual is the measure then.
-    A point at the edge of the safeguard ball may be held by the ball and not by the
-    constraints. The ball's normal takes part, under its own name in ``details``, never
-    among the constraints' multipliers.
+    **Limits.** Where the objective or a constraint has a kink, one subgradient is used
+    and the residual may stay large at a solution; the Moreau residual is the measure
+    then. Where the safeguard ball holds the point, its multiplier has its own name in
+    ``details`` and is not among the constraints' multipliers.
+
+    **Cost.** One gradient of the objective and of every constraint that is a function,
+    and a few projections onto each set.
 
     Args:
         problem: Evaluated at the point its parameters hold.
@@ -113,7 +116,8 @@ def kkt_residual(problem: Problem, *, reach: float | None = None) -> Measure:
         "A constraint farther away than this gets no multiplier; None takes a "
         "hundredth of the point's length."
     )
-    program = _KktProgram(problem, check_number("reach", reach, why))
+    reach = check_number("reach", reach, why)
+    program = _KktProgram(problem, reach)
     found = program.solve()
     multipliers = {n: program.multiplier(n, found) for n in problem.constraints}
     ball = program.multiplier(BALL, found)
@@ -275,7 +279,9 @@ def gradient_mapping(
 
     ``G_ell(x) = ell |x - P_C(x - grad f(x) / ell)|``, eq. gradient-mapping, for a
     differentiable objective and a convex feasible set C inside the safeguard ball. At a
-    feasible x it is zero exactly where ``0 in grad f(x) + N_C(x)``.
+    feasible x it is zero exactly where ``0 in grad f(x) + N_C(x)``. Theorem
+    thm:convex-smooth bounds it by epsilon at the output of a run. It costs a gradient
+    of the objective and one projection.
 
     **Guarantee.** For convex constraints a projection y with multipliers mu satisfies
     ``|y - P_C| <= (|r| + sqrt(|r|^2 + 4 s)) / 2``, where r is the imbalance that it
