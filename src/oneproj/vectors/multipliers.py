@@ -75,17 +75,19 @@ def estimate_multipliers(G: Array, prices: Array | None = None) -> Array:
         >>> estimate_multipliers(G, np.array([0.0, 0.25])).round(9).tolist()
         [2.0, 0.75]
     """
-    lengths = np.sqrt(np.diag(G))
-    if len(G) == 1 or lengths[0] == 0:
-        return np.zeros(len(G) - 1)
+    lengths, m = np.sqrt(np.diag(G)), len(G) - 1
+    costs = np.zeros(m) if prices is None else prices
+    if m == 0 or lengths[0] == 0:
+        return np.zeros(m)
     unit = np.where(lengths > 0, lengths, 1.0)
+    if m == 1:  # the common case, exact and fast
+        flat = G[1, 1] == 0
+        return np.zeros(1) if flat else np.maximum(-(G[0, 1:] + costs) / G[1, 1], 0.0)
     cosines = G / unit / unit[:, None]
     values, basis = np.linalg.eigh(cosines)
     coordinates = basis * np.sqrt(np.maximum(values, 0.0))  # one row per vector
     # In units of |v|: -sum_j mu_j n_j is the shortest u with <n_j, u> <= h_j.
-    h = cosines[0, 1:]
-    if prices is not None:
-        h = h + prices / (unit[0] * unit[1:])
+    h = cosines[0, 1:] + costs / (unit[0] * unit[1:])
     system = -np.vstack([coordinates[1:].T, h])
     x, _ = nnls(system, np.append(np.zeros(len(G)), 1.0))
     mu: Array = x / (1.0 + h @ x) * unit[0] / unit[1:]
