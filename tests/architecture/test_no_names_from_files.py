@@ -28,8 +28,6 @@ ALLOWED = {
     "oneproj/results.py: getattr": "fields of a dataclass",
     "oneproj_paper/experiments/plain_json.py: getattr": "fields of a dataclass",
     "oneproj/problem/float64.py: getattr": "torch's operators, by torch's names",
-    "oneproj/theory/constants.py: getattr": "fields of a dataclass",
-    "oneproj/theory/schedules.py: getattr": "names listed in the code",
     "oneproj_paper/laboratory/records.py: getattr": "names listed in the code",
     "oneproj_paper/cli/exits.py: getattr": "signals, listed in the code",
 }

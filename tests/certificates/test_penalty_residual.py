@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import oneproj
+from oneproj.certificates.assumptions import infeasible_slope
 from oneproj.certificates.penalty_residual import penalty_residual
-from oneproj.certificates.slope import infeasible_slope
 from oneproj.errors import InvalidScheduleError, NonFiniteError
 from oneproj.results import Measure
 from oneproj.theory import NonconvexConstants

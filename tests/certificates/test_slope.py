@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.certificates.slope import Scout, infeasible_slope
+from oneproj.certificates.assumptions import Explorer, infeasible_slope
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.vectors.arithmetic import snapshot
 
@@ -102,7 +102,7 @@ def test_on_the_surface_only_the_blocked_part_is_taken_off() -> None:
     blocked = problem_of({"c": (lambda w: -w[1], -9.0)}, [0.6, 0.8])
 
     for problem, slope in ((free, 1.0), (blocked, 0.6)):
-        sight = Scout(problem).look(snapshot(problem.parameters))
+        sight = Explorer(problem).probe(snapshot(problem.parameters))
         assert sight.slope == pytest.approx(slope)
         assert sight.on_surface
 
@@ -178,7 +178,9 @@ def test_a_ball_around_a_center_and_several_tensors() -> None:
 def test_what_cannot_be_checked_is_refused(bad: dict[str, Any]) -> None:
     functions = {} if bad.get("none") else DISC
     problem = problem_of(functions, [0.0], radius=bad.get("radius", 1.0))
-    with pytest.raises(InvalidProblemError, match="infeasible-slope condition speaks"):
+    with pytest.raises(
+        InvalidProblemError, match="infeasible-slope condition is about"
+    ):
         infeasible_slope(problem, seeded(), samples=bad.get("samples", 4))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oneproj.certificates.strongly_convex import BALL, Minimum, Task, minimise
-from oneproj.certificates.subproblem import Cut, Evaluation, Minorants
+import oneproj
+from oneproj.certificates.strongly_convex import (
+    BALL,
+    Cut,
+    Linearization,
+    Minimum,
+    Minorants,
+    minimise,
+)
 
 FEW = settings(max_examples=15, derandomize=True, deadline=None, database=None)
 
@@ -32,7 +40,7 @@ class Quadratic:
         self.points: list[Tensor] = []
         self.cap = math.inf
 
-    def __call__(self, y: list[Tensor]) -> Evaluation:
+    def __call__(self, y: list[Tensor]) -> Linearization:
         z = y[0]
         self.points.append(z)
         d = z - self.q
@@ -43,11 +51,25 @@ class Quadratic:
             e = torch.zeros_like(z)
             e[0] = 1.0
             constraints.append(Cut(float(z[0]) - self.cap, [e], "cap", 1.0))
-        return Evaluation(y, [Cut(value, [h], "H", abs(value))], constraints)
+        return Linearization(y, [Cut(value, [h], "H", abs(value))], constraints)
 
-    def task(self, radius: float = math.inf) -> Task:
-        w = torch.zeros_like(self.q)
-        return Task(self, self.m, [w], [torch.zeros_like(self.q)], radius)
+    def minimise(
+        self,
+        anchor: Tensor | None = None,
+        radius: float = math.inf,
+        **options: Any,  # noqa: ANN401
+    ) -> Minimum:
+        w = torch.zeros_like(self.q, requires_grad=True)
+        problem = oneproj.Problem(w, oneproj.function(w.sum), {}, radius=radius)
+        origin = torch.zeros_like(self.q)
+        start = [origin if anchor is None else anchor]
+        return minimise(problem, self, self.m, start, origin=[origin], **options)
+
+
+def never(upper: float, lower: float) -> bool:
+    """End no search early; where it is given, cuts alone have to do."""
+    del upper, lower
+    return False
 
 
 def distance_to(found: Minimum, q: Tensor) -> float:
@@ -66,8 +88,8 @@ def test_the_error_is_a_bound_at_every_budget(
     seed: int, n: int, ratio: float, iterations: int, *, seed_point: bool
 ) -> None:
     problem = Quadratic(seed, n, 0.5, 0.5 * ratio)
-    task = problem.task()
-    found = minimise(task, task.origin, max_iterations=iterations, seed=seed_point)
+    enough = None if seed_point else never
+    found = problem.minimise(max_iterations=iterations, enough=enough)
     assert distance_to(found, problem.q) <= found.error + 1e-14
     assert found.lower <= 1e-13
     assert found.evaluations == len(problem.points)
@@ -77,7 +99,7 @@ def test_the_error_is_a_bound_at_every_budget(
 
 def test_cuts_alone_close_the_gap() -> None:
     problem = Quadratic(1, 6, 1.0, 5.0)
-    found = minimise(problem.task(), [torch.zeros(6)], seed=False)
+    found = problem.minimise(enough=never)
     assert found.error <= 1e-6
     assert distance_to(found, problem.q) <= found.error
 
@@ -86,7 +108,7 @@ def test_the_ball_and_its_multiplier() -> None:
     # H = |y - q|^2 / 2: the solution is q/|q|, the multiplier |q| - 1.
     problem = Quadratic(2, 4, 1.0, 1.0)
     length = float(problem.q.norm())
-    found = minimise(problem.task(radius=1.0), [torch.zeros(4)])
+    found = problem.minimise(radius=1.0)
     assert distance_to(found, problem.q / length) <= found.error <= 1e-6
     assert found.weights[BALL] == pytest.approx(length - 1.0, abs=1e-5)
     assert all(float(y.norm()) <= 1.0 + 1e-14 for y in problem.points)
@@ -98,7 +120,7 @@ def test_a_constraint_and_its_multiplier() -> None:
     problem.cap = float(problem.q[0]) - 0.5
     anchor = torch.zeros(5, dtype=torch.float64)
     anchor[0] = problem.cap - 1.0
-    found = minimise(problem.task(), [anchor])
+    found = problem.minimise(anchor)
     solution = problem.q.clone()
     solution[0] = problem.cap
     assert found.best.worst <= 0
@@ -108,11 +130,8 @@ def test_a_constraint_and_its_multiplier() -> None:
 
 def test_enough_ends_the_search() -> None:
     problem = Quadratic(4, 10, 0.1, 10.0)
-    task = problem.task()
-    found = minimise(
-        task, task.origin, enough=lambda upper, lower: upper - lower < 1.0, seed=False
-    )
-    full = minimise(task, task.origin, seed=False)
+    found = problem.minimise(enough=lambda upper, lower: upper - lower < 1.0)
+    full = problem.minimise(enough=never)
     assert found.evaluations < full.evaluations
     assert found.error > full.error
 
@@ -120,10 +139,8 @@ def test_enough_ends_the_search() -> None:
 def test_a_function_that_is_less_convex_than_claimed_is_found_out() -> None:
     problem = Quadratic(5, 4, 0.1, 2.0)
     problem.m = 1.0  # claimed; true is 0.1
-    task = problem.task()
-    assert minimise(task, task.origin).broken == "H"
-    honest = Quadratic(5, 4, 0.1, 2.0)
-    assert minimise(honest.task(), task.origin).broken is None
+    assert problem.minimise().refuted == "H"
+    assert Quadratic(5, 4, 0.1, 2.0).minimise().refuted is None
 
 
 def test_forgetting_old_cuts_keeps_the_bound() -> None:
@@ -134,10 +151,10 @@ def test_forgetting_old_cuts_keeps_the_bound() -> None:
     best, bounds = None, []
     for _ in range(200):
         seen = problem([torch.tensor(rng.normal(size=3))])
-        minorants.add_piece(seen.pieces[0], seen)
+        minorants.add(seen.pieces[0], seen.point, curvature=1.0)
         best = seen if best is None or seen.value < best.value else best
         model = minorants.solve(best)
-        bounds.append(best.value - model.lift - model.residual**2 / 2.0)
-    assert 128 <= len(minorants._vectors) <= 128 + 4
+        bounds.append(model.lower)
+    assert 128 <= len(minorants) <= 128 + 4
     assert all(b >= a - 1e-12 for a, b in itertools.pairwise(bounds))
     assert bounds[-1] <= 0.0

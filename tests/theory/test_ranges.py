@@ -41,10 +41,10 @@ def nonconvex(radius: float = 1.0) -> NonconvexConstants:
 @pytest.mark.parametrize(
     ("epsilon", "message"),
     [
-        (0.0, r"^epsilon > 0 fails: 0\.0 <= 0\.\n.*Try: "),
-        (-0.5, r"^epsilon > 0 fails: -0\.5 <= 0\.\n"),
-        (math.nan, r"^epsilon must be finite, got epsilon = nan\.\n"),
-        (math.inf, r"^epsilon must be finite, got epsilon = inf\.\n"),
+        (0.0, r"^epsilon must be finite and > 0, got epsilon = 0\.0\.\n.*Try: "),
+        (-0.5, r"^epsilon must be finite and > 0, got epsilon = -0\.5\.\n"),
+        (math.nan, r"^epsilon must be finite and > 0, got epsilon = nan\.\n"),
+        (math.inf, r"^epsilon must be finite and > 0, got epsilon = inf\.\n"),
         ("0.1", r"^epsilon must be a real number, got '0\.1' of type str\."),
         (True, r"^epsilon must be a real number, got True of type bool\."),
         (1e-200, r"^T <= 1e\+301 fails: T follows from .* / 1e-200\^2\.\n"),
@@ -140,9 +140,9 @@ def test_a_target_beyond_the_projection_tube_is_refused() -> None:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (0.0, r"{} > 0 fails: 0\.0 <= 0"),
-        (math.inf, r"{} must be finite, got {} = inf"),
-        (math.nan, r"{} must be finite, got {} = nan"),
+        (0.0, r"{} must be finite and > 0, got {} = 0\.0"),
+        (math.inf, r"{} must be finite and > 0, got {} = inf"),
+        (math.nan, r"{} must be finite and > 0, got {} = nan"),
         ("4", r"{} must be a real number, got '4' of type str"),
     ],
 )

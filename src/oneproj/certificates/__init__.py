@@ -1,12 +1,12 @@
 """Certificates: what can be proved about the point that the parameters hold now.
 
-``certify`` chooses what applies. One file per measure: ``feasibility``, ``kkt``,
-``gradient_mapping``, ``moreau``, ``penalty_residual`` and ``slope``. They move the
-parameters to look around and restore them bit for bit. Behind them:
+``certify`` chooses the measures that apply. They move the parameters to evaluate other
+points, and restore them bit for bit.
 
-- ``strongly_convex``: minimise with a proof of the distance to the minimiser, from
-  ``minorants``, a point to hold on to (``interior``) and a first guess (``sqp``);
-- ``combination``: the shortest vector of a hull and a cone, for KKT and slopes;
-- ``balance``: the multipliers behind KKT, with the ``normals`` of closed-form sets;
-- ``oneproj.vectors.qp``: the tiny quadratic program under both.
+- ``feasibility``: the worst residual on all data;
+- ``stationarity``: the KKT residual with its multipliers, and the gradient mapping;
+- ``moreau`` and ``penalty_residual``: distances to a proximal point, which
+  ``strongly_convex`` finds by cutting planes, with a proof of the error;
+- ``assumptions``: tests that can refute what a theorem assumes, and the slope check;
+- ``tolerances``: every number that these files choose.
 """

@@ -1,18 +1,20 @@
-"""``oneproj.certify``: judge the point that the parameters hold now."""
+"""``oneproj.certify``: what holds at the point that the parameters hold now."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import torch
 
 from oneproj.arguments import check_flag, check_generator
-from oneproj.certificates.assumptions import Examination, examine
+from oneproj.certificates.assumptions import Examination, examine, infeasible_slope
 from oneproj.certificates.feasibility import ball_measure, feasibility
 from oneproj.certificates.moreau import moreau_residual
 from oneproj.certificates.penalty_residual import penalty_residual
-from oneproj.certificates.slope import infeasible_slope
 from oneproj.certificates.stationarity import (
     complementarity,
     gradient_mapping,
@@ -42,14 +44,14 @@ def certify(
     projected: bool = True,
     generator: torch.Generator | None = None,
 ) -> Certificate:
-    """Judge the point that the parameters hold now; they are left as they are.
+    """Certify the point that the parameters hold now; they do not change.
 
-    Whoever found the point, this computes what can be said about it:
+    Whatever method found the point, this computes:
 
     - always: feasibility on all data, the KKT residual with its multipliers, and their
       complementarity; the excess over the safeguard ball if the point is outside. In a
       convex problem a feasible x is then proved to be no worse than any feasible z by
-      more than ``residual |x - z| + complementarity`` (``certificates.kkt``). The
+      more than ``residual |x - z| + complementarity`` (see ``kkt_residual``). The
       multiplier of a closed-form set is the length of its normal: how fast the
       objective would fall if the set grew, per unit of distance;
     - with ``ConvexConstants``: the Moreau residual S_ell, and the gradient mapping
@@ -58,11 +60,11 @@ def certify(
       strength and prox weight of the ``schedule`` (or of its defaults), and the check
       of the infeasible slope if a ``generator`` is given.
 
-    **Bounds.** A schedule puts the theorem's bound beside the value. Each theorem
-    speaks of one point and holds with probability at least 2/3: Theorems 1 and 2 bound
-    G_ell and S_ell by epsilon at the output x_hat = P_C(x_J); Theorem 3 bounds R by
-    epsilon at x_J, before the projection. At x_hat this leaves ``R <= (2 + beta/m)
-    epsilon``: x_hat is at most R(x_J)/beta from x_J (lem:nc-transfer), and Q is
+    **Bounds.** A schedule adds the theorem's bound to the value. Each theorem is about
+    one point and holds with probability at least 2/3: Theorems 1 and 2 bound G_ell and
+    S_ell by epsilon at the output x_hat = P_C(x_J); Theorem 3 bounds R by epsilon at
+    x_J, before the projection. At x_hat this leaves ``R <= (2 + beta/m) epsilon``:
+    x_hat is at most R(x_J)/beta from x_J (lem:nc-transfer), and Q is
     beta/m-Lipschitz. ``projected`` says which of the two points is judged.
 
     **Withdrawal.** The assumptions of the theorem are tested at a few points
@@ -70,8 +72,12 @@ def certify(
     bound is stated, and ``Certificate.withdrawn`` says what is assumed and what was
     seen.
 
+    **Cost.** Without constants, one gradient of the objective and of every constraint
+    and a pass or two over the constraints' data. The measures of a theorem take tens to
+    hundreds of gradients more: they are counted in each measure's ``details``.
+
     Args:
-        problem: Evaluated in full; counted in each measure's ``details``.
+        problem: Evaluated on all data.
         constants: What is claimed about it; those of the schedule when left out.
         schedule: The schedule whose guarantee is to be compared.
         projector: A name or an ``AbstractProjector``, for the gradient mapping, which
@@ -106,94 +112,52 @@ def certify(
         >>> certificate["Moreau residual"].value < 1e-6
         True
     """
-    return certify_run(
-        problem,
-        None,
-        constants=constants,
-        schedule=schedule,
-        projector=projector,
-        smooth=smooth,
-        projected=projected,
-        generator=generator,
-    )
-
-
-def certify_run(
-    problem: Problem,
-    seen: Observations | None,
-    *,
-    constants: Constants | None = None,
-    schedule: Schedule | None = None,
-    projector: ProjectorLike | None = None,
-    smooth: bool = True,
-    projected: bool = True,
-    generator: torch.Generator | None = None,
-) -> Certificate:
-    """Judge the point as ``certify`` does, with what a run saw on the way to it."""
-    with agreeing("oneproj.certify") as facts:
-        check_problem(problem)
-        if compares_ranks():
-            facts.update(problem_facts(problem))
-    why = "It says whether the objective has an ell-Lipschitz gradient."
-    check_flag("smooth", smooth, why)
+    check_flag("smooth", smooth, "It says whether grad f is ell-Lipschitz.")
     check_flag("projected", projected, "It says which point of a run is judged.")
-    _check(constants, schedule, generator)
-    constants = _claims(problem, constants, schedule)
+    check_generator(generator, "It draws the samples of the slope check.")
+    check_schedule(schedule)
+    _agree(problem)
+    constants = _checked_constants(problem, constants, schedule)
     chosen = None
     if projector is not None:
         chosen = choose_projector(projector, problem.constraints)
     _check_used(constants, chosen, generator)
-    found = Examination()
     with fresh_casts():
-        kkt = kkt_residual(problem)
-        if schedule is not None:
-            found = examine(problem, schedule.constants, seen)
-        measures = [feasibility(problem), *ball_measure(problem)]
-        measures += [kkt, complementarity(kkt)]
-        if isinstance(constants, ConvexConstants):
-            ell, given = constants.weak_convexity, chosen if smooth else None
-            reference = schedule if projected else None
-            measures += _convex(problem, ell, given, reference)
-        if isinstance(constants, NonconvexConstants):
-            measures.append(
-                _nonconvex(problem, constants, schedule, projected=projected)
-            )
-            if generator is not None:
-                claimed = constants.infeasible_slope
-                measures.append(infeasible_slope(problem, generator, claimed=claimed))
-    for measure in measures:
-        if math.isnan(measure.value):
-            quantity = f"the {measure.name}"
-            raise NonFiniteError(quantity)
-    measures, withdrawn = _withdraw(measures, found)
-    return Certificate(tuple(measures), kkt.details["multipliers"], withdrawn)
+        measures = _measures(problem, constants, schedule, projected=projected)
+        if chosen is not None and isinstance(constants, ConvexConstants) and smooth:
+            ell, given = constants.weak_convexity, schedule if projected else None
+            mapping = partial(gradient_mapping, problem, chosen, weak_convexity=ell)
+            found = _attempt("gradient mapping", mapping)
+            measures.insert(-1, _compared(found, given, "Theorem 1 at x_hat"))
+        if generator is not None and isinstance(constants, NonconvexConstants):
+            claimed = constants.infeasible_slope
+            measures.append(infeasible_slope(problem, generator, claimed=claimed))
+        return _certificate(problem, measures, schedule, None)
 
 
-def _withdraw(
-    measures: list[Measure], found: Examination
-) -> tuple[list[Measure], tuple[str, ...]]:
-    """Take back the bounds of theorems whose assumptions are refuted."""
-    judged: list[Measure] = []
-    withdrawn: list[str] = []
-    for measure in measures:
-        theorem = measure.details.get("theorem")
-        if theorem is None:
-            judged.append(measure)
-            continue
-        reasons = [f"{theorem} assumes {reason}" for reason in found.refuted]
-        if "violation" in measure.details:
-            reasons.append(f"{theorem} is refuted: {measure.details['violation']}")
-        details = {**measure.details, "assumption tests": found.counts}
-        told = replace(measure, details=details)
-        if reasons:
-            told = replace(told, bound=None, source=f"withdrawn: {reasons[0]}")
-        withdrawn += reasons
-        judged.append(told)
-    return judged, tuple(withdrawn)
+def certify_run(
+    problem: Problem, seen: Observations | None, schedule: Schedule | None
+) -> Certificate:
+    """Certify the output of a run, with what the run saw of the schedule's claims."""
+    _agree(problem)
+    constants = _checked_constants(problem, None, schedule)
+    with fresh_casts():
+        measures = _measures(problem, constants, schedule, projected=True)
+        return _certificate(problem, measures, schedule, seen)
 
 
-def _check(constants: object, schedule: object, generator: object) -> None:
-    """Refuse what would be ignored, or fail later on."""
+def _agree(problem: Problem) -> None:
+    """Check the problem, and that it is the same on every rank of a process group."""
+    with agreeing("oneproj.certify") as facts:
+        check_problem(problem)
+        if compares_ranks():
+            facts.update(problem_facts(problem))
+
+
+def _checked_constants(
+    problem: Problem, constants: object, schedule: Schedule | None
+) -> Constants | None:
+    """Return the constants to judge by, which must be those of this ball."""
     if not isinstance(constants, Constants | None):
         message = (
             "constants must be a ConvexConstants or NonconvexConstants of "
@@ -201,37 +165,6 @@ def _check(constants: object, schedule: object, generator: object) -> None:
             "measures to compute."
         )
         raise InvalidProblemError(message)
-    check_schedule(schedule)
-    check_generator(generator, "It draws the samples of the slope check.")
-
-
-def _check_used(
-    constants: Constants | None,
-    projector: AbstractProjector | None,
-    generator: torch.Generator | None,
-) -> None:
-    """Refuse what only the constants of the other setting, or any, would use."""
-    given = "None" if constants is None else f"a {type(constants).__name__}"
-    if projector is not None and not isinstance(constants, ConvexConstants):
-        message = (
-            "A projector is for the gradient mapping, which is computed where "
-            f"constants is a ConvexConstants; it is {given}. Leave the projector out, "
-            "or give those constants."
-        )
-        raise InvalidProblemError(message)
-    if generator is not None and not isinstance(constants, NonconvexConstants):
-        message = (
-            "A generator is for the samples of the slope check, which is made where "
-            f"constants is a NonconvexConstants; it is {given}. Leave the generator "
-            "out, or give those constants."
-        )
-        raise InvalidProblemError(message)
-
-
-def _claims(
-    problem: Problem, constants: Constants | None, schedule: Schedule | None
-) -> Constants | None:
-    """The constants to judge by, which must speak of this ball."""
     if schedule is not None:
         if constants not in (None, schedule.constants):
             message = (
@@ -250,64 +183,117 @@ def _claims(
     return constants
 
 
-def _convex(
-    problem: Problem,
-    ell: float,
+def _check_used(
+    constants: Constants | None,
     projector: AbstractProjector | None,
+    generator: torch.Generator | None,
+) -> None:
+    """Refuse arguments that only the constants of the other setting would use."""
+    for given, what, use, kind in (
+        (projector, "projector", "the gradient mapping, which", ConvexConstants),
+        (generator, "generator", "the slope check, which", NonconvexConstants),
+    ):
+        if given is not None and not isinstance(constants, kind):
+            found = "None" if constants is None else f"a {type(constants).__name__}"
+            message = (
+                f"A {what} is for {use} is computed where constants is a "
+                f"{kind.__name__}; it is {found}. Leave the {what} out, or give those "
+                "constants."
+            )
+            raise InvalidProblemError(message)
+
+
+def _measures(
+    problem: Problem,
+    constants: Constants | None,
     schedule: Schedule | None,
+    *,
+    projected: bool,
 ) -> list[Measure]:
-    """The two measures of the convex setting; what fails is infinite, not silent."""
-    found = []
-    if projector is not None:
-        try:
-            mapping = gradient_mapping(problem, projector, weak_convexity=ell)
-        except ProjectionFailed as error:
-            mapping = _failed("gradient mapping", error)
-        found.append(_compared(mapping, schedule, "Theorem 1 at x_hat"))
+    """Return what always applies, and the measure that the constants ask for."""
+    kkt = kkt_residual(problem)
+    found = [feasibility(problem), *ball_measure(problem), kkt, complementarity(kkt)]
+    if isinstance(constants, ConvexConstants):
+        given = schedule if projected else None
+        ell = constants.weak_convexity
+        residual = partial(moreau_residual, problem, weak_convexity=ell)
+        moreau = _attempt("Moreau residual", residual)
+        found.append(_compared(moreau, given, "Theorem 2 at x_hat"))
+    elif constants is not None:
+        found.append(
+            _penalty_residual(problem, constants, schedule, projected=projected)
+        )
+    return found
+
+
+def _attempt(name: str, compute: Callable[[], Measure]) -> Measure:
+    """Return a measure; infinite, with the reason, where it cannot be computed."""
     try:
-        moreau = moreau_residual(problem, weak_convexity=ell)
+        return compute()
     except ProjectionFailed as error:
-        moreau = _failed("Moreau residual", error)
-    return [*found, _compared(moreau, schedule, "Theorem 2 at x_hat")]
+        source, details = "could not be computed", {"failure": str(error)}
+        return Measure(name, math.inf, source=source, details=details)
 
 
-def _nonconvex(
+def _penalty_residual(
     problem: Problem,
     constants: NonconvexConstants,
     schedule: Schedule | None,
     *,
     projected: bool,
 ) -> Measure:
-    """The penalty residual, with the bound for the point that is judged."""
+    """Return the penalty residual, with the bound for the point that is judged."""
     if schedule is None:  # twice the least strength and prox weight of the theorem
         lam = 2.0 * constants.gradient_bound / constants.infeasible_slope
         beta = 2.0 * constants.penalized_weak_convexity(lam)
     else:
         lam, beta = schedule.strength, schedule.prox_weight
     found = penalty_residual(problem, constants, strength=lam, prox_weight=beta)
-    m = constants.strong_convexity(lam, beta)
-    if projected:
-        which, factor = "Theorem 3 and lem:nc-transfer at x_hat", 2.0 + beta / m
-    else:
-        which, factor = "Theorem 3 at x_J", 1.0
+    if not projected:
+        return _compared(found, schedule, "Theorem 3 at x_J")
+    which = "Theorem 3 and lem:nc-transfer at x_hat"
+    factor = 2.0 + beta / constants.strong_convexity(lam, beta)
     return _compared(found, schedule, which, factor)
-
-
-def _failed(name: str, error: ProjectionFailed) -> Measure:
-    details = {"failure": str(error)}
-    return Measure(name, math.inf, source="could not be computed", details=details)
 
 
 def _compared(
     measure: Measure, schedule: Schedule | None, which: str, factor: float = 1.0
 ) -> Measure:
-    """Put the theorem's bound beside the value, where there is a schedule."""
+    """Add the theorem's bound, where there is a schedule."""
     if schedule is None:
         return measure
-    inside = ", probability >= 2/3"
-    outside = "; this schedule is outside it"
+    inside, outside = ", probability >= 2/3", "; this schedule is outside it"
     source = which + (inside if schedule.within_theorem else outside)
     details = {**measure.details, "theorem": which.split(" at ", maxsplit=1)[0]}
-    return replace(
-        measure, bound=factor * schedule.epsilon, source=source, details=details
-    )
+    bound = factor * schedule.epsilon
+    return replace(measure, bound=bound, source=source, details=details)
+
+
+def _certificate(
+    problem: Problem,
+    measures: list[Measure],
+    schedule: Schedule | None,
+    seen: Observations | None,
+) -> Certificate:
+    """Return the certificate, without the bounds of theorems that are refuted."""
+    judged: list[Measure] = []
+    withdrawn: list[str] = []
+    tests = Examination()
+    if schedule is not None:
+        tests = examine(problem, schedule.constants, seen)
+    for measure in measures:
+        if math.isnan(measure.value):
+            quantity = f"the {measure.name}"
+            raise NonFiniteError(quantity)
+        theorem, changes = measure.details.get("theorem"), dict[str, Any]()
+        if theorem is not None:
+            reasons = [f"{theorem} assumes {reason}" for reason in tests.refuted]
+            if "violation" in measure.details:
+                reasons.append(f"{theorem} is refuted: {measure.details['violation']}")
+            if reasons:
+                changes = {"bound": None, "source": f"withdrawn: {reasons[0]}"}
+            changes["details"] = {**measure.details, "assumption tests": tests.counts}
+            withdrawn += reasons
+        judged.append(replace(measure, **changes))
+    multipliers = {m.name: m for m in judged}["KKT residual"].details["multipliers"]
+    return Certificate(tuple(judged), multipliers, tuple(withdrawn))

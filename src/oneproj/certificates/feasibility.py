@@ -1,7 +1,4 @@
-"""Looking at other points without leaving the one that the parameters hold.
-
-Feasibility: the worst residual, on all data.
-"""
+"""Feasibility, and what every certificate needs to evaluate at other points."""
 
 from __future__ import annotations
 
@@ -29,10 +26,10 @@ from oneproj.vectors.arithmetic import (
 
 @contextmanager
 def borrowed(parameters: Vector) -> Iterator[list[Tensor]]:
-    """Lend the parameters out; afterwards they hold the same bits, come what may.
+    """Allow a block to move the parameters; restore them bit for bit, also on errors.
 
-    Yields the point they held, as a copy in float64: a certificate computes in double
-    precision whatever the model's dtype.
+    Yields the point that they held, as a copy in float64: a certificate computes in
+    double precision whatever the model's dtype.
 
     Raises:
         NonFiniteError: The point itself is not finite.
@@ -64,7 +61,7 @@ def require_finite(parameters: Vector) -> None:
 
 
 def doubled(vector: Vector) -> list[Tensor]:
-    """A copy in float64.
+    """Return a copy in float64.
 
     Example:
         >>> doubled([torch.ones(1)])[0].dtype
@@ -74,7 +71,7 @@ def doubled(vector: Vector) -> list[Tensor]:
 
 
 def outward(point: Vector, center: Vector | None) -> tuple[float, list[Tensor]]:
-    """The distance from the ball's center, and the unit vector that points away.
+    """Return the distance from the ball's center, and the unit vector away from it.
 
     Example:
         >>> outward([torch.tensor([0.0, 2.0])], None)
@@ -88,7 +85,7 @@ def outward(point: Vector, center: Vector | None) -> tuple[float, list[Tensor]]:
 
 
 def like(vector: Vector, parameters: Vector) -> list[Tensor]:
-    """The vector in the parameters' dtypes and on their devices.
+    """Return the vector in the parameters' dtypes and on their devices.
 
     Example:
         >>> like([torch.ones(1, dtype=torch.float64)], [torch.zeros(1)])[0].dtype
@@ -97,28 +94,32 @@ def like(vector: Vector, parameters: Vector) -> list[Tensor]:
     return [v.detach().to(p) for v, p in zip(vector, parameters, strict=True)]
 
 
-def is_on_ball(point: Vector, radius: float, center: Vector | None, eps: float) -> bool:
-    """Whether a point lies on the safeguard ball's surface, or outside.
+def is_on_ball(problem: Problem, point: Vector) -> bool:
+    """Return whether a point lies on the safeguard ball's surface, or outside.
 
-    Within ``4 sqrt(eps)`` of the radius: where an optimiser stops, not where rounding
-    does.
+    Within ``4 sqrt(rounding)`` of the radius: as near as an optimiser comes.
 
     Example:
-        >>> is_on_ball([torch.ones(1)], 1.0, None, eps=1e-16)
+        >>> import oneproj
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> is_on_ball(oneproj.Problem(w, oneproj.function(w.sum), {}, radius=1.0), [w])
         True
     """
-    if math.isinf(radius):
+    if math.isinf(problem.radius):
         return False
-    return outward(point, center)[0] >= radius * (1.0 - 4.0 * math.sqrt(eps))
+    near = 4.0 * math.sqrt(rounding_unit(problem.parameters))
+    return outward(point, problem.center)[0] >= problem.radius * (1.0 - near)
 
 
 def feasibility(problem: Problem) -> Measure:
-    """The worst residual ``max_j c_j(x)`` on all data, to be compared with 0.
+    """Return the worst residual ``max_j c_j(x)`` on all data, to be compared with 0.
 
-    Feasible means <= 0, not <= a tolerance: the value has no error to hide in. Without
-    constraints it is -inf. Where the model computes in less than float64 the details
-    have the residuals in float64 as well, or the reason why they could not be computed;
-    if a sign differs, a warning names the constraint.
+    Feasible means <= 0, without a tolerance. Without constraints the value is -inf.
+    Where the model computes in less than float64, the details have the residuals in
+    float64 as well, or the reason why they could not be computed; if a sign differs, a
+    warning names the constraint. All theorems promise a feasible output.
+
+    **Cost.** One pass over the data of every constraint, two below float64.
 
     Raises:
         NonFiniteError: A constraint's value is NaN or infinite; it is named.
@@ -133,7 +134,7 @@ def feasibility(problem: Problem) -> Measure:
         >>> measure.value, measure.holds, measure.details["worst constraint"]
         (0.0, True, 'size')
     """
-    # The model's own arithmetic comes last: what a function keeps is of its dtype.
+    # The model's own dtype comes last: a function may keep tensors between calls.
     wide = check_in_float64(problem.parameters, problem.constraints)
     residuals = problem.residuals()
     warn_if_signs_differ(residuals, wide.residuals)
@@ -157,7 +158,7 @@ def feasibility(problem: Problem) -> Measure:
 
 
 def ball_excess(problem: Problem) -> float:
-    """How far the point lies outside the safeguard ball, beyond rounding; 0 inside.
+    """Return how far the point is outside the safeguard ball beyond rounding, else 0.
 
     Example:
         >>> import oneproj, torch
@@ -173,7 +174,7 @@ def ball_excess(problem: Problem) -> float:
 
 
 def ball_measure(problem: Problem) -> list[Measure]:
-    """A row for the certificate of a point that is not in its ball; none otherwise.
+    """Return a row for a point outside the safeguard ball, and no row for others.
 
     Example:
         >>> import oneproj, torch
@@ -185,6 +186,5 @@ def ball_measure(problem: Problem) -> list[Measure]:
     excess = ball_excess(problem)
     if excess == 0.0:
         return []
-    return [
-        Measure("safeguard ball", excess, bound=0.0, source="|x - center| - radius")
-    ]
+    source = "|x - center| - radius"
+    return [Measure("safeguard ball", excess, bound=0.0, source=source)]

@@ -1,45 +1,27 @@
-"""The penalty residual, with the witness that Theorem thm:nonconvex speaks of."""
+"""The penalty residual, with the witness of Theorem thm:nonconvex."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
+from oneproj.certificates.assumptions import Explorer
 from oneproj.certificates.feasibility import borrowed, is_on_ball, like, outward
-from oneproj.certificates.slope import Scout
 from oneproj.certificates.strongly_convex import (
     BALL,
-    MAX_ITERATIONS,
     OBJECTIVE,
+    Cut,
+    Linearization,
     Minimum,
-    Task,
     minimise,
 )
-from oneproj.certificates.subproblem import Cut, Evaluation, linearize, shifted
+from oneproj.certificates.tolerances import TOLERANCES as TOL
 from oneproj.problem.problem import Problem
 from oneproj.results import Measure
 from oneproj.theory import NonconvexConstants
-from oneproj.vectors.arithmetic import (
-    assign,
-    combine,
-    difference,
-    distance,
-    norm,
-    rounding_unit,
-)
-
-
-@dataclass(frozen=True)
-class _Penalty:
-    """The problem with its claims and the two parameters of the measure."""
-
-    problem: Problem
-    constants: NonconvexConstants
-    strength: float
-    prox_weight: float
+from oneproj.vectors.arithmetic import assign, combine, difference, distance, norm
 
 
 def penalty_residual(
@@ -48,12 +30,13 @@ def penalty_residual(
     *,
     strength: float,
     prox_weight: float,
-    max_iterations: int = MAX_ITERATIONS,
+    max_iterations: int = TOL.max_iterations,
 ) -> Measure:
-    """The penalty residual R(x) at the point that the parameters hold.
+    """Return the penalty residual R(x) at the point that the parameters hold.
 
     ``R(x) = beta |x - Q(x)|`` with ``Q(x) = argmin { f(y) + lambda [g(y)]_+ +
     (beta/2)|y - x|^2 : y in the ball }``, eq. nc-residual; g is the worst residual.
+    Theorem thm:nonconvex bounds it by epsilon at x_J, before the projection.
 
     **Guarantee.** ``Measure.error`` bounds the distance of the value from the exact one
     (see ``strongly_convex``). ``details`` holds the witness of lem:nc-transfer: the
@@ -65,12 +48,15 @@ def penalty_residual(
     ``h_feas`` with an infeasible y proves that the claims are false, and
     ``details["violation"]`` says so.
 
+    **Cost.** A gradient of the objective and of every constraint per evaluation: tens
+    for a problem of few parameters, up to some hundreds otherwise.
+
     Args:
-        problem: Its parameters are moved to look around, and restored bit for bit.
+        problem: Its parameters are moved, and restored bit for bit.
         constants: The claims about f and g, in the problem's coordinates.
         strength: lambda.
         prox_weight: beta, larger than ``ell + lambda L_g``.
-        max_iterations: Steps of the cutting model.
+        max_iterations: Steps of the cutting-plane method.
 
     Raises:
         InvalidScheduleError: ``beta <= ell + lambda L_g``: Q is not defined.
@@ -92,17 +78,41 @@ def penalty_residual(
     """
     lam, beta = strength, prox_weight
     m = constants.strong_convexity(lam, beta)
-    penalty = _Penalty(problem, constants, lam, beta)
+
+    def linearize(y: list[Tensor]) -> Linearization:
+        """Linearize ``f + lambda max(0, c_1, ..., c_m) + (beta/2)|y - x|^2``.
+
+        Each piece is as weakly convex as the whole, so each is a cut of its own.
+        """
+        f, *cuts = _linearize(problem)
+        base = f.plus_square(beta, difference(y, x))
+        pieces = [base]
+        for c in cuts:
+            gradient = combine([1.0, lam], [base.gradient, c.gradient])
+            value, size = base.value + lam * c.value, base.size + lam * c.size
+            pieces.append(Cut(value, gradient, c.label, size))
+        return Linearization(y, pieces)
+
     with borrowed(problem.parameters) as x:
-        task = Task.inside_ball(problem, x, m, lambda y: _evaluate(penalty, y, x))
-        found = minimise(task, x, max_iterations=max_iterations)
-        details = _witness(penalty, x, found)
+        found = minimise(
+            problem, linearize, m, x, origin=x, max_iterations=max_iterations
+        )
+        details = _witness(problem, constants, (lam, beta), x, found)
         r, error = beta * distance(x, found.best.point), beta * found.error
-        details |= _margins(penalty, r + (math.inf if found.broken else error))
-        if details["r < h_feas"] and not details["the witness is feasible"]:
-            details["violation"] = _refutation(penalty, found)
-    if found.broken is not None:
-        error = math.inf
+        if found.refuted is not None:
+            error = math.inf
+        far = r + error
+        h, tube = constants.feasibility_margin(lam), beta * constants.tube_radius
+        details |= {
+            "h_feas": h,
+            "r < h_feas": far < h,
+            "beta R": tube,
+            "r < beta R": far < tube,
+            "distance of the projection from the witness": 2.0 * far / beta,
+        }
+        if far < h and not details["the witness is feasible"]:
+            details["violation"] = _refutation(problem, constants, found)
+    if found.refuted is not None:
         details["violation"] = (
             "f + lambda [g]_+ is not weakly convex with ell + lambda L_g = "
             f"{constants.penalized_weak_convexity(lam)}"
@@ -112,86 +122,59 @@ def penalty_residual(
     )
 
 
-def _evaluate(penalty: _Penalty, y: list[Tensor], x: list[Tensor]) -> Evaluation:
-    """The pieces of ``f + lambda max(0, c_1, ..., c_m) + (beta/2)|y - x|^2``.
-
-    Each is as weakly convex as the whole, so each is a cut of its own.
-    """
-    problem, lam = penalty.problem, penalty.strength
-    base = linearize(problem.objective, problem.parameters, OBJECTIVE)
-    base = shifted(base, penalty.prox_weight, difference(y, x))
-    pieces = [base]
-    for name, constraint in problem.constraints.items():
-        c = linearize(constraint, problem.parameters, name)
-        gradient = combine([1.0, lam], [base.gradient, c.gradient])
-        size = base.size + lam * c.size
-        pieces.append(Cut(base.value + lam * c.value, gradient, name, size))
-    return Evaluation(y, pieces)
+def _linearize(problem: Problem) -> list[Cut]:
+    """Linearize the objective and the constraints where the parameters are."""
+    terms = {OBJECTIVE: problem.objective, **problem.constraints}
+    return [Cut.of(term, problem.parameters, name) for name, term in terms.items()]
 
 
-def _witness(penalty: _Penalty, x: list[Tensor], found: Minimum) -> dict[str, Any]:
-    """The triple (y, v, mu) and what it satisfies."""
-    problem, y = penalty.problem, found.best.point
-    assign(problem.parameters, y)
-    f = linearize(problem.objective, problem.parameters, OBJECTIVE)
-    cuts = [linearize(c, problem.parameters, n) for n, c in problem.constraints.items()]
-    mu = [penalty.strength * found.weights.get(cut.label, 0.0) for cut in cuts]
-    normal = outward(y, problem.center)[1]
-    ball = found.weights.get(BALL, 0.0)
+def _witness(
+    problem: Problem,
+    constants: NonconvexConstants,
+    weights: tuple[float, float],
+    x: list[Tensor],
+    found: Minimum,
+) -> dict[str, Any]:
+    """Return the triple (y, v, mu) and what it satisfies."""
+    (lam, beta), y, z = weights, found.best.point, problem.parameters
+    assign(z, y)
+    f, *cuts = _linearize(problem)
+    mu = {cut.label: lam * found.weights.get(cut.label, 0.0) for cut in cuts}
+    normal, ball = outward(y, problem.center)[1], found.weights.get(BALL, 0.0)
     v = combine(
-        [penalty.prox_weight, -ball, *(-m for m in mu)],
+        [beta, -ball, *(-m for m in mu.values())],
         [difference(x, y), normal, *(cut.gradient for cut in cuts)],
     )
+    bend = 0.5 * constants.constraint_smoothness * found.error**2
     return {
-        "witness": like(y, problem.parameters),
-        "v": like(v, problem.parameters),
-        "multipliers": {c.label: m for c, m in zip(cuts, mu, strict=True)},
+        "witness": like(y, z),
+        "v": like(v, z),
+        "multipliers": mu,
         "distance of v from the gradient of f": distance(v, f.gradient),
         "worst residual of the witness": max(
-            (c.value for c in cuts), default=-math.inf
+            (cut.value for cut in cuts), default=-math.inf
         ),
-        "mu g at the witness": math.fsum(
-            m * c.value for c, m in zip(cuts, mu, strict=True)
-        ),
+        "mu g at the witness": math.fsum(mu[c.label] * c.value for c in cuts),
+        # c can change by this much within the error; more is not feasible.
         "the witness is feasible": all(
-            cut.value <= _reach(penalty, cut, found.error) for cut in cuts
+            cut.value <= norm(cut.gradient) * found.error + bend for cut in cuts
         ),
-        "the witness is on the safeguard ball": is_on_ball(
-            y, problem.radius, problem.center, rounding_unit(problem.parameters)
-        ),
+        "the witness is on the safeguard ball": is_on_ball(problem, y),
         "objective gradients": found.evaluations + 1,
         "constraint gradients": (found.evaluations + 1) * len(cuts),
     }
 
 
-def _reach(penalty: _Penalty, cut: Cut, error: float) -> float:
-    """How much c can change within the error: more than that is not feasible."""
-    bend = 0.5 * penalty.constants.constraint_smoothness * error**2
-    return norm(cut.gradient) * error + bend
-
-
-def _refutation(penalty: _Penalty, found: Minimum) -> str:
-    """What an infeasible witness of a small residual proves (lem:nc-transfer)."""
-    spot = Scout(penalty.problem).look(found.best.point)
-    claimed = penalty.constants.infeasible_slope
-    if spot.slope < claimed:
+def _refutation(problem: Problem, constants: NonconvexConstants, found: Minimum) -> str:
+    """Return what an infeasible witness proves of a small residual."""
+    there = Explorer(problem).probe(found.best.point)
+    claimed = constants.infeasible_slope
+    if there.slope < claimed:
         return (
             f"eq. infeasible-slope claims a slope >= {claimed:.6g} where g > 0, but it "
-            f"is {spot.slope:.6g} at the witness, where g = {spot.residual:.6g}"
+            f"is {there.slope:.6g} at the witness, where g = {there.residual:.6g}"
         )
     return (
         "a penalty residual below h_feas has a feasible witness (lem:nc-transfer), but "
-        f"here g = {spot.residual:.6g} at the witness: a claimed constant is wrong"
+        f"here g = {there.residual:.6g} at the witness: a claimed constant is wrong"
     )
-
-
-def _margins(penalty: _Penalty, r: float) -> dict[str, Any]:
-    h = penalty.constants.feasibility_margin(penalty.strength)
-    tube = penalty.prox_weight * penalty.constants.tube_radius
-    return {
-        "h_feas": h,
-        "r < h_feas": r < h,
-        "beta R": tube,
-        "r < beta R": r < tube,
-        "distance of the projection from the witness": 2.0 * r / penalty.prox_weight,
-    }

@@ -1,42 +1,58 @@
-"""The KKT residual and the multipliers at the point that the parameters hold.
-
-The projected-gradient mapping: how far one projected gradient step moves.
-"""
+"""Stationarity: the KKT residual with its multipliers, and the gradient mapping."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+
+from torch import Tensor
 
 from oneproj.arguments import check_number
-from oneproj.certificates.feasibility import borrowed, doubled, outward, require_finite
-from oneproj.certificates.multipliers import balance
+from oneproj.certificates.feasibility import (
+    ball_excess,
+    borrowed,
+    doubled,
+    outward,
+    require_finite,
+)
+from oneproj.certificates.tolerances import TOLERANCES as TOL
 from oneproj.errors import InvalidProblemError, ProjectionFailed
 from oneproj.problem.problem import Problem
 from oneproj.projection.base import AbstractProjector
+from oneproj.projection.margins import MARGIN_POWER
 from oneproj.results import Measure, Projection
-from oneproj.vectors.arithmetic import assign, combine, distance, norm, rounding_unit
+from oneproj.sets import SetConstraint
+from oneproj.vectors.arithmetic import (
+    assign,
+    combine,
+    distance,
+    dot,
+    norm,
+    offset,
+    rounding_unit,
+)
+from oneproj.vectors.multipliers import Balance, Column, GrowingCone
 
-REACH = 1e-2
-"""The share of the point's length within which a constraint can hold it."""
-SHORTEST = 1e-3
-"""Of the radius or of 1, whichever is less: a point near 0 counts as this long."""
+BALL = "\0ball"
+"""The owner of the safeguard ball's normal; no name begins like this."""
 
 
 def kkt_residual(problem: Problem, *, reach: float | None = None) -> Measure:
-    """The KKT residual ``|r|``, ``r = grad f + sum_j mu_j grad c_j + sum_i n_i``, at x.
+    """Return the KKT residual: ``|grad f + sum_j mu_j grad c_j + sum_i n_i| = |r|``.
 
     mu_j >= 0 belongs to a constraint that is a function, n_i to one that is a set: a
-    normal of it at a point p_i near x. Whoever found x, they are chosen to minimise
+    normal of it at a point p_i near x. Whatever method found x, they minimise
 
         ``(t/2)|r|^2 + sum_j mu_j |c_j(x)| + sum_i <n_i, p_i - x>``
 
-    with ``t = reach / |grad f|``. The sums are the **complementarity**. Nothing is
-    declared active: a constraint at a distance s from x that balances grad f alone gets
-    the share ``1 - s / reach`` of it, from all of it at the boundary to nothing at the
-    reach, and pays in complementarity. This is the dual of one projected gradient step:
+    with ``t = reach / |grad f|``. The sums are the **complementarity**. No threshold
+    decides which constraints are active: one at a distance s from x that balances grad
+    f alone gets the share ``1 - s / reach`` of it, from all of it at the boundary to
+    nothing at the reach. This is the dual of one projected gradient step:
     ``x - t r`` is the point nearest to ``x - t grad f`` that satisfies the linearised
     constraints and lies in the sets, so r is their gradient mapping. Slack that is
-    smaller than the margin of a projector, eps^0.75 of the point's length, is free.
+    smaller than the margin of a projector, eps^0.75 of the point's length, costs
+    nothing.
 
     **What is guaranteed.** If f, c_j and the sets are convex and x is feasible, then
     for every feasible z, whatever the multipliers,
@@ -56,16 +72,18 @@ def kkt_residual(problem: Problem, *, reach: float | None = None) -> Measure:
     halfspace it is the multiplier of the distance. A set without interior counts as the
     exact set, not as the band around it.
 
-    **Units.** The residual and its share of ``|grad f|`` are measured in the units of
-    the parameters: where gradients differ by orders, as with features in the thousands
-    beside others near one, the largest hide what is left in the others, and a small
-    share may belong to a point far from any solution. ``solve`` warns of such features.
+    **Units.** The residual and its share of ``|grad f|`` depend on the units of the
+    parameters. Where some partial derivatives are orders larger than others, as with
+    features in the thousands beside others near one, a small share may belong to a
+    point far from any solution. ``solve`` warns of such features.
 
-    For a nonsmooth objective, or a function with a kink, one subgradient is judged and
-    the residual may stay large at a solution; the Moreau residual is the measure then.
-    A point at the edge of the safeguard ball may be held by the ball and not by the
-    constraints. The ball's normal takes part, under its own name in ``details``, never
-    among the constraints' multipliers.
+    **Limits.** Where the objective or a constraint has a kink, one subgradient is used
+    and the residual may stay large at a solution; the Moreau residual is the measure
+    then. Where the safeguard ball holds the point, its multiplier has its own name in
+    ``details`` and is not among the constraints' multipliers.
+
+    **Cost.** One gradient of the objective and of every constraint that is a function,
+    and a few projections onto each set.
 
     Args:
         problem: Evaluated at the point its parameters hold.
@@ -91,33 +109,157 @@ def kkt_residual(problem: Problem, *, reach: float | None = None) -> Measure:
         (True, 5.0)
     """
     require_finite(problem.parameters)
-    length = norm(problem.parameters)
-    _, gradient = problem.objective.value_and_gradient(problem.parameters)
-    distance = _reach(problem, length, reach)
-    found = balance(problem, gradient, length, distance)
-    slope = found.slope
+    if reach is None:
+        shortest = TOL.shortest_point * min(1.0, problem.radius)
+        reach = TOL.kkt_reach * max(norm(problem.parameters), shortest)
+    why = (
+        "A constraint farther away than this gets no multiplier; None takes a "
+        "hundredth of the point's length."
+    )
+    reach = check_number("reach", reach, why)
+    program = _KktProgram(problem, reach)
+    found = program.solve()
+    multipliers = {n: program.multiplier(n, found) for n in problem.constraints}
+    ball = program.multiplier(BALL, found)
     return Measure(
         "KKT residual",
-        found.residual,
+        found.norm,
         source="|grad f + sum_j mu_j grad c_j|",
         details={
-            "relative": found.residual / slope if slope > 0 else 0.0,
-            "multipliers": found.multipliers,
-            "complementarity": found.complementarity,
-            "active": [name for name, mu in found.multipliers.items() if mu > 0],
-            "reach": distance,
-            "the safeguard ball is active": found.ball > 0,
-            "ball multiplier": found.ball,
+            "relative": found.norm / program.slope if program.slope > 0 else 0.0,
+            "multipliers": multipliers,
+            "complementarity": program.complementarity(found),
+            "active": [name for name, mu in multipliers.items() if mu > 0],
+            "reach": reach,
+            "the safeguard ball is active": ball > 0,
+            "ball multiplier": ball,
             "objective gradients": 1,
-            "constraint passes": len(found.multipliers),
-            "constraint gradients": found.gradients,
-            "set projections": found.projections,
+            "constraint passes": len(multipliers),
+            "constraint gradients": len(multipliers) - len(program.sets),
+            "set projections": program.projections,
         },
     )
 
 
+@dataclass(frozen=True)
+class _Normal:
+    """A normal with its owner and how far the point is from the plane it belongs to."""
+
+    owner: str
+    column: Column
+    slack: float
+
+
+class _KktProgram:
+    """``min (t/2)|r|^2 + complementarity`` over multipliers of functions and sets.
+
+    It is the dual of a projection: ``d = -t r`` is the step nearest to ``-t grad f``
+    that keeps ``c_j + <grad c_j, d> <= 0`` and leads into the sets. A set has a normal
+    for every direction in which it can be left, so its normals become known one by one:
+    each round projects x + d onto every set, and where x + d lies outside a set, the
+    normal there joins the cone. For one set alone the first normal is exact.
+    """
+
+    def __init__(self, problem: Problem, reach: float) -> None:
+        z, terms = problem.parameters, problem.constraints
+        self._z, self._reach, self.projections = z, reach, 0
+        self.sets = {n: c for n, c in terms.items() if isinstance(c, SetConstraint)}
+        # A normal is the difference of near points: single precision would blur it.
+        copied = doubled if self.sets else list
+        gradient = copied(problem.objective.value_and_gradient(z)[1])
+        self.slope = norm(gradient)
+        self._time = reach / self.slope if self.slope > 0 else math.inf
+        # Slack that the margin of a projector makes costs nothing.
+        self._free: float = rounding_unit(z) ** MARGIN_POWER * norm(z)
+        self._cone, self._normals = GrowingCone(gradient), list[_Normal]()
+        for name in [name for name in terms if name not in self.sets]:
+            value, normal = terms[name].value_and_gradient(z)
+            self._add(_Normal(name, dict(enumerate(copied(normal))), -value))
+        self._residuals = {name: c.value() for name, c in self.sets.items()}
+        room = problem.radius - norm(offset(z, problem.center))
+        holds = room >= 0 or ball_excess(problem) == 0  # it holds no point outside
+        if holds and room < reach + self._free:
+            normal = outward(z, problem.center)[1]
+            self._add(_Normal(BALL, dict(enumerate(copied(normal))), room))
+
+    def solve(self) -> Balance:
+        """Solve, and ask the sets for normals until they have no new ones."""
+        found = self._cone.solve()
+        for _ in range(TOL.set_rounds if self.slope > 0 else 0):
+            new = [self._ask(name, found) for name in self.sets]
+            if not any(new):
+                break
+            found = self._cone.solve()
+        return found
+
+    def multiplier(self, owner: str, found: Balance) -> float:
+        """Return the weight of a gradient, or the length of a set's normal."""
+        weights, normals = self._share(owner, found)
+        if len(weights) <= 1:  # the normals of sets have length 1
+            return math.fsum(weights)
+        return norm(combine(weights, normals))
+
+    def complementarity(self, found: Balance) -> float:
+        """Return the sum of multiplier times slack, that of the ball included."""
+        pairs = zip(found.multipliers.tolist(), self._normals, strict=True)
+        return math.fsum(mu * abs(normal.slack) for mu, normal in pairs)
+
+    def _add(self, normal: _Normal) -> None:
+        """Add a normal, unless it is too far away to matter."""
+        size = norm(list(normal.column.values()))
+        paid = max(normal.slack - self._free * size, 0.0)
+        # t|r| is at most the reach: what is beyond it has multiplier 0.
+        if self.slope > 0 and paid < self._reach * size:
+            self._cone.add(normal.column, paid / self._time)
+            self._normals.append(normal)
+
+    def _share(
+        self, owner: str, found: Balance
+    ) -> tuple[list[float], list[list[Tensor]]]:
+        """Return the positive multipliers of an owner, and their normals."""
+        pairs = zip(found.multipliers.tolist(), self._normals, strict=False)
+        own = [(mu, n.column) for mu, n in pairs if n.owner == owner and mu > 0]
+        return [mu for mu, _ in own], [list(column.values()) for _, column in own]
+
+    def _ask(self, name: str, found: Balance) -> bool:
+        """Add the normals of a set that shorten the residual; False if none does."""
+        place = next(i for i, p in enumerate(self._z) if p is self.sets[name].tensor)
+        r = found.vector[place]
+        weights, normals = self._share(name, found)
+        if not self._try_normal(name, place, r, r):
+            return False
+        if weights:  # also the best normal of this set if all others stayed
+            [own] = combine(weights, normals)
+            self._try_normal(name, place, r - own, r)
+        return True
+
+    def _try_normal(self, name: str, place: int, pull: Tensor, r: Tensor) -> bool:
+        """Add the normal where the set stops a step against the pull, if it is of use.
+
+        The normals of a set at p are the ``n = y - p`` with ``p = P(y)``: the
+        projection of y picks one. If the set is convex, ``<n, z - p> <= 0`` in it.
+        """
+        step, x = -self._time * pull, self._z[place].detach().double()
+        if norm([step]) <= -self._residuals[name]:
+            return False  # the step stays inside, whatever its direction
+        p = self.sets[name].members.project(x + step)
+        self.projections += 1
+        n = x + step - p
+        length = norm([n])
+        if length == 0:
+            return False
+        n /= length
+        slack = dot([n], [p - x])
+        blocked = -self._time * dot([n], [r])
+        least = TOL.negligible_normal * self._reach
+        if blocked <= max(slack - self._free, 0.0) + least:
+            return False
+        self._add(_Normal(name, {place: n}, slack))
+        return True
+
+
 def complementarity(kkt: Measure) -> Measure:
-    """The complementarity ``sum_j mu_j |c_j(x)|`` of a KKT measure, as its own row.
+    """Return the complementarity ``sum_j mu_j |c_j(x)|`` of a KKT measure as a row.
 
     For a set it is ``<n, p - x>``, its multiplier times the slack along its normal.
 
@@ -130,24 +272,16 @@ def complementarity(kkt: Measure) -> Measure:
     return Measure("complementarity", value, source="sum_j mu_j |c_j|")
 
 
-def _reach(problem: Problem, length: float, given: float | None) -> float:
-    if given is None:
-        return REACH * max(length, SHORTEST * min(1.0, problem.radius))
-    why = (
-        "A constraint farther away than this gets no multiplier; None takes a "
-        "hundredth of the point's length."
-    )
-    return check_number("reach", given, why)
-
-
 def gradient_mapping(
     problem: Problem, projector: AbstractProjector, *, weak_convexity: float
 ) -> Measure:
-    """The norm of the projected-gradient mapping, at the point the parameters hold.
+    """Return the norm of the projected-gradient mapping where the parameters are.
 
     ``G_ell(x) = ell |x - P_C(x - grad f(x) / ell)|``, eq. gradient-mapping, for a
     differentiable objective and a convex feasible set C inside the safeguard ball. At a
-    feasible x it is zero exactly where ``0 in grad f(x) + N_C(x)``.
+    feasible x it is zero exactly where ``0 in grad f(x) + N_C(x)``. Theorem
+    thm:convex-smooth bounds it by epsilon at the output of a run. It costs a gradient
+    of the objective and one projection.
 
     **Guarantee.** For convex constraints a projection y with multipliers mu satisfies
     ``|y - P_C| <= (|r| + sqrt(|r|^2 + 4 s)) / 2``, where r is the imbalance that it

@@ -1,10 +1,5 @@
 """A limit to what is added to a gradient.
 
-Multipliers: the constraint gradients' share in balancing the objective's.
-
-``argmin_{mu >= 0} |v + sum_j mu_j grad c_j|`` is a quadratic program in the inner
-products of these vectors, which are formed here, and solved.
-
 Where patience with a violated constraint ends: a floor under its strength.
 
 One gradient says too little of a constraint with kinks. At an anchor the largest of
@@ -65,7 +60,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -86,8 +81,8 @@ from oneproj.schema import (
     Number,
 )
 from oneproj.tensor_schema import vector_like
-from oneproj.vectors.arithmetic import SMALL, Array, Vector, distance, norm, on_devices
-from oneproj.vectors.qp import solve_nonnegative_qp
+from oneproj.vectors.arithmetic import Vector, distance, norm, on_devices
+from oneproj.vectors.multipliers import estimate_multipliers, gram
 
 
 @contextmanager
@@ -116,71 +111,6 @@ def limited_push(parameters: Vector, most: float) -> Iterator[None]:
     if length > most:
         torch._foreach_copy_(slopes, own)
         torch._foreach_add_(slopes, push, alpha=most / length)
-
-
-PARALLEL = 1e-6
-"""Two gradients whose angle has a smaller squared sine are left to the general solver.
-"""
-
-
-@torch.no_grad()
-def gram(vectors: Sequence[Vector]) -> Array:
-    """All inner products, formed and added up in float64.
-
-    Example:
-        >>> gram([[torch.tensor([1.0, 2.0])], [torch.tensor([3.0, 0.0])]]).tolist()
-        [[5.0, 3.0], [3.0, 9.0]]
-    """
-    total = torch.zeros(len(vectors), len(vectors), dtype=torch.float64, device="cpu")
-    for pieces in zip(*(_pieces(vector) for vector in vectors), strict=True):
-        rows = torch.stack([piece.double() for piece in pieces])
-        total += (rows @ rows.T).cpu()
-    G: Array = total.numpy()
-    return G
-
-
-def _pieces(vector: Vector) -> list[Tensor]:
-    """The same numbers in few flat tensors, small enough to be copied one by one."""
-    flat = [part.reshape(-1) for part in vector]
-    large = [part for part in flat if part.numel() > SMALL]
-    small = [part for part in flat if part.numel() <= SMALL]
-    blocks = [block for part in large for block in torch.split(part, SMALL)]
-    devices = dict.fromkeys(part.device for part in small)
-    joined = [torch.cat([t for t in small if t.device == on]) for on in devices]
-    return joined + blocks
-
-
-def least_residual(P: list[list[float]], w: list[float]) -> list[float]:
-    """``argmin_{mu >= 0} mu'P mu / 2 + w'mu``, in plain numbers where mu has few.
-
-    Example:
-        >>> least_residual([[2.0]], [-6.0])
-        [3.0]
-    """
-    m = len(w)
-    if m == 1:
-        return [_alone(P[0][0], w[0])]
-    if m == 2:  # noqa: PLR2004 - two numbers
-        (a, b), (_, d) = P
-        if a * d - b * b > PARALLEL * a * d:
-            return _pair(a, b, d, *w)
-    found = solve_nonnegative_qp(np.array(P).reshape(m, m), np.array(w))
-    mu: list[float] = found.z.tolist()
-    return mu
-
-
-def _alone(a: float, w: float) -> float:
-    """``argmin_{x >= 0} a x^2 / 2 + w x``; 0 where nothing is curved."""
-    return max(0.0, -w / a) if a > 0 else 0.0
-
-
-def _pair(a: float, b: float, d: float, v: float, w: float) -> list[float]:
-    """The same for two: in the interior, or else on the better of the two axes."""
-    x, y, det = b * w - d * v, b * v - a * w, a * d - b * b
-    if min(x, y) >= 0:
-        return [x / det, y / det]
-    x, y = _alone(a, v), _alone(d, w)
-    return [x, 0.0] if v * x <= w * y else [0.0, y]
 
 
 ANCHORS = 7
@@ -476,15 +406,15 @@ def _is_far(c: float, longest: float, steepness: float) -> bool:
 
 def _forces(total: Vector, count: int, anchor: Anchor, moved: float) -> _Forces:
     """Estimate multipliers from a sum of objective gradients and an anchor."""
-    G = gram([total, *anchor.jacobian.values()]).tolist()
+    G = gram([total, *anchor.jacobian.values()])
     index = {name: j for j, name in enumerate(anchor.jacobian, start=1)}
-    steepness = {name: math.sqrt(G[j][j]) for name, j in index.items()}
+    steepness = {name: math.sqrt(G[j, j]) for name, j in index.items()}
     names = _within_reach(anchor, steepness, moved)
-    near = [index[name] for name in names]
+    near = [0, *(index[name] for name in names)]
     # Of the mean, not of the sum.
-    P, w = [[G[i][j] for j in near] for i in near], [G[j][0] / count for j in near]
-    estimates = dict(zip(names, least_residual(P, w), strict=True))
-    return _Forces(math.sqrt(G[0][0]) / count, steepness, estimates)
+    mu = estimate_multipliers(G[np.ix_(near, near)]) / count
+    estimates = dict(zip(names, mu.tolist(), strict=True))
+    return _Forces(math.sqrt(G[0, 0]) / count, steepness, estimates)
 
 
 def _within_reach(

@@ -13,20 +13,13 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
-from typing import TYPE_CHECKING
 
 from oneproj.errors import InvalidScheduleError
-
-if TYPE_CHECKING:
-    from oneproj.theory.constants import ConvexConstants, NonconvexConstants
-
-
-def _require_positive(name: str, value: float, why: str, *, zero: bool = False) -> None:
-    """Refuse a value that is not finite and positive (or zero, where allowed)."""
-    if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
-        need = "finite and >= 0" if zero else "finite and > 0"
-        message = f"{name} must be {need}, got {name} = {value}.\n{why}"
-        raise InvalidScheduleError(message)
+from oneproj.theory.constants import (
+    ConvexConstants,
+    NonconvexConstants,
+    checked_number,
+)
 
 
 def _require_steps(name: str, value: int, why: str) -> None:
@@ -65,9 +58,8 @@ def inner_bound(
     """
     why = "The inner bound (lem:inner, eq. inner-bound) needs it."
     _require_steps("K", K, why)
-    _require_positive("m", m, why)
-    _require_positive("G", G, why)
-    _require_positive("radius", radius, why)
+    for name, value in (("m", m), ("G", G), ("radius", radius)):
+        checked_number(name, value, why)
     if not 0.0 < delta < 1.0:
         message = (
             f"0 < delta < 1 fails: delta = {delta}.\n"
@@ -218,4 +210,4 @@ def _require_run(T: int, e: float, source: str) -> None:
     """Refuse counts and errors that no run can have."""
     why = f"The average bound of {source} needs it."
     _require_steps("outer_steps", T, why)
-    _require_positive("inner_error", e, why, zero=True)
+    checked_number("inner_error", e, why, zero=True)

@@ -9,25 +9,21 @@ derived constant is given in the user's coordinates x = c + R u; at R = 1 each f
 is the paper's. Where the centre c lies changes no constant. `on_unit_ball` returns the
 constants of u -> f(c + R u), u -> g(c + R u), to which the theorems apply.
 
-What the assumptions ask of their constants: every refusal, with the reason.
-
-Implements the sign conditions of the paper's assumptions ass:convex and ass:nonconvex
-(section "Main Results") and the inequalities between constants that they imply.
-
-Where the theorems hold: every refusal of a schedule, with the inequality.
-
-Implements the ranges in the paper's Theorems thm:convex-smooth, thm:convex-nonsmooth
-and thm:nonconvex, and of eq. nc-parameters, in the user's coordinates x = c + R u.
-Every inequality but epsilon against 1 reads the same for u and for x.
+Every refusal names the inequality, both numbers and the reason. Those of a schedule are
+the ranges of the theorems and of eq. nc-parameters, in the user's coordinates; every
+inequality except epsilon against 1 reads the same for u and for x.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from numbers import Real
+from typing import TypeVar
 
 from oneproj.errors import InvalidProblemError, InvalidScheduleError
+
+AnyConstants = TypeVar("AnyConstants", "ConvexConstants", "NonconvexConstants")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +65,8 @@ class ConvexConstants:
 
     def __post_init__(self) -> None:
         """Validate: ass:convex with the numbers given."""
-        check_values(self)
-        check_slopes(self, ("boundary_slope",))
+        _check_values(self)
+        _check_slopes(self, ("boundary_slope",))
 
     def on_unit_ball(self) -> ConvexConstants:
         """Return the constants of the same problem seen through x = c + R u.
@@ -87,14 +83,7 @@ class ConvexConstants:
             ... ).on_unit_ball().weak_convexity
             100.0
         """
-        R = self.radius
-        return ConvexConstants(
-            weak_convexity=self.weak_convexity * R * R,
-            gradient_bound=self.gradient_bound * R,
-            constraint_gradient_bound=self.constraint_gradient_bound * R,
-            boundary_slope=self.boundary_slope * R,
-            initial_gap=self.initial_gap,
-        )
+        return _on_unit_ball(self)
 
     @property
     def gap_bound(self) -> float:
@@ -165,25 +154,16 @@ class NonconvexConstants:
 
     def __post_init__(self) -> None:
         """Validate: ass:nonconvex with the numbers given."""
-        check_values(self)
+        _check_values(self)
         slopes = ("boundary_slope", "infeasible_slope")
-        check_slopes(self, slopes, reach=self.constraint_smoothness * self.radius)
+        _check_slopes(self, slopes, reach=self.constraint_smoothness * self.radius)
 
     def on_unit_ball(self) -> NonconvexConstants:
         """Return the constants of the same problem seen through x = c + R u.
 
         First derivatives gain a factor R, second derivatives R^2, values none.
         """
-        R = self.radius
-        return NonconvexConstants(
-            weak_convexity=self.weak_convexity * R * R,
-            gradient_bound=self.gradient_bound * R,
-            constraint_gradient_bound=self.constraint_gradient_bound * R,
-            constraint_smoothness=self.constraint_smoothness * R * R,
-            boundary_slope=self.boundary_slope * R,
-            infeasible_slope=self.infeasible_slope * R,
-            initial_gap=self.initial_gap,
-        )
+        return _on_unit_ball(self)
 
     @property
     def tube_radius(self) -> float:
@@ -201,15 +181,14 @@ class NonconvexConstants:
             InvalidScheduleError: It is not positive.
         """
         rho = self.penalized_weak_convexity(strength)
-        if prox_weight > rho:
-            return prox_weight - rho
-        message = (
-            "prox_weight > weak_convexity + strength * constraint_smoothness fails: "
-            f"{prox_weight} <= {rho}.\n"
+        _require(
+            prox_weight > rho,
+            "prox_weight > weak_convexity + strength * constraint_smoothness",
+            f"{prox_weight} <= {rho}",
             "Otherwise the inner problem is not strongly convex (eq. nc-parameters). "
-            "Try: a larger prox_weight, such as twice the right-hand side."
+            "Try: a larger prox_weight, such as twice the right-hand side.",
         )
-        raise InvalidScheduleError(message)
+        return prox_weight - rho
 
     def penalized_lipschitz(self, strength: float) -> float:
         """G_lambda = G_f + lambda G_g, a Lipschitz constant of f + lambda [g]_+."""
@@ -234,34 +213,66 @@ class NonconvexConstants:
         return self.initial_gap
 
 
-def check_values(constants: ConvexConstants | NonconvexConstants) -> None:
+_SECOND_DERIVATIVES = ("weak_convexity", "constraint_smoothness")
+_VALUES = ("initial_gap", "radius")
+
+
+def _on_unit_ball(constants: AnyConstants) -> AnyConstants:
+    """Return the constants of the problem in u, x = c + R u."""
+    R = constants.radius
+    scaled = {
+        name: value * (R * R if name in _SECOND_DERIVATIVES else R)
+        for name, value in asdict(constants).items()
+        if name not in _VALUES
+    }
+    return replace(constants, radius=1.0, **scaled)
+
+
+def checked_number(
+    name: str,
+    value: float,
+    why: str,
+    *,
+    zero: bool = False,
+    owner: str = "",
+    error: type[InvalidProblemError | InvalidScheduleError] = InvalidScheduleError,
+) -> float:
+    """Return the value as a float; refuse what is not finite and positive.
+
+    Example:
+        >>> checked_number("epsilon", 1, "It is the target.")
+        1.0
+    """
+    if not isinstance(value, Real) or isinstance(value, bool):
+        message = (
+            f"{owner}{name} must be a real number, got {value!r} of type "
+            f"{type(value).__name__}.\n"
+            "The schedules are plain arithmetic. Try: float(...) of the value."
+        )
+        raise error(message)
+    if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
+        sign = ">=" if zero else ">"
+        message = (
+            f"{owner}{name} must be finite and {sign} 0, got {name} = {value}.\n{why}"
+        )
+        raise error(message)
+    return float(value)
+
+
+def _check_values(constants: ConvexConstants | NonconvexConstants) -> None:
     """Turn every field into a float; refuse what is not finite and positive.
 
     A gap of zero is allowed: the run then starts at a minimiser.
     """
-    owner = type(constants).__name__
-    for field in fields(constants):
-        name, given = field.name, getattr(constants, field.name)
-        if name == "initial_gap" and given is None:
-            continue
-        if not isinstance(given, Real) or isinstance(given, bool):
-            message = (
-                f"{owner}: {name} must be a real number, got {given!r} of type "
-                f"{type(given).__name__}.\n"
-                "The schedules are plain arithmetic. Try: float(...) of the value."
-            )
-            raise InvalidProblemError(message)
-        value, sign = float(given), ">=" if name == "initial_gap" else ">"
-        if not (math.isfinite(value) and (value > 0 or (value == 0 and sign == ">="))):
-            message = (
-                f"{owner}: {name} must be finite and {sign} 0, got {name} = {value}.\n"
-                f"{_MEANING[name]}"
-            )
-            raise InvalidProblemError(message)
-        object.__setattr__(constants, name, value)
+    owner = f"{type(constants).__name__}: "
+    for name, given in asdict(constants).items():
+        why, gap, error = _MEANING[name], name == "initial_gap", InvalidProblemError
+        if not gap or given is not None:
+            value = checked_number(name, given, why, zero=gap, owner=owner, error=error)
+            object.__setattr__(constants, name, value)
 
 
-def check_slopes(
+def _check_slopes(
     constants: ConvexConstants | NonconvexConstants,
     names: tuple[str, ...],
     *,
@@ -276,26 +287,26 @@ def check_slopes(
     """
     owner, largest = type(constants).__name__, constants.constraint_gradient_bound
     for name in names:
-        slope = getattr(constants, name)
-        if slope > largest:
-            message = (
-                f"{owner}: {name} <= constraint_gradient_bound fails: "
-                f"{slope} > {largest}.\n"
-                "The slope is a lower bound on gradient norms of g and the other an "
-                "upper bound, so no g has both. Try: look for swapped arguments, or "
-                "for a slope that was measured where the gradient is large."
-            )
-            raise InvalidProblemError(message)
-        if slope >= reach:
-            message = (
-                f"{owner}: {name} < constraint_smoothness * radius fails: "
-                f"{slope} >= {reach}.\n"
-                "The gradient of g is 0 at its minimiser inside the feasible set and "
-                "reaches the slope at a boundary point less than a radius away, so no "
-                "g has these constants. Try: a larger constraint_smoothness or a "
-                "smaller slope."
-            )
-            raise InvalidProblemError(message)
+        slope = asdict(constants)[name]
+        _require(
+            slope <= largest,
+            f"{owner}: {name} <= constraint_gradient_bound",
+            f"{slope} > {largest}",
+            "The slope is a lower bound on gradient norms of g and the other an upper "
+            "bound, so no g has both. Try: look for swapped arguments, or for a slope "
+            "that was measured where the gradient is large.",
+            InvalidProblemError,
+        )
+        _require(
+            slope < reach,
+            f"{owner}: {name} < constraint_smoothness * radius",
+            f"{slope} >= {reach}",
+            "The gradient of g is 0 at its minimiser inside the feasible set and "
+            "reaches the slope at a boundary point less than a radius away, so no g "
+            "has these constants. Try: a larger constraint_smoothness or a smaller "
+            "slope.",
+            InvalidProblemError,
+        )
 
 
 _MEANING = {
@@ -339,26 +350,6 @@ _NORMALISATION = (
     "The theorems are stated for a target of at most 1 on the unit ball, where the "
     "measure is radius times the measure here. "
 )
-
-
-def checked_positive(name: str, value: float) -> float:
-    """Return the value as a float; refuse what is not finite and positive.
-
-    Example:
-        >>> checked_positive("epsilon", 1)
-        1.0
-    """
-    if not isinstance(value, Real) or isinstance(value, bool):
-        message = (
-            f"{name} must be a real number, got {value!r} of type "
-            f"{type(value).__name__}.\nTry: float(...) of the value."
-        )
-        raise InvalidScheduleError(message)
-    if not math.isfinite(value):
-        message = f"{name} must be finite, got {name} = {value}.\n{_WHY[name]}"
-        raise InvalidScheduleError(message)
-    _require(value > 0, f"{name} > 0", f"{value} <= 0", _WHY[name])
-    return float(value)
 
 
 def check_convex_range(constants: ConvexConstants, epsilon: float) -> None:
@@ -416,21 +407,14 @@ def _against_one(eps: float, R: float, sign: str, fails: str) -> tuple[str, str]
     return f"epsilon * radius {sign} 1", f"{eps} * {R} = {eps * R} {fails} 1"
 
 
-def _require(holds: bool, inequality: str, numbers: str, why: str) -> None:  # noqa: FBT001 - a condition, not a switch
+def _require(
+    holds: bool,  # noqa: FBT001 - a condition, not a switch
+    inequality: str,
+    numbers: str,
+    why: str,
+    error: type[InvalidProblemError | InvalidScheduleError] = InvalidScheduleError,
+) -> None:
     """Raise with the inequality, both numbers, the reason and a way out."""
     if not holds:
         message = f"{inequality} fails: {numbers}.\n{why}"
-        raise InvalidScheduleError(message)
-
-
-_WHY = {
-    "epsilon": (
-        "epsilon is the target for the stationarity measure; T and K grow like "
-        "epsilon^-2 each. Try: a fraction of the measure at the start."
-    ),
-    "strength": "strength weighs the penalty (eq. nc-parameters). Try: strength=None.",
-    "prox_weight": (
-        "prox_weight makes the inner problem strongly convex (eq. nc-parameters). "
-        "Try: prox_weight=None."
-    ),
-}
+        raise error(message)

@@ -44,27 +44,12 @@ class Observations:
     infeasible_slope: float = math.inf
     feasible_distance: float = 0.0
 
-    def add(
-        self,
-        *,
-        objective_gradient: float = 0.0,
-        constraint_gradient: float = 0.0,
-        constraint_smoothness: float = 0.0,
-        boundary_slope: float = math.inf,
-        infeasible_gradient: float = math.inf,
-        infeasible_slope: float = math.inf,
-        feasible_distance: float = 0.0,
-    ) -> None:
+    def add(self, **seen: float) -> None:
         """Keep what is more extreme than all before."""
-        self.objective_gradient = max(self.objective_gradient, objective_gradient)
-        self.constraint_gradient = max(self.constraint_gradient, constraint_gradient)
-        self.constraint_smoothness = max(
-            self.constraint_smoothness, constraint_smoothness
-        )
-        self.boundary_slope = min(self.boundary_slope, boundary_slope)
-        self.infeasible_gradient = min(self.infeasible_gradient, infeasible_gradient)
-        self.infeasible_slope = min(self.infeasible_slope, infeasible_slope)
-        self.feasible_distance = max(self.feasible_distance, feasible_distance)
+        kept = vars(self)
+        for name, value in seen.items():
+            extreme = min if vars(Observations)[name] == math.inf else max
+            kept[name] = extreme(kept[name], value)
 
     def state_dict(self) -> dict[str, float]:
         """All numbers by their names."""
@@ -100,33 +85,29 @@ class Observations:
             >>> Observations(objective_gradient=4.5).contradictions(claims, 2**-52)
             ['|grad f| <= 0.02 (gradient_bound); 4.5 was seen']
         """
-        c, room = constants, ROUNDINGS * rounding
-        G_g, sigma = "constraint_gradient_bound", "boundary_slope"
+        room, edge = ROUNDINGS * rounding, "|grad g| where g = 0"
         upper = [
-            ("|grad f|", "gradient_bound", c.gradient_bound, self.objective_gradient),
-            ("|grad g|", G_g, c.constraint_gradient_bound, self.constraint_gradient),
+            ("|grad f|", "gradient_bound", self.objective_gradient),
+            ("|grad g|", "constraint_gradient_bound", self.constraint_gradient),
+            ("|x - center| of every feasible x", "radius", self.feasible_distance),
         ]
-        edge = "|grad g| where g = 0"
-        lower = [(edge, sigma, c.boundary_slope, self.boundary_slope)]
-        if isinstance(c, ConvexConstants):
+        lower = [(edge, "boundary_slope", self.boundary_slope)]
+        if isinstance(constants, ConvexConstants):
             beyond = f"{edge}, hence where g > 0,"
-            lower.append((beyond, sigma, c.boundary_slope, self.infeasible_gradient))
+            lower.append((beyond, "boundary_slope", self.infeasible_gradient))
         else:
-            bend, L_g = "|grad g(x) - grad g(y)| / |x - y|", c.constraint_smoothness
-            upper.append(
-                (bend, "constraint_smoothness", L_g, self.constraint_smoothness)
-            )
-            descent, least = "dist(0, grad g + N_B) where g > 0", c.infeasible_slope
-            lower.append((descent, "infeasible_slope", least, self.infeasible_slope))
-        far = "|x - center| of every feasible x"
-        upper.append((far, "radius", c.radius, self.feasible_distance))
+            bend = "|grad g(x) - grad g(y)| / |x - y|"
+            upper.append((bend, "constraint_smoothness", self.constraint_smoothness))
+            descent = "dist(0, grad g + N_B) where g > 0"
+            lower.append((descent, "infeasible_slope", self.infeasible_slope))
+        claims = dataclasses.asdict(constants)
         found = [
-            f"{what} <= {claimed:.6g} ({name}); {seen:.6g} was seen"
-            for what, name, claimed, seen in upper
-            if seen > (1.0 + room) * claimed
+            f"{what} <= {claims[name]:.6g} ({name}); {seen:.6g} was seen"
+            for what, name, seen in upper
+            if seen > (1.0 + room) * claims[name]
         ]
         return found + [
-            f"{what} >= {claimed:.6g} ({name}); {seen:.6g} was seen"
-            for what, name, claimed, seen in lower
-            if seen < (1.0 - room) * claimed
+            f"{what} >= {claims[name]:.6g} ({name}); {seen:.6g} was seen"
+            for what, name, seen in lower
+            if seen < (1.0 - room) * claims[name]
         ]

@@ -1,19 +1,8 @@
-"""From an inequality to a count: T and K as whole numbers.
-
-Implements the two choices of the paper's appendices app:convex-schedule and
-app:nc-schedule: T is a ceiling, K any number that satisfies a scalar inequality.
-
-What a theorem asks of a run, all but K: the two schedule equations.
-
-Implements eq. cv-schedule with eq. convex-settings (the paper's app:convex-schedule)
-and eq. nc-schedule with eq. nc-parameters (app:nc-schedule). T and e_* are computed on
-the unit ball, for u with x = c + R u and the target R epsilon; the rest is returned in
-the user's coordinates (`schedules` says why).
-
-The schedules of the three theorems: how long to run, and with which parameters.
+"""The schedules of the three theorems: how long to run, and with which parameters.
 
 Implements the paper's appendix "Shared Schedule and Proofs of the Convex-Constraint
 Theorems" (app:convex-schedule) and "Proof of Theorem thm:nonconvex" (app:nc-schedule).
+T is a ceiling, K any number that satisfies a scalar inequality.
 
 **A ball that is not the unit ball.** With x = c + R u the theorems hold for
 u -> f(c + R u), u -> g(c + R u) (see `constants`). T, delta_in, e_* and K are computed
@@ -27,15 +16,17 @@ u is R times the measure of x. Algorithm 1 is then the same in both coordinates:
   not either, and neither do T and K.
 
 So a schedule is returned in the user's coordinates and runs on the user's problem.
+
+`Schedule.describe` names the paper's equations by their labels in the .tex file.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from oneproj.errors import InvalidProblemError, InvalidScheduleError
 from oneproj.theory.bounds import convex_inner_error, inner_bound
@@ -44,12 +35,8 @@ from oneproj.theory.constants import (
     NonconvexConstants,
     check_convex_range,
     check_nonconvex_range,
-    checked_positive,
+    checked_number,
 )
-from oneproj.theory.describe import describe_schedule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 InnerSteps = Literal["doubling", "smallest"]
 
@@ -116,99 +103,6 @@ def _beyond_doubles(symbol: str, condition: str) -> str:
         f"{symbol} <= {_MOST_STEPS:.0e} fails: {symbol} follows from {condition}.\n"
         "The theorem holds, but no double can hold its number of steps. Try: a larger "
         "epsilon, and constants in other units."
-    )
-
-
-class Requirements(NamedTuple):
-    """The numbers that the theorem fixes (T from below, e_* from above)."""
-
-    setting: Literal["convex", "nonconvex"]
-    epsilon: float
-    outer_steps: int
-    inner_error_target: float
-    prox_weight: float
-    strong_convexity: float
-    penalty: Literal["softplus", "hinge"]
-    strength: float
-    first_index: Literal[0, 1]
-
-
-def convex_requirements(constants: ConvexConstants, epsilon: float) -> Requirements:
-    """Evaluate eq. cv-schedule and eq. convex-settings.
-
-    Example:
-        >>> constants = ConvexConstants(
-        ...     weak_convexity=1.0,
-        ...     gradient_bound=2.0,
-        ...     constraint_gradient_bound=4.0,
-        ...     boundary_slope=3.0,
-        ... )
-        >>> convex_requirements(constants, 0.5).inner_error_target
-        6.25e-05
-    """
-    eps = checked_positive("epsilon", epsilon)
-    check_convex_range(constants, eps)
-    unit, eps_u = constants.on_unit_ball(), eps * constants.radius
-    ell, G_F = unit.weak_convexity, unit.proximal_lipschitz
-    return Requirements(
-        setting="convex",
-        epsilon=eps,
-        outer_steps=find_outer_steps(1000.0 * ell * unit.gap_bound, eps_u),
-        inner_error_target=min(
-            eps_u * eps_u / (4000.0 * ell), G_F * eps_u / (60.0 * ell)
-        ),
-        prox_weight=2.0 * constants.weak_convexity,
-        strong_convexity=constants.weak_convexity,
-        penalty="softplus",
-        strength=constants.strength,
-        first_index=1,
-    )
-
-
-def nonconvex_requirements(
-    constants: NonconvexConstants,
-    epsilon: float,
-    strength: float | None,
-    prox_weight: float | None,
-) -> Requirements:
-    """Evaluate eq. nc-schedule for a strength and prox weight in range.
-
-    None stands for twice what eq. nc-parameters and the theorem's range ask for.
-
-    Example:
-        >>> constants = NonconvexConstants(
-        ...     weak_convexity=1.0,
-        ...     gradient_bound=2.0,
-        ...     constraint_gradient_bound=4.0,
-        ...     constraint_smoothness=4.0,
-        ...     boundary_slope=2.0,
-        ...     infeasible_slope=1.0,
-        ... )
-        >>> nonconvex_requirements(constants, 0.5, 4.0, None).prox_weight
-        34.0
-    """
-    eps = checked_positive("epsilon", epsilon)
-    if strength is None:
-        G_f = constants.gradient_bound
-        strength = (G_f + max(G_f, 2.0 * eps)) / constants.infeasible_slope
-    lam = checked_positive("strength", strength)
-    rho = constants.penalized_weak_convexity(lam)
-    if prox_weight is None:
-        prox_weight = max(2.0 * rho, 2.0 * eps / constants.tube_radius)
-    beta = checked_positive("prox_weight", prox_weight)
-    check_nonconvex_range(constants, eps, lam, beta)
-    m, R = constants.strong_convexity(lam, beta), constants.radius
-    gap, eps_u, beta_u = constants.gap_bound(lam), eps * R, beta * R * R
-    return Requirements(
-        setting="nonconvex",
-        epsilon=eps,
-        outer_steps=find_outer_steps(48.0 * beta_u * gap, eps_u),
-        inner_error_target=eps_u * eps_u / (48.0 * beta_u * (1.0 + beta / m)),
-        prox_weight=beta,
-        strong_convexity=m,
-        penalty="hinge",
-        strength=lam,
-        first_index=0,
     )
 
 
@@ -314,31 +208,31 @@ class Schedule:
         True for what the two functions below return, and for `with_steps` of them as
         long as T is not smaller and e_K <= e_* still holds.
         """
+        T, K = self.outer_steps, self.inner_steps
         try:
-            needed = self._requirements()
-            matched = self.with_steps()
+            if isinstance(self.constants, ConvexConstants):
+                needed = _convex_draft(self.constants, self.epsilon)
+            else:
+                lam, beta = self.strength, self.prox_weight
+                needed = _nonconvex_draft(self.constants, self.epsilon, lam, beta)
+            same = self == needed.with_steps(outer_steps=T, inner_steps=K)
         except InvalidScheduleError:
             return False
-        fixed = needed._replace(outer_steps=self.outer_steps)._asdict()
         return (
-            self == matched
-            and self.radius == self.constants.radius
+            same
             and self.outer_steps >= needed.outer_steps
             and self.inner_error <= needed.inner_error_target
-            and all(getattr(self, name) == value for name, value in fixed.items())
         )
 
     def describe(self) -> str:
         """Return a table, one row per number, with the equation it comes from."""
-        return describe_schedule(self)
-
-    def _requirements(self) -> Requirements:
-        """Compute anew what the theorem asks for at this target."""
-        constants, eps = self.constants, self.epsilon
+        constants = self.constants
         if isinstance(constants, ConvexConstants):
-            return convex_requirements(constants, eps)
-        lam, beta = self.strength, self.prox_weight
-        return nonconvex_requirements(constants, eps, lam, beta)
+            rows = _convex_rows(self, constants)
+        else:
+            rows = _nonconvex_rows(self, constants)
+        verdict = _PROMISES[self.setting] if self.within_theorem else _NO_PROMISE
+        return "\n".join([_TITLES[self.setting], "", *_aligned(rows), "", verdict])
 
     def _error(self, K: int) -> float:
         """Return e_K (eq. convex-error-constants) or U_K (eq. inner-bound)."""
@@ -389,7 +283,7 @@ def convex_schedule(
         (16000, 536870912, 4.0)
     """
     _check_constants("convex_schedule", constants, ConvexConstants)
-    return _complete(constants, convex_requirements(constants, epsilon), inner_steps)
+    return _with_inner_steps(_convex_draft(constants, epsilon), inner_steps)
 
 
 def nonconvex_schedule(
@@ -442,27 +336,98 @@ def nonconvex_schedule(
         (4.0, 34.0, 235008)
     """
     _check_constants("nonconvex_schedule", constants, NonconvexConstants)
-    needed = nonconvex_requirements(constants, epsilon, strength, prox_weight)
-    return _complete(constants, needed, inner_steps)
+    draft = _nonconvex_draft(constants, epsilon, strength, prox_weight)
+    return _with_inner_steps(draft, inner_steps)
 
 
-def _complete(
-    constants: ConvexConstants | NonconvexConstants,
-    needed: Requirements,
-    how: InnerSteps,
+def _convex_draft(constants: ConvexConstants, epsilon: float) -> Schedule:
+    """Return the schedule of eq. cv-schedule and eq. convex-settings, but for K.
+
+    T and e_* are computed on the unit ball, for the target R epsilon.
+    """
+    eps, R = checked_number("epsilon", epsilon, _WHY["epsilon"]), constants.radius
+    check_convex_range(constants, eps)
+    unit, eps_u = constants.on_unit_ball(), eps * R
+    ell, G_F = unit.weak_convexity, unit.proximal_lipschitz
+    T = find_outer_steps(1000.0 * ell * unit.gap_bound, eps_u)
+    target = min(eps_u * eps_u / (4000.0 * ell), G_F * eps_u / (60.0 * ell))
+    ell = constants.weak_convexity
+    return _draft(constants, eps, T, target, (constants.strength, 2.0 * ell, ell))
+
+
+def _nonconvex_draft(
+    constants: NonconvexConstants,
+    epsilon: float,
+    strength: float | None,
+    prox_weight: float | None,
 ) -> Schedule:
-    """Find K, the one number that the requirements leave open."""
-    draft = Schedule(
-        **needed._asdict(),
+    """Return the schedule of eq. nc-schedule, but for K.
+
+    None stands for twice what eq. nc-parameters and the theorem's range ask for.
+    """
+    eps, R = checked_number("epsilon", epsilon, _WHY["epsilon"]), constants.radius
+    if strength is None:
+        G_f = constants.gradient_bound
+        strength = (G_f + max(G_f, 2.0 * eps)) / constants.infeasible_slope
+    lam = checked_number("strength", strength, _WHY["strength"])
+    if prox_weight is None:
+        rho = constants.penalized_weak_convexity(lam)
+        prox_weight = max(2.0 * rho, 2.0 * eps / constants.tube_radius)
+    beta = checked_number("prox_weight", prox_weight, _WHY["prox_weight"])
+    check_nonconvex_range(constants, eps, lam, beta)
+    m = constants.strong_convexity(lam, beta)
+    eps_u, beta_u = eps * R, beta * R * R
+    T = find_outer_steps(48.0 * beta_u * constants.gap_bound(lam), eps_u)
+    target = eps_u * eps_u / (48.0 * beta_u * (1.0 + beta / m))
+    return _draft(constants, eps, T, target, (lam, beta, m))
+
+
+def _draft(
+    constants: ConvexConstants | NonconvexConstants,
+    epsilon: float,
+    T: int,
+    target: float,
+    weights: tuple[float, float, float],
+) -> Schedule:
+    """Return a schedule with K = 2; the weights are lambda, beta and m."""
+    strength, prox_weight, m = weights
+    convex = isinstance(constants, ConvexConstants)
+    return Schedule(
+        setting="convex" if convex else "nonconvex",
+        epsilon=epsilon,
+        outer_steps=T,
         inner_steps=2,
+        prox_weight=prox_weight,
+        strong_convexity=m,
+        penalty="softplus" if convex else "hinge",
+        strength=strength,
         smoothing=None,
-        inner_failure=1 / (6 * needed.outer_steps),
-        inner_error=float("inf"),
+        first_index=1 if convex else 0,
+        inner_failure=1 / (6 * T),
+        inner_error_target=target,
+        inner_error=math.inf,
         radius=constants.radius,
         constants=constants,
     )
+
+
+def _with_inner_steps(draft: Schedule, how: InnerSteps) -> Schedule:
+    """Find K, the one number that the draft leaves open."""
     K = find_inner_steps(draft._error, draft.inner_error_target, how)  # noqa: SLF001
     return draft.with_steps(inner_steps=K)
+
+
+_WHY = {
+    "epsilon": (
+        "epsilon is the target for the stationarity measure; T and K grow like "
+        "epsilon^-2 each. Try: a fraction of the measure at the start."
+    ),
+    "strength": "strength weighs the penalty (eq. nc-parameters). Try: strength=None.",
+    "prox_weight": (
+        "prox_weight makes the inner problem strongly convex (eq. nc-parameters). "
+        "Try: prox_weight=None."
+    ),
+}
 
 
 def _check_constants(
@@ -494,3 +459,123 @@ def check_schedule(schedule: object) -> None:
             "one from a problem's constants: oneproj.theory.convex_schedule(...)."
         )
         raise InvalidProblemError(message)
+
+
+_Row = tuple[str, str, float | str, str]  # symbol, meaning, value, source
+
+_HEADER: _Row = ("symbol", "meaning", "value", "from")
+_TITLES = {
+    "convex": (
+        "Schedule for a convex constraint\n"
+        "Theorem convex-smooth (Smooth objective with convex constraints)\n"
+        "Theorem convex-nonsmooth (Nonsmooth objective with convex constraints)"
+    ),
+    "nonconvex": (
+        "Schedule for a nonconvex constraint\n"
+        "Theorem nonconvex (Nonsmooth objective with nonconvex constraints)"
+    ),
+}
+_PROMISES = {
+    "convex": (
+        "Guarantee: from a feasible start, one projection gives a feasible output "
+        "with, at probability\n>= 2/3, G_ell <= epsilon (smooth objective) or "
+        "S_ell <= epsilon (nonsmooth objective)."
+    ),
+    "nonconvex": (
+        "Guarantee: from any start in the ball, one projection gives a feasible output "
+        "that lies, at\nprobability >= 2/3, within 2 epsilon / beta of a feasible "
+        "point with KKT residual <= epsilon\n(eq. nc-guarantee)."
+    ),
+}
+_NO_PROMISE = (
+    "OUTSIDE THE THEOREM: these are not the numbers that the equations above ask for; "
+    "nothing is\nguaranteed for this run."
+)
+
+
+def _convex_rows(s: Schedule, constants: ConvexConstants) -> list[_Row]:
+    """List the numbers of app:convex-schedule in the order they are computed."""
+    gap = "2 G_f R, end of app. convex-schedule"
+    if constants.initial_gap is not None:
+        gap = "given, Delta_f of Theorem convex-smooth"
+    G_F, G_H = constants.proximal_lipschitz, constants.subproblem_gradient_bound
+    errors = "eq. convex-error-constants"
+    U_K = s.inner_error - math.log(2.0) / s.inner_steps
+    gamma = "none" if s.smoothing is None else s.smoothing
+    return [
+        ("epsilon", "target", s.epsilon, "Theorems convex-smooth, convex-nonsmooth"),
+        ("R", "radius", s.radius, "Assumption convex, rescaled"),
+        ("Delta_f", "initial gap", constants.gap_bound, gap),
+        ("G_F", "proximal Lipschitz constant", G_F, errors),
+        ("lambda_0", "strength", s.strength, "eq. convex-settings"),
+        ("G_H", "subproblem gradient bound", G_H, errors),
+        ("beta", "prox weight", s.prox_weight, "2 ell, eq. convex-penalty"),
+        ("m", "strong convexity", s.strong_convexity, "ell, eq. convex-penalty"),
+        ("T", "outer steps", s.outer_steps, "eq. cv-schedule"),
+        ("delta_in", "inner failure", s.inner_failure, "eq. cv-schedule"),
+        ("e_*", "inner error target", s.inner_error_target, "eq. cv-schedule"),
+        ("K", "inner steps", s.inner_steps, "e_K <= e_*, below eq. cv-schedule"),
+        ("U_K", "inner bound", U_K, "Lemma inner, eq. inner-bound"),
+        ("e_K", "inner error", s.inner_error, f"U_K + log(2)/K, {errors}"),
+        ("gamma", "smoothing", gamma, "1/K, eq. convex-settings"),
+        ("I", "index set", _index_set(s), "Theorems convex-smooth, convex-nonsmooth"),
+        ("T K", "gradient calls", s.gradient_calls, "eq. convex-smooth-rate"),
+    ]
+
+
+def _nonconvex_rows(s: Schedule, constants: NonconvexConstants) -> list[_Row]:
+    """List the numbers of app:nc-schedule in the order they are computed."""
+    lam, beta = s.strength, s.prox_weight
+    gap = "2 G_lambda R, end of app. nc-schedule"
+    if constants.initial_gap is not None:
+        gap = "given, Delta_lambda of Theorem nonconvex"
+    rho = constants.penalized_weak_convexity(lam)
+    G_lam = constants.penalized_lipschitz(lam)
+    G_H = constants.subproblem_gradient_bound(lam, beta)
+    margin, tube = constants.feasibility_margin(lam), constants.tube_radius
+    app = "app. nonconvex"
+    return [
+        ("epsilon", "target", s.epsilon, "Theorem nonconvex"),
+        ("R", "radius", s.radius, "Assumption nonconvex, rescaled"),
+        ("lambda", "strength", lam, "eq. nc-parameters"),
+        ("h_feas", "feasibility margin", margin, "> epsilon, Lemma nc-transfer"),
+        ("R_tube", "tube radius", tube, "> epsilon / beta, Lemma geometry"),
+        ("G_lambda", "penalized Lipschitz constant", G_lam, app),
+        ("Delta_lambda", "initial gap", constants.gap_bound(lam), gap),
+        ("rho_lambda", "penalized weak convexity", rho, app),
+        ("beta", "prox weight", beta, "eq. nc-parameters"),
+        ("m", "strong convexity", s.strong_convexity, "eq. nc-parameters"),
+        ("G_H", "subproblem gradient bound", G_H, app),
+        ("T", "outer steps", s.outer_steps, "eq. nc-schedule"),
+        ("delta_in", "inner failure", s.inner_failure, "eq. nc-schedule"),
+        ("e_*", "inner error target", s.inner_error_target, "eq. nc-schedule"),
+        ("K", "inner steps", s.inner_steps, "U_K <= e_*, below eq. nc-schedule"),
+        ("U_K", "inner error", s.inner_error, "Lemma inner, eq. inner-bound"),
+        ("I", "index set", _index_set(s), "eq. nc-settings"),
+        ("T K", "gradient calls", s.gradient_calls, "eq. nc-rate"),
+    ]
+
+
+def _index_set(schedule: Schedule) -> str:
+    """Write I as in the paper: {1..T} or {0..T-1}."""
+    first, T = schedule.first_index, schedule.outer_steps
+    return f"{{{first}..{first + T - 1}}}"
+
+
+def _aligned(rows: list[_Row]) -> list[str]:
+    """Lay the rows out in columns, numbers to the right, sources unpadded."""
+    cells = [
+        (symbol, meaning, _text(value), source)
+        for symbol, meaning, value, source in [_HEADER, *rows]
+    ]
+    a, b, c = (max(len(row[i]) for row in cells) for i in range(3))
+    lines = [f"{s:<{a}}  {w:<{b}}  {v:>{c}}  {e}" for s, w, v, e in cells]
+    rule = f"{'-' * a}  {'-' * b}  {'-' * c}  {'-' * len(_HEADER[3])}"
+    return [lines[0], rule, *lines[1:]]
+
+
+def _text(value: float | str) -> str:
+    """Write counts in full and other numbers with six digits."""
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"

@@ -345,7 +345,7 @@ def _complete(
     planned = end is End.PLANNED
     executed = setting.schedule if status is Status.FEASIBLE else None
     seen = run.method.seen
-    certificate = certify_run(problem, seen, schedule=executed, smooth=False)
+    certificate = certify_run(problem, seen, executed)
     warn_in_hindsight(run, objective, certificate.multipliers, planned=planned)
     watch.lap("certify")
     return Solution(

@@ -1,11 +1,15 @@
-"""A tiny quadratic program, the dual of a model with cuts: a simplex and an orthant.
+"""A small quadratic program over a simplex and an orthant.
 
 ``min (1/2) z'Pz + w'z  subject to  z >= 0,  sum of z over the simplex = 1``.
 
-P is the Gram matrix of a handful of gradients: symmetric, positive semidefinite, as
-singular as it likes (equal gradients, more gradients than dimensions). It is the dual
-of a model with cuts, so *any* z that satisfies the constraints proves a bound; an exact
-one proves the best bound.
+P is the Gram matrix of a few gradients: symmetric, positive semidefinite, and singular
+where gradients are equal or more numerous than dimensions. The program is the dual of a
+model that consists of cuts, so any z that satisfies the constraints proves a bound, and
+the minimiser proves the best one.
+
+Why not ``scipy.optimize.nnls``: it has no form for a simplex with a linear term, and
+returns no ray where there is no minimum. Without a simplex it is as accurate on vectors
+of equal length and faster; ``vectors.multipliers`` uses it.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ FLAT = 64.0 * EPSILON
 SLOPE_NOISE = 8.0 * EPSILON
 """A slope above minus this fraction of the terms it is made of is rounding: zero."""
 PATIENCE = 3
-"""Entries whose release only stirs the rounding, before the work is called done."""
+"""Entries whose release changes the value by rounding only, before the search ends."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ def solve_simplex_qp(
     An active-set method in the manner of Lawson and Hanson: z minimises over the free
     entries; the fixed entry with the steepest descent is freed; where the way to the
     next minimiser meets a bound, that entry is fixed. A direction without curvature is
-    followed to the bound it meets, so equal or dependent rows need no special care:
+    followed to the bound it meets, so equal or dependent rows need no special case:
     the free rows stay affinely independent and their system stays solvable.
 
     Args:
@@ -63,11 +67,11 @@ def solve_simplex_qp(
         [1.0, 3.0]
     """
     program = _ActiveSet(P, w, simplex, start)
-    stirred: set[int] = set()
-    # A round frees one entry. Runs take a few times the size; the cap is for luck.
+    unchanged: set[int] = set()
+    # A round frees one entry. Runs take a few times the size; the cap ends cycles.
     for _ in range(50 + 10 * len(w)):
-        entering = program.steepest(stirred)
-        if entering is None or len(stirred) > PATIENCE:
+        entering = program.steepest(unchanged)
+        if entering is None or len(unchanged) > PATIENCE:
             break
         z, free, value = program.z.copy(), list(program.free), program.value()
         ray = program.release(entering)
@@ -77,9 +81,9 @@ def solve_simplex_qp(
         if change > 0:
             # Only rounding can raise the value: undo, and leave this entry alone.
             program.z, program.free = z, free
-            stirred.add(entering)
+            unchanged.add(entering)
         elif change < 0:
-            stirred.clear()
+            unchanged.clear()
     return QpSolution(program.z)
 
 
@@ -91,7 +95,7 @@ def solve_nonnegative_qp(P: Array, w: Array, start: Array | None = None) -> QpSo
         [0.0, 3.0]
     """
     n = len(w)
-    # The solver has a simplex; an entry of its own, without cost, fulfils it.
+    # The solver needs a simplex: one more entry, without cost, is all of it.
     padded = np.zeros((n + 1, n + 1))
     padded[:n, :n] = P
     begin = None if start is None else np.append(start, 1.0)
@@ -102,8 +106,8 @@ def solve_nonnegative_qp(P: Array, w: Array, start: Array | None = None) -> QpSo
 def refine_on_support(P: Array, simplex: Mask, z: Array, slope: Array) -> Array:
     """Correct the positive entries of z, given their slopes to higher accuracy.
 
-    One Newton step on the support: the squares in P hide what is smaller than their
-    rounding, a slope computed from the vectors themselves does not.
+    One Newton step on the support. Products in P lose what is smaller than their
+    rounding; slopes that are computed from the vectors themselves do not.
 
     Example:
         >>> both = np.array([True, True])
@@ -119,7 +123,7 @@ def refine_on_support(P: Array, simplex: Mask, z: Array, slope: Array) -> Array:
 
 
 class _ActiveSet:
-    """z, and which of its entries are free; z minimises over the free ones."""
+    """The point z and its free entries, over which z is the minimiser."""
 
     def __init__(self, P: Array, w: Array, simplex: Mask, start: Array | None) -> None:
         self.P, self.w, self.simplex = P, w, simplex
@@ -128,7 +132,7 @@ class _ActiveSet:
         if start is None:
             vertices = np.where(simplex, 0.5 * np.diag(P) + w, np.inf)
             self.free = [int(np.argmin(vertices))]
-            self.z[self.free] = 1.0  # alone on the simplex it has nowhere to go
+            self.z[self.free] = 1.0  # the only entry of the simplex that is free
         else:
             self.z[:] = start
             self.free = np.flatnonzero(self.z).tolist()
@@ -222,7 +226,7 @@ def _solve_bordered(P: Array, simplex: Mask, right: Array, total: float) -> Arra
     system[:n, :n] = P
     system[:n, n] = system[n, :n] = unit * simplex
     known[:n], known[n] = right, unit * total
-    # LAPACK itself: at this size NumPy's checks take longer than the solution.
+    # LAPACK directly: at this size NumPy's checks take longer than the solution.
     _, _, solution, singular = dgesv(system, known)
     if singular:
         solution = np.linalg.lstsq(system, known, rcond=None)[0]

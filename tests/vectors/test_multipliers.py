@@ -1,4 +1,4 @@
-"""Multipliers against SciPy's, and inner products however vectors are cut."""
+"""Multipliers against SciPy's and CVXPY's, and inner products in pieces."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 from torch import Tensor
 
-from oneproj.methods import strength as module
-from oneproj.methods.strength import gram, least_residual
+from oneproj.vectors import multipliers as module
+from oneproj.vectors.multipliers import GrowingCone, estimate_multipliers, gram
 
 examples = settings(derandomize=True, deadline=None, max_examples=100)
 SEEDS = st.integers(0, 2**31)
 
 
 def multipliers(f: list[Tensor], c: list[list[Tensor]]) -> np.ndarray:
-    G = gram([f, *c])
-    return np.array(least_residual(G[1:, 1:].tolist(), G[1:, 0].tolist()))
+    return estimate_multipliers(gram([f, *c]))
 
 
 def wide(*values: float) -> list[Tensor]:
@@ -68,7 +67,6 @@ def test_more_constraints_than_dimensions_leave_the_same_residual(
 def test_two_constraints_at_any_angle_leave_the_least_residual(
     seed: int, angle: float, scale: float
 ) -> None:
-    # In plain numbers where they can be told apart, by the general solver else.
     f, first, other = rows(seed, 2, 4)
     second = [
         10**scale * (a + 10**angle * b) for a, b in zip(first, other, strict=True)
@@ -96,7 +94,7 @@ def test_duplicates_share_the_multiplier() -> None:
 
 def test_of_opposite_constraints_one_holds() -> None:
     mu = multipliers(wide(-4.0), [wide(2.0), wide(-2.0)])
-    assert mu.tolist() == [2.0, 0.0]
+    assert mu == pytest.approx([2.0, 0.0], abs=1e-14)
 
 
 @pytest.mark.parametrize("small", [1, 4, 100])
@@ -109,3 +107,70 @@ def test_inner_products_do_not_depend_on_how_vectors_are_cut(
     cut[1][0] = cut[1][0].float()
     drawn[1, :2] = drawn[1, :2].float().double()
     np.testing.assert_allclose(gram(cut), drawn @ drawn.T, rtol=1e-13)
+
+
+@examples
+@given(seed=SEEDS, m=st.integers(1, 6), d=st.integers(2, 8), e=st.integers(-6, 6))
+def test_prices_lower_the_multipliers(seed: int, m: int, d: int, e: int) -> None:
+    # The conditions of optimality: no slope is negative, none where mu > 0.
+    f, *c = rows(seed, m, d)
+    c = [[10.0**e * part for part in row] for row in c]
+    prices = 10.0**e * np.random.default_rng(seed).uniform(size=m)
+    mu = estimate_multipliers(gram([f, *c]), prices)
+    A = np.stack([flat(row) for row in c])
+    slope = (A @ (flat(f) + mu @ A) + prices) / 10.0**e
+    assert mu.min() >= 0
+    assert slope.min() >= -1e-9
+    assert (10.0**e * mu * slope) == pytest.approx(np.zeros(m), abs=1e-9)
+
+
+def cone(f: list[Tensor], c: list[list[Tensor]], *prices: float) -> GrowingCone:
+    program = GrowingCone(f)
+    for row, price in zip(c, prices or [0.0] * len(c), strict=True):
+        program.add(dict(enumerate(row)), price)
+    return program
+
+
+def test_nearly_parallel_gradients_are_distinguished() -> None:
+    # f = (-1, 3e-7) is balanced by a and b, which are parallel to 1e-6. The Gram matrix
+    # alone, of condition 1e12, leaves 1e-8 or so; the gradients themselves decide.
+    f, a, b = wide(-1.0, 3e-7), wide(1.0, 1e-6), wide(1.0, -1e-6)
+    found = cone(f, [a, b]).solve()
+    assert found.norm <= 1e-15
+    assert found.multipliers == pytest.approx([0.35, 0.65], abs=1e-8)
+
+
+def test_refinement_uses_the_prices() -> None:
+    # As above, with 1e-13 to pay for each unit of a: v.a = -1e-13 and v.b = 0 decide.
+    f, a, b = wide(-1.0, 3e-7), wide(1.0, 1e-6), wide(1.0, -1e-6)
+    v = flat(cone(f, [a, b], 1e-13, 0.0).solve().vector)
+    products = [v @ flat(a), v @ flat(b)]
+    assert products == pytest.approx([-1e-13, 0.0], abs=1e-16)
+
+
+@examples
+@given(seed=SEEDS, m=st.integers(1, 6), d=st.integers(2, 6))
+def test_a_growing_cone_is_solved_as_a_whole(seed: int, m: int, d: int) -> None:
+    f, *c = rows(seed, m, d)
+    grown = cone(f, [])
+    for row in c:
+        grown.add(dict(enumerate(row)))
+        grown.solve()
+    found = grown.solve()
+    _, least = nnls(np.stack([flat(row) for row in c], axis=1), -flat(f))
+    assert found.norm == pytest.approx(least, rel=1e-9, abs=1e-12)
+    assert found.norm == pytest.approx(np.linalg.norm(flat(found.vector)), rel=1e-12)
+
+
+def test_a_normal_of_one_tensor_leaves_the_others_alone() -> None:
+    program = GrowingCone([*wide(1.0), *wide(-2.0, 0.0)])
+    program.add({1: wide(1.0, 0.0)[0]})
+    found = program.solve()
+    assert found.multipliers == pytest.approx([2.0])
+    assert flat(found.vector) == pytest.approx([1.0, 0.0, 0.0], abs=1e-15)
+
+
+def test_zero_gradients_do_no_harm() -> None:
+    nothing, one = wide(0.0, 0.0), wide(3.0, 4.0)
+    assert cone(one, [nothing]).solve().norm == pytest.approx(5.0)
+    assert cone(nothing, [one]).solve().norm == 0.0
