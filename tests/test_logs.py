@@ -52,8 +52,8 @@ def test_csv_goes_on_after_a_crash(tmp_path: Path) -> None:
         if update.update == 13:
             raise ZeroDivisionError
 
-    arguments = {"steps": 20, "checkpoint": tmp_path / "run.pt", "resume": True}
-    arguments["checkpoint_every"] = 5
+    checkpoint = oneproj.Checkpoint(tmp_path / "run.pt", every=5)
+    arguments = {"steps": 20, "checkpoint": checkpoint}
     with pytest.raises(ZeroDivisionError):
         oneproj.solve(problem(), **arguments, callbacks=[CsvLog(file), crash])
     assert len(rows(file)) == 13

@@ -47,6 +47,7 @@ from oneproj.results import Projection as Projection
 from oneproj.results import Solution as Solution
 from oneproj.results import Status as Status
 from oneproj.results import Update as Update
+from oneproj.training.checkpoints import Checkpoint as Checkpoint
 from oneproj.training.solve import solve as solve
 
 try:

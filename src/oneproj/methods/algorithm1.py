@@ -42,8 +42,7 @@ from oneproj.oracles import Anchor, Sight
 from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.problem.problem import Problem
 from oneproj.results import Projection
-from oneproj.schema import AbstractSchema, Equal, Fields, Integer, Row
-from oneproj.tensor_schema import scheduler_state
+from oneproj.schema import check_range, check_scheduler, require
 from oneproj.theory import Schedule
 from oneproj.theory.observations import ROUNDINGS, Observations
 from oneproj.vectors.arithmetic import (
@@ -309,41 +308,33 @@ class Penalized(AbstractMethod):
             "seen": None if self.seen is None else self.seen.state_dict(),
         }
 
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like."""
-        scheduler, strength, alarm = self._scheduler, self._strength, self._alarm
-        problem, absent = self._setting.problem, Equal(None)
-        strengths = AutoStrength.state_schema(problem.constraints, problem.parameters)
-        parts = Fields(
-            {
-                "optimizer": self.optimizer.state_schema(own=self._own),
-                "scheduler": absent
-                if scheduler is None
-                else scheduler_state(scheduler),
-                "strength": absent if strength is None else strengths,
-                "alarm": absent if alarm is None else alarm.state_schema(),
-                "oracle": self._oracle.state_schema(),
-                "outer": Integer(least=0, most=self._setting.steps),
-                "seen": absent if self.seen is None else self.seen.state_schema(),
-            }
-        )
-        return _MethodState(parts) if self._own else parts
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
-        parameters = self._setting.problem.parameters
+        problem, scheduler = self._setting.problem, state["scheduler"]
+        self.optimizer.check_state(state["optimizer"], own=self._own)
         self.optimizer.load_state_dict(state["optimizer"])
         if self._scheduler is not None:
-            self._scheduler.load_state_dict(state["scheduler"])
+            check_scheduler(scheduler, self._scheduler)
+            if self._own:
+                groups = state["optimizer"]["param_groups"]
+                rates = [group["initial_lr"] for group in groups]
+                same, base = scheduler["base_lrs"] == rates, "scheduler.base_lrs"
+                require(same, scheduler["base_lrs"], base, f"{rates}, as in the groups")
+            self._scheduler.load_state_dict(scheduler)
         self._oracle.load_state_dict(state["oracle"])
         if self._strength is not None:
-            penalty = self._strength.load_state_dict(state["strength"], parameters)
+            penalty = self._strength.load_state_dict(
+                state["strength"], problem.parameters, problem.constraints
+            )
             if penalty is not None:
                 self._oracle.penalize(penalty)
         if self._alarm is not None:
             self._alarm.load_state_dict(state["alarm"])
-        self._outer = state["outer"]
+        most = self._setting.steps
+        self._outer = check_range(state["outer"], "outer", 0, most, whole=True)
         if self._watch is not None:
+            for name, size in state["seen"].items():
+                require(type(size) is float and size >= 0, size, name, "a number >= 0")
             self._watch.seen = Observations.from_state(state["seen"])
 
     def _anchor(self) -> Anchor | None:
@@ -370,21 +361,6 @@ class Penalized(AbstractMethod):
             convex = [name for name, c in terms if c.curvature in ("convex", "linear")]
             lr = far_lr(anchor, self._setting.steps, convex)
             lengthen(self.optimizer, self._scheduler, lr)
-
-
-@dataclass(frozen=True)
-class _MethodState(AbstractSchema):
-    """The state of a run whose scheduler and optimiser agree on the first step size."""
-
-    parts: Fields
-
-    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
-        state: dict[str, Any] = self.parts.check(value, where)
-        if state["scheduler"] is not None:
-            groups = state["optimizer"]["param_groups"]
-            began = Row(tuple(Equal(group["initial_lr"]) for group in groups))
-            began.check(state["scheduler"]["base_lrs"], f"{where}.scheduler.base_lrs")
-        return state
 
 
 def _scheduled(setting: Setting, schedule: Schedule) -> _Parts:

@@ -22,8 +22,6 @@ from oneproj.methods.slsqp import SLSQP
 from oneproj.oracles import Sight
 from oneproj.problem.problem import Problem
 from oneproj.results import Projection
-from oneproj.schema import AbstractSchema, Fields, Text
-from oneproj.tensor_schema import PLAIN
 from oneproj.vectors.arithmetic import assign, dimension, snapshot
 
 SLSQP_PARAMETERS = 200
@@ -101,12 +99,14 @@ class Auto(AbstractMethod):
         """The state of the chosen method."""
         return {"method": self._method.name, "state": self._method.state_dict()}
 
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like, if the same method was chosen now."""
-        return _Chosen(self._method, self._why)
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
+        if state["method"] != self._method.name:
+            message = (
+                f'method="auto" chose {state["method"]!r} for the run that was saved '
+                f"and {self._method.name!r} now: {self._why}. Name the method."
+            )
+            raise CheckpointError(message)
         self._method.load_state_dict(state["state"])
 
     def describe(self) -> dict[str, Any]:
@@ -115,24 +115,6 @@ class Auto(AbstractMethod):
         options = None if follows else asdict(self._options)
         own = {"method": self._method.name, "why": self._why, "options": options}
         return own | self._method.describe()
-
-
-class _Chosen(AbstractSchema):
-    """The state of the method that is chosen now, and of no other."""
-
-    def __init__(self, method: AbstractMethod, why: str) -> None:
-        self._method, self._why = method, why
-
-    def check(self, value: Any, where: str) -> Any:  # noqa: ANN401 - whatever a file had
-        state = Fields({"method": Text(), "state": PLAIN}).check(value, where)
-        if state["method"] != self._method.name:
-            message = (
-                f'method="auto" chose {state["method"]!r} for the run that was saved '
-                f"and {self._method.name!r} now: {self._why}. Name the method."
-            )
-            raise CheckpointError(message)
-        kept = self._method.state_schema().check(state["state"], f"{where}.state")
-        return state | {"state": kept}
 
 
 def recommend(setting: Setting) -> tuple[type[AbstractMethod], str]:

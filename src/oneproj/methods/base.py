@@ -13,8 +13,6 @@ from oneproj.errors import CheckpointError, InvalidProblemError
 from oneproj.methods.context import Setting
 from oneproj.oracles import Sight
 from oneproj.results import Projection
-from oneproj.schema import AbstractSchema
-from oneproj.tensor_schema import PLAIN
 from oneproj.theory import Schedule
 from oneproj.theory.observations import Observations
 
@@ -92,14 +90,6 @@ class AbstractMethod(ABC):
             "Leave out checkpoint= and resume=, or use another method."
         )
         raise CheckpointError(message)
-
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like; it is checked before ``load_state_dict``.
-
-        Plain data of any form, unless a method says more. One that does cannot be
-        handed a state that it does not expect.
-        """
-        return PLAIN
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state; the parameters and the setting have theirs."""

@@ -40,8 +40,7 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import warn
-from oneproj.schema import AbstractSchema, AsIs, Equal, Fields, schema_of
-from oneproj.tensor_schema import vector_like
+from oneproj.schema import from_plain
 from oneproj.vectors.arithmetic import (
     Vector,
     difference,
@@ -168,14 +167,9 @@ class Alarm:
         """What was seen, and where the run began."""
         return {"seen": asdict(self._seen), "start": self._start}
 
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like."""
-        start = Equal(None) if self._start is None else vector_like(self._start)
-        return Fields({"seen": AsIs(schema_of(_Seen)), "start": start})
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
-        self._seen = _Seen(**state["seen"])
+        self._seen = from_plain(_Seen, state["seen"], "diagnostics")
         if self._start is not None:
             self._start = on_devices(state["start"], self._start)
 

@@ -21,7 +21,7 @@ from oneproj.methods.baseline import BallStep
 from oneproj.methods.context import Setting
 from oneproj.oracles import Sight
 from oneproj.results import Projection
-from oneproj.schema import AbstractSchema, Fields, Maybe, schema_of
+from oneproj.schema import from_plain
 
 
 @dataclass(frozen=True)
@@ -83,24 +83,12 @@ class ProjectedSGD(AbstractMethod):
             "projection": None if done is None else _plain(done),
         }
 
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like."""
-        problem, projector = self._setting.problem, self._setting.projector
-        learned = projector.state_schema(problem.parameters, problem.constraints)
-        return Fields(
-            {
-                "step": self._step.state_schema(),
-                "oracle": self._oracle.state_schema(),
-                "projector": Maybe(learned),
-                "projection": Maybe(schema_of(Projection)),
-            }
-        )
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
         self._step.load_state_dict(state["step"])
         self._oracle.load_state_dict(state["oracle"])
-        self._projection = state["projection"]
+        done = from_plain(Projection | None, state["projection"], "projection")
+        self._projection = done
         if state["projector"] is not None:
             problem = self._setting.problem
             self._setting.projector.load_state_dict(

@@ -76,16 +76,12 @@ from torch import Tensor
 from oneproj.oracles import Anchor
 from oneproj.oracles.penalties import Hinges
 from oneproj.schema import (
-    AbstractSchema,
-    EmptyOr,
-    Fields,
-    Integer,
-    Items,
-    Maybe,
-    Named,
-    Number,
+    LARGEST,
+    check_like,
+    check_list,
+    check_names,
+    check_range,
 )
-from oneproj.tensor_schema import vector_like
 from oneproj.vectors.arithmetic import SMALL, Array, Vector, distance, norm, on_devices
 from oneproj.vectors.qp import solve_nonnegative_qp
 
@@ -260,21 +256,15 @@ class Patience:
             "floors": dict(self._floors),
         }
 
-    @staticmethod
-    def state_schema(names: Collection[str]) -> AbstractSchema:
-        """What such a state looks like, for constraints of these names."""
-        size = Number(least=0.0, finite=True)
-        seen = Items(Number(finite=True), least=1, most=ANCHORS)
-        return Fields(
-            {
-                "seen": Named(seen, names),
-                "largest": Named(size, names),
-                "floors": Named(size, names),
-            }
-        )
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], names: Collection[str]) -> None:
         """Go on from such a state."""
+        for name, sizes in state.items():
+            check_names(sizes, f"patience.{name}", names, needed=())
+        for seen in state["seen"].values():
+            check_list(seen, "patience.seen", 1, ANCHORS)
+            check_like(seen, [0.0] * len(seen), "patience.seen")
+        for size in (*state["largest"].values(), *state["floors"].values()):
+            check_range(size, "patience", 0.0, LARGEST)
         self._seen = copy.deepcopy(state["seen"])
         self._largest, self._floors = dict(state["largest"]), dict(state["floors"])
 
@@ -425,47 +415,47 @@ class AutoStrength:
             "most_push": self.most_push,
         }
 
-    @staticmethod
-    def state_schema(names: Collection[str], like: Vector) -> AbstractSchema:
-        """What such a state looks like, for constraints of these names."""
-        size, point = Number(least=0.0, finite=True), Maybe(vector_like(like))
-        each = EmptyOr(Named(size, names, complete=True))
-        sizes = EmptyOr(Named(size, [*names, "objective"], complete=True))
-        return Fields(
-            {
-                "sum": point,
-                "count": Integer(least=0),
-                "last": point,
-                "longest": size,
-                "strengths": each,
-                "widths": each,
-                "largest": each,
-                "patience": Patience.state_schema(names),
-                "recent": sizes,
-                "most_push": Maybe(Number(least=0.0)),
-            }
-        )
-
-    def load_state_dict(self, state: Mapping[str, Any], like: Vector) -> Hinges | None:
+    def load_state_dict(
+        self, state: Mapping[str, Any], like: Vector, names: Collection[str]
+    ) -> Hinges | None:
         """Go on from such a state; returns the penalty in force, None before any.
+
+        Args:
+            state: What ``state_dict`` returned.
+            like: The parameters.
+            names: Of the constraints.
 
         Example:
             >>> first, second = AutoStrength(), AutoStrength()
             >>> first.watch([torch.tensor([-6.0])])
-            >>> second.load_state_dict(first.state_dict(), [torch.zeros(1)]) is None
+            >>> second.load_state_dict(
+            ...     first.state_dict(), [torch.zeros(1)], ["cap"]) is None
             True
             >>> anchor = Anchor([], {"cap": 0.1}, {"cap": [torch.tensor([2.0])]})
             >>> second.adapt(anchor).strengths
             (6.0,)
         """
         total, last = state["sum"], state["last"]
+        for vector in (total, last):
+            if vector is not None:
+                check_like(vector, like, "strength")
+        for name in ("strengths", "widths", "largest", "recent"):
+            known = [*names, "objective"] if name == "recent" else names
+            sizes = state[name]
+            check_names(sizes, f"strength.{name}", known, known if sizes else ())
+            for size in sizes.values():
+                check_range(size, f"strength.{name}", 0.0, LARGEST)
+        check_range(state["longest"], "strength.longest", 0.0, LARGEST)
+        check_range(state["count"], "strength.count", 0, whole=True)
+        if state["most_push"] is not None:
+            check_range(state["most_push"], "strength.most_push", 0.0)
         self._sum = None if total is None else on_devices(total, like)
         self._last = None if last is None else on_devices(last, like)
         self._count, self._strengths = state["count"], dict(state["strengths"])
         self._longest, self._recent = state["longest"], dict(state["recent"])
         self._widths, self._largest = dict(state["widths"]), dict(state["largest"])
         self.most_push = state["most_push"]
-        self._patience.load_state_dict(state["patience"])
+        self._patience.load_state_dict(state["patience"], names)
         return self._hinges() if self._strengths else None
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from oneproj.arguments import plain
@@ -23,8 +22,8 @@ from oneproj.distributed import (
 )
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.methods import choose_method
-from oneproj.methods.base import AbstractMethod, check_anchor_size, read_options
-from oneproj.methods.context import Setting, prepare
+from oneproj.methods.base import check_anchor_size, read_options
+from oneproj.methods.context import prepare
 from oneproj.problem.autograd import borrowing_gradients, fresh_casts
 from oneproj.problem.problem import Problem, check_problem, problem_facts
 from oneproj.projection.project import (
@@ -37,21 +36,93 @@ from oneproj.results import Projection, Solution, Status
 from oneproj.theory import Schedule
 from oneproj.theory.schedules import check_schedule
 from oneproj.training.callbacks import Callback, Callbacks
-from oneproj.training.checkpoints import checkpoint_file
+from oneproj.training.checkpoints import (
+    Checkpoint,
+    Files,
+    Location,
+    read_checkpoint,
+)
 from oneproj.training.diagnostics import (
     explained,
     far_from_feasible,
-    warn_in_hindsight,
+    warn_of_record,
     warn_of_start,
 )
-from oneproj.training.loop import End, Loop, heed_end
-from oneproj.training.run import History, Location, Run, Stopwatch, resume_run
+from oneproj.training.loop import End, Loop, warn_of_end
+from oneproj.training.run import History, Run
 from oneproj.vectors.arithmetic import norm
 
-CHECKPOINT_EVERY = 100
-"""Updates between two checkpoints, unless the user says otherwise."""
 CALL = "oneproj.solve"
 """What messages about the ranks of a process group call this."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What ``solve`` was asked for, as far as it determines the updates and the answer.
+
+    Checked, compared between ranks, described in ``Solution.settings``, and part of the
+    outline in a checkpoint. The fields are arguments of ``solve``; ``saved`` says
+    whether there is a checkpoint: of files each rank may have its own.
+    """
+
+    method: str
+    steps: int | None
+    seed: int
+    schedule: Schedule | None
+    projector: ProjectorLike
+    oracle: str
+    batch_size: int | None
+    anchor_size: int | None
+    on_failure: OnFailure
+    saved: bool
+    options: Mapping[str, Any]
+
+    def facts(self, problem: Problem, seconds: float | None) -> dict[str, Fact]:
+        """What all ranks have to agree on; nothing where there is one rank.
+
+        Raises:
+            InvalidProblemError: An argument does not fit. Or there is a budget of time,
+                which each rank would measure by a clock of its own.
+        """
+        check_problem(problem)
+        check_on_failure(self.on_failure)
+        check_schedule(self.schedule)
+        if not compares_ranks():
+            return {}
+        if seconds is not None:
+            message = (
+                f"seconds={seconds} cannot be given in a process group with more than "
+                "one rank: each rank has its own clock, and they would stop at "
+                "different updates. Give steps instead."
+            )
+            raise InvalidProblemError(message)
+        own = {**vars(self), "schedule": repr(self.schedule), **self.options}
+        del own["options"]
+        return setting_facts(own) | problem_facts(problem)
+
+    def begin(self, problem: Problem) -> Run:
+        """A run of the method before its first update.
+
+        Raises:
+            InvalidProblemError: An argument does not fit; the message names it.
+        """
+        own, seed = vars(self).copy(), plain(self.seed)
+        for name in ("method", "on_failure", "options"):
+            del own[name]
+        context = prepare(problem, **own | {"seed": seed})
+        chosen = choose_method(self.method)
+        arguments = inspect.getfullargspec(solve).kwonlyargs
+        options = read_options(chosen, self.options, self.schedule, beside=arguments)
+        given = options if self.schedule is None else None  # a schedule leaves none
+        check_anchor_size(chosen, self.anchor_size, self.oracle, given)
+        described = {
+            "method": self.method,
+            "seed": seed,
+            "options": given and asdict(given),
+            **context.describe(),
+        }
+        history = History(problem.constraints, context.steps)
+        return Run(context, chosen(context, options), history, described)
 
 
 def solve(
@@ -68,23 +139,23 @@ def solve(
     progress: bool | None = None,
     callbacks: Iterable[Callback] | Callback = (),
     seconds: float | None = None,
-    checkpoint: Location | None = None,
-    checkpoint_every: int = CHECKPOINT_EVERY,
+    checkpoint: Checkpoint | Location | None = None,
+    checkpoint_every: int | None = None,
     resume: Location | bool | None = None,
     on_failure: OnFailure = "raise",
     **options: Any,  # noqa: ANN401 - each method declares and checks its own
 ) -> Solution:
     """Solve a problem; its parameters hold the answer afterwards, in place.
 
-    Their ``.grad`` is what it was before, however this call ends.
+    Their ``.grad`` is restored, however this call ends.
 
     Args:
         problem: What to minimise, under which constraints.
-        method: ``"one-projection"``; its rivals ``"projected-sgd"``, ``"penalty-sgd"``,
-            ``"lagrangian"`` and ``"switching-subgradient"``; ``"slsqp"`` for few
-            parameters; or ``"auto"``, which takes SLSQP where the problem is small
-            enough for it and no checkpoint is asked for, and says why in the
-            solution's settings.
+        method: ``"one-projection"``; for comparison ``"projected-sgd"``,
+            ``"penalty-sgd"``, ``"lagrangian"`` and ``"switching-subgradient"``;
+            ``"slsqp"`` for few parameters; or ``"auto"``, which takes SLSQP where the
+            problem is small enough for it and no checkpoint is asked for, and says why
+            in the solution's settings.
         steps: Stochastic gradients to use, 500 unless a schedule says T * K.
         seed: Determines every random number that the run draws. Dropout and the like
             draw from torch's global generator: for the same bits, seed that as well.
@@ -112,18 +183,18 @@ def solve(
         callbacks: One or more, each called with an ``Update`` after every update; one
             that returns True stops the run. ``update.at_center`` is True once per
             outer iteration, when it is complete. An exception in one ends the run and
-            reaches you as it is; that a log of ``oneproj.logs`` cannot be written any
+            reaches you unchanged; that a log of ``oneproj.logs`` cannot be written any
             more is only warned of.
         seconds: A time budget for the updates of this call: the one that passes it is
             the last. The projection and the certificate come on top.
-        checkpoint: A file that holds the whole run, replaced in one step every
-            ``checkpoint_every`` updates and when the updates end.
-        checkpoint_every: Updates between two checkpoints, if there are any.
-        resume: A checkpoint to go on from, to the same bits as without the stop. True
-            is for the command that can be run again after a crash: it goes on from
-            ``checkpoint`` if that file exists and starts otherwise. Without it, a file
-            at ``checkpoint`` is not overwritten but refused. Other settings, another
-            problem, or other values on a sample of the data are refused as well.
+        checkpoint: A ``oneproj.Checkpoint``: the file that holds the whole run, how
+            often it is replaced, and whether to go on from it, to the same bits as
+            without the stop. The command that can be run again after a crash is
+            ``solve(..., checkpoint=oneproj.Checkpoint(path))``. A path alone saves
+            every 100 updates and refuses a file that exists. A file of other settings,
+            of another problem, or with other values on a sample of the data is refused.
+        checkpoint_every: Deprecated since 0.2.0: ``Checkpoint(every=...)``.
+        resume: Deprecated since 0.2.0: ``Checkpoint(resume=...)``.
         on_failure: ``"raise"`` when the projection fails, or ``"return"`` the solution
             with its status.
         **options: Of the method: lr, prox_weight, inner_steps, strength, ...; an
@@ -182,35 +253,8 @@ def solve(
         >>> [round(x, 2) for x in w.tolist()]       # the nearest point of the ball
         [0.6, 0.8]
     """
-    alike = options | {
-        "method": method,
-        "steps": steps,
-        "seed": seed,
-        "schedule": repr(schedule),
-        "projector": projector,
-        "oracle": oracle,
-        "batch_size": batch_size,
-        "anchor_size": anchor_size,
-        "on_failure": on_failure,
-        # Of files only whether there is one: each rank may have its own.
-        "checkpoint": checkpoint is not None,
-        "resume": bool(resume),
-    }
-    with agreeing(CALL) as facts:
-        check_problem(problem)
-        check_on_failure(on_failure)
-        check_schedule(schedule)
-        facts.update(_facts(problem, alike, seconds))
-    calls, seed = Callbacks(callbacks), plain(seed)
-    loop = Loop(
-        callback=calls,
-        progress=progress,
-        seconds=seconds,
-        checkpoint=None if checkpoint is None else checkpoint_file(checkpoint),
-        checkpoint_every=checkpoint_every,
-    )
-    setting = prepare(
-        problem,
+    settings = Settings(
+        method=method,
         steps=steps,
         seed=seed,
         schedule=schedule,
@@ -218,49 +262,36 @@ def solve(
         oracle=oracle,
         batch_size=batch_size,
         anchor_size=anchor_size,
+        on_failure=on_failure,
         saved=checkpoint is not None or bool(resume),
+        options=options,
     )
-    chosen = choose_method(method)
-    mine = inspect.getfullargspec(solve).kwonlyargs
-    read = read_options(chosen, options, schedule, beside=mine)
-    own = read if schedule is None else None  # a schedule leaves no options
-    check_anchor_size(chosen, anchor_size, oracle, own)
-    compared = len(problem.constraints) if facts else 0  # each took a gradient
-    setting.counts.constraint_gradients += compared
-    setting.counts.constraint_passes += compared
-    settings = {"method": method, "seed": seed, "options": own and asdict(own)}
-    finish = partial(_execute, resume=resume, on_failure=on_failure)
-    return finish(setting, partial(chosen, setting, read), settings, loop, calls)
-
-
-def _execute(
-    setting: Setting,
-    make_method: Callable[[], AbstractMethod],
-    settings: Mapping[str, Any],
-    loop: Loop,
-    calls: Callbacks,
-    *,
-    resume: Location | bool | None,
-    on_failure: OnFailure,
-) -> Solution:
-    """Iterate, project once, certify; the ranks of a process group stay in step."""
-    problem = setting.problem
-    watch, history = Stopwatch(), History(problem.constraints, setting.steps)
-    lent, start = borrowing_gradients(problem.parameters), norm(problem.parameters)
-    described = {**settings, **setting.describe()}
-    in_step = staying_in_step(CALL, problem.parameters)
-    with fresh_casts(), lent, in_step as ending:
-        run = Run(setting, make_method(), history, described)
-        done = resume_run(run, loop.checkpoint, resume=resume)
+    with agreeing(CALL) as facts:
+        facts.update(settings.facts(problem, seconds))
+    began, length = time.perf_counter(), norm(problem.parameters)
+    files, calls = Files.of(checkpoint, checkpoint_every, resume), Callbacks(callbacks)
+    loop = Loop(calls, files, progress=progress, seconds=seconds)
+    lent, in_step = borrowing_gradients(problem.parameters), staying_in_step
+    with fresh_casts(), lent, in_step(CALL, problem.parameters) as ending:
+        run = settings.begin(problem)
+        if facts:  # to compare the ranks took a gradient of each constraint
+            run.setting.counts.constraint_gradients += len(problem.constraints)
+            run.setting.counts.constraint_passes += len(problem.constraints)
+        done = 0
+        if files.source is None:
+            run.start.keep_if_feasible(problem, run.setting.counts)
+        else:
+            done = run.load_state_dict(read_checkpoint(files.source))
         with calls.at_work(), _start_after_overflow(run):
             end, stopped = loop.run(run, done), time.monotonic()
-        with explained(problem, start):
-            solution = _complete(run, setting, end, watch, on_failure)
-        update = int(max(history.columns["update"], default=0))
+        trained = run.history.seconds_before + time.perf_counter() - began
+        with explained(problem, length):
+            solution = _finish(run, end, on_failure, trained)
+        update = int(max(run.history.columns["update"], default=0))
         ending["the last update"] = Fact(str(update), "end")
     if solution.status.ok:
         kept = solution.status is Status.START
-        heed_end(end, stopped, update, setting.steps, kept=kept)
+        warn_of_end(end, stopped, update, run.setting.steps, kept)
     return solution
 
 
@@ -276,73 +307,49 @@ def _start_after_overflow(run: Run) -> Iterator[None]:
         raise
 
 
-def _facts(
-    problem: Problem, settings: Mapping[str, object], seconds: float | None
-) -> dict[str, Fact]:
-    """What all ranks have to agree on; nothing where there is one rank.
-
-    Raises:
-        InvalidProblemError: There is a budget of time, which each rank would measure by
-            a clock of its own.
-    """
-    if not compares_ranks():
-        return {}
-    if seconds is not None:
-        message = (
-            f"seconds={seconds} cannot be given in a process group with more than one "
-            "rank: each rank has its own clock, and they would stop at different "
-            "updates. Give steps instead."
-        )
-        raise InvalidProblemError(message)
-    return setting_facts(settings) | problem_facts(problem)
-
-
-def _complete(
-    run: Run,
-    setting: Setting,
-    end: End,
-    watch: Stopwatch,
-    on_failure: OnFailure,
-) -> Solution:
-    """Project what the updates left, judge it, and put the solution together."""
-    watch.lap("train", before=run.history.seconds_before)
-    problem = setting.problem
+def _finish(run: Run, end: End, on_failure: OnFailure, trained: float) -> Solution:
+    """Select and project once, return to a better start, and certify."""
+    context, problem = run.setting, run.setting.problem
     check_problem(problem)  # a callback may have frozen a parameter, or replaced it
+    began = time.perf_counter()
     projection = _verified(run.method.finish(), problem)
+    projected, remark = time.perf_counter(), ""
     residuals, status = projection.residuals, projection.status
-    watch.lap("project")
     if not status.ok:
-        setting.undo()
-    remark, trained = "", setting.unprojected
+        context.undo()
     objective = problem.objective.value() if status.ok else math.inf
     kept = _return_to_start(run, projection, objective)
     if kept is not None:
         status, objective, residuals = Status.START, *kept
     elif status.ok:
         status = end.status
-        if trained:
-            remark = far_from_feasible(projection, problem.constraints, trained)
+        if context.unprojected:
+            before = context.unprojected
+            remark = far_from_feasible(projection, problem.constraints, before)
     else:
         if on_failure == "raise":
             raise_if_infeasible(projection)
         objective, residuals = problem.objective.value(), problem.residuals()
-    # The guarantee is that of a whole run. Not the gradient mapping: it takes another
+    # The guarantee is that of a complete run. No gradient mapping: it takes another
     # projection, and there is one.
-    planned = end is End.PLANNED
-    executed = setting.schedule if status is Status.FEASIBLE else None
+    executed = context.schedule if status is Status.FEASIBLE else None
     seen = run.method.seen
     certificate = certify_run(problem, seen, schedule=executed, smooth=False)
-    warn_in_hindsight(run, objective, certificate.multipliers, planned=planned)
-    watch.lap("certify")
+    planned = end is End.PLANNED
+    warn_of_record(run, objective, certificate.multipliers, planned=planned)
     return Solution(
         status=status,
         objective=objective,
         residuals=residuals,
         certificate=certificate,
-        counts=setting.counts,
+        counts=context.counts,
         projection=projection,
         history=run.history.columns,
-        seconds=watch.laps,
+        seconds={
+            "train": trained,
+            "project": projected - began,
+            "certify": time.perf_counter() - projected,
+        },
         settings={**run.settings, **run.method.describe()},
         remark=remark,
     )

@@ -1,4 +1,4 @@
-"""Frozen dataclasses as plain JSON, and back with every field checked.
+"""Frozen dataclasses as plain JSON, which ``oneproj.schema.from_plain`` reads back.
 
 JSON has no NaN and no infinity: such a number is written as the string "nan", "inf" or
 "-inf", and read as a number again where the field is one.
@@ -10,8 +10,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
-
-from oneproj.schema import schema_of
 
 
 def to_plain(value: Any) -> Any:  # noqa: ANN401 - any dataclass, any JSON value
@@ -37,21 +35,3 @@ def to_plain(value: Any) -> Any:  # noqa: ANN401 - any dataclass, any JSON value
         return value
     message = f"{value!r} is a {type(value).__name__}, which JSON cannot hold."
     raise TypeError(message)
-
-
-def from_plain(kind: Any, value: Any, where: str) -> Any:  # noqa: ANN401 - of that kind
-    """The value of a type hint: ``to_plain`` undone, by ``oneproj.schema``.
-
-    Args:
-        kind: The type hint.
-        value: What JSON had.
-        where: How to call it in a message.
-
-    Raises:
-        ValueError: The value is not of that kind; the message says where.
-
-    Example:
-        >>> from_plain(tuple[float, ...], [1, "inf"], "seconds")
-        (1.0, inf)
-    """
-    return schema_of(kind).check(value, where)
