@@ -95,7 +95,7 @@ def test_stopped_and_resumed_is_not_to_be_told_from_a_whole_run(
     arguments = {"method": method, "oracle": oracle, **options}
     whole = outcome(problem(), **arguments)
     file = tmp_path / "run.pt"
-    arguments |= {"checkpoint": file, "resume": True}
+    arguments |= {"checkpoint": oneproj.Checkpoint(file)}
     for stop in (7, 18):  # both inside an outer iteration, the second after a resume
         stopped = outcome(problem(), callbacks=stop_after(stop), **arguments)
         assert stopped[1].status in (Status.INTERRUPTED, Status.START)
@@ -123,7 +123,7 @@ def test_what_auto_chose_resumes_and_another_choice_is_refused(
     monkeypatch.setattr(auto, "SLSQP_PARAMETERS", 0)
     whole = outcome(problem(), method="auto")
     file = tmp_path / "run.pt"
-    arguments = {"method": "auto", "checkpoint": file, "resume": True}
+    arguments = {"method": "auto", "checkpoint": oneproj.Checkpoint(file)}
     outcome(problem(), callbacks=stop_after(7), **arguments)
     state = read_checkpoint(file)
     assert_same(outcome(problem(), **arguments), whole)

@@ -304,7 +304,7 @@ class Run:
         refuse_others(state["outline"], self._outline)
         check_range(state["update"], "update", 0, self.setting.steps, whole=True)
         own["model"]["buffers"] = {}  # a module may add some as it goes
-        check_like(state, own | {"update": 0}, "it")
+        check_like(state, own | {"update": 0, "outline": {}}, "it")
         for name, count in state["counts"].items():
             check_range(count, f"counts.{name}", 0, whole=True)
         _check_buffers(state["model"]["buffers"], problem.model)
