@@ -2,45 +2,38 @@
 
 ``check_like`` compares data with an example: what a new run of the same problem would
 save. ``check_range`` and ``check_tensor`` state ranges, ``check_optimizer`` and
-``check_scheduler`` what torch's optimisers and schedulers save, ``from_plain`` builds a
-dataclass from its type hints. Nothing in a file can name a class or a function.
+``check_scheduler`` what torch's optimisers and schedulers save. Nothing in a file can
+name a class or a function.
 """
 
 from __future__ import annotations
 
 import copy
-import dataclasses
-import enum
 import math
 import reprlib
-import types
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-Data: TypeAlias = Any
-"""Whatever a file had."""
-Shape: TypeAlias = Sequence[int | None]
+Data: TypeAlias = Any  # whatever a file had
+Limits: TypeAlias = tuple[float, float]
 INF = math.inf
-LARGEST = 1e30
-"""No step size and no other setting is larger: 3e38 is the largest float32."""
-MAX_DEPTH = 50
-"""Containers within containers that a file may hold."""
-SHOWN = 80
-"""Bits of a whole number that a message shows."""
+FINITE: Limits = (-INF, INF)
+LARGEST = 1e30  # no step size or other setting is larger; the largest float32 is 3e38
+MAX_DEPTH = 50  # containers within containers that a file may hold
+# Settings of a parameter group that may differ on another device.
 IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
-"""Settings of a parameter group that may differ on another device."""
 
 
 class SchemaError(ValueError):
-    """Data that is not what it should be; the message says where and why.
+    """Data that does not fit; the message says where and why.
 
     Example:
-        >>> check_range(-5, "update", 0, whole=True)
+        >>> check_range(-5, "update", 0)
         Traceback (most recent call last):
         oneproj.schema.SchemaError: update should be a whole number >= 0, it is -5
     """
@@ -55,17 +48,12 @@ def require(fits: bool, value: object, where: str, wanted: str) -> None:  # noqa
     Example:
         >>> require(1 == 1, 1, "x", "one")
     """
-    if fits:
-        return
-    found = f"a {type(value).__name__}"
-    if type(value) is Tensor:
-        found = f"a {value.dtype} tensor of shape {tuple(value.shape)}"
-    elif (
-        type(value) is not int or value.bit_length() < SHOWN
-    ):  # longer ones have no repr
+    if not fits:
         found = reprlib.repr(value)
-    message = f"{where} should be {wanted}, it is {found}"
-    raise SchemaError(message)
+        if type(value) is Tensor:
+            found = f"a {value.dtype} tensor of shape {tuple(value.shape)}"
+        message = f"{where} should be {wanted}, it is {found}"
+        raise SchemaError(message)
 
 
 def check_plain(value: Data, where: str, depth: int = 0) -> Data:
@@ -81,10 +69,9 @@ def check_plain(value: Data, where: str, depth: int = 0) -> Data:
     if value is None or isinstance(value, bool | int | float | str | Tensor):
         return value
     if depth > MAX_DEPTH or not isinstance(value, Mapping | list | tuple):
-        deep = f"{where} has more than {MAX_DEPTH} containers within each other"
-        raise SchemaError(
-            deep if depth > MAX_DEPTH else f"{where} is a {type(value).__name__}"
-        )
+        kind = f"a {type(value).__name__}"
+        message = f"{where} is {kind if depth <= MAX_DEPTH else 'nested too deeply'}"
+        raise SchemaError(message)
     for name, item in value.items() if isinstance(value, Mapping) else enumerate(value):
         check_plain(name, f"a name in {where}", depth + 1)
         check_plain(item, f"{where}[{name!r}]", depth + 1)
@@ -109,12 +96,12 @@ def check_like(value: Data, like: Data, where: str) -> None:
         oneproj.schema.SchemaError: state.total should be a number, it is '7'
     """
     if isinstance(like, Tensor):
-        finite = like.is_floating_point() and bool(torch.isfinite(like).all())
-        check_tensor(value, where, like.shape, like.dtype, finite=finite)
+        within = FINITE if bool(torch.isfinite(like).all()) else None
+        check_tensor(value, where, like.shape, like.dtype, within)
     elif isinstance(like, bool | str):
         require(type(value) is type(like), value, where, f"a {type(like).__name__}")
     elif isinstance(like, int | float):
-        limit = LARGEST if math.isfinite(like) else math.inf
+        limit = LARGEST if math.isfinite(like) else INF
         check_range(value, where, -limit, limit)
     elif isinstance(like, Mapping) and all(isinstance(name, str) for name in like):
         check_names(value, where, like)
@@ -130,20 +117,16 @@ def check_like(value: Data, like: Data, where: str) -> None:
         require(value is None, value, where, "None")
 
 
-def check_range(
-    value: Data,
-    where: str,
-    least: float = -INF,
-    most: float = INF,
-    *,
-    whole: bool = False,
-) -> Data:
-    """Require a number within limits, finite if there are any; returns it.
+def check_range(value: Data, where: str, least: float, most: float = INF) -> Data:
+    """Require a number within limits, a whole one if the lower limit is an ``int``.
+
+    It has to be finite, unless both limits are infinite. Returns it.
 
     Example:
-        >>> check_range(3, "update", 0, 9, whole=True)
+        >>> check_range(3, "update", 0, 9)
         3
     """
+    whole = type(least) is int
     limits = [f">= {least}"] * (least > -INF) + [f"<= {most}"] * (most < INF)
     fits = type(value) is int or (type(value) is float and not whole)
     fits = fits and (not limits or (least <= value <= most and abs(value) < INF))
@@ -155,13 +138,13 @@ def check_range(
 def check_tensor(
     value: Data,
     where: str,
-    shape: Shape,
+    shape: Sequence[int | None],
     dtype: torch.dtype | None = None,
-    *,
-    within: tuple[float, float] | None = None,
-    finite: bool = True,
+    within: Limits | None = FINITE,
 ) -> None:
-    """Require a dense tensor; None stands for any length, or any floating dtype.
+    """Require a dense tensor, its entries finite and within limits.
+
+    None stands for any length, any floating dtype, or any entries.
 
     Example:
         >>> check_tensor(torch.ones(3), "w", (2,), torch.float32)
@@ -173,12 +156,10 @@ def check_tensor(
     fits = fits and len(value.shape) == len(shape)
     fits = fits and all(b in (a, None) for a, b in zip(value.shape, shape, strict=True))
     require(fits, value, where, f"a {dtype or 'floating'} tensor of shape {(*shape,)}")
-    fits = not finite or bool(torch.isfinite(value).all())
     if within is not None:
-        fits = fits and bool(((value >= within[0]) & (value <= within[1])).all())
-    if not fits:
-        message = f"{where} has entries that are not finite, or not in their range"
-        raise SchemaError(message)
+        inside = torch.isfinite(value) & (value >= within[0]) & (value <= within[1])
+        fits = bool(inside.all())
+        require(fits, "not", where, f"finite and within {within} in every entry")
 
 
 def check_list(value: Data, where: str, least: int, most: float) -> None:
@@ -192,9 +173,7 @@ def check_list(value: Data, where: str, least: int, most: float) -> None:
     require(fits, value, where, wanted)
 
 
-def check_names(
-    value: Data, where: str, known: Collection[str], needed: Data = None
-) -> None:
+def check_names(value: Data, where: str, known: Data, needed: Data = None) -> None:
     """Require a mapping with known names, all of them unless fewer are needed.
 
     Example:
@@ -280,59 +259,4 @@ def check_scheduler(saved: Data, scheduler: LRScheduler) -> None:
         for rate in saved[name]:
             check_range(rate, f"scheduler.{name}", 0.0, LARGEST)
     if "last_epoch" in saved:
-        check_range(saved["last_epoch"], "scheduler.last_epoch", 0, whole=True)
-
-
-def from_plain(hint: Data, value: Data, where: str) -> Data:  # noqa: PLR0911 - one return per kind of hint
-    """Build what a type hint stands for from data as JSON writes it.
-
-    Hints may be dataclasses, enums by the names of their members, ``Mapping``,
-    ``tuple``, ``X | None``, ``Literal`` and the types of JSON. The strings "nan", "inf"
-    and "-inf" count as numbers where one is wanted.
-
-    Raises:
-        SchemaError: The data does not fit; the message says where.
-
-    Example:
-        >>> from_plain(tuple[float, ...], [1, "inf"], "seconds")
-        (1.0, inf)
-        >>> from_plain(int, "three", "seed")
-        Traceback (most recent call last):
-        oneproj.schema.SchemaError: seed should be a whole number, it is 'three'
-    """
-    origin: Data = get_origin(hint)
-    inner, kind = get_args(hint), hint
-    if hint is Any:
-        return check_plain(value, where)
-    if origin in (Union, types.UnionType):
-        (other,) = (each for each in inner if each is not types.NoneType)
-        return None if value is None else from_plain(other, value, where)
-    if origin is Mapping:
-        check_names(value, where, value if isinstance(value, dict) else ())
-        return {k: from_plain(inner[1], v, f"{where}.{k}") for k, v in value.items()}
-    if origin is tuple:
-        n = len(inner)
-        check_list(value, where, *((0, math.inf) if inner[-1] is ... else (n, n)))
-        return tuple(
-            from_plain(inner[0], v, f"{where}[{i}]") for i, v in enumerate(value)
-        )
-    if dataclasses.is_dataclass(hint):
-        hints, fields = get_type_hints(hint), dataclasses.fields(hint)
-        missing = dataclasses.MISSING
-        needed = [f.name for f in fields if f.default is f.default_factory is missing]
-        check_names(value, where, hints, needed)
-        made = {k: from_plain(hints[k], v, f"{where}.{k}") for k, v in value.items()}
-        return kind(**made)
-    if origin is Literal or issubclass(hint, enum.Enum):
-        words = inner or [member.name for member in hint]
-        fits = type(value) is str and value in words
-        require(fits, value, where, f"one of {', '.join(words)}")
-        return value if inner else hint[value]
-    if hint is float and value in ("nan", "inf", "-inf"):
-        value = float(value)
-    names = {bool: "true or false", int: "a whole number", str: "a string"}
-    fits = type(value) is hint
-    if hint is float and type(value) is int:
-        fits = abs(value) <= 2**1023  # the largest power of 2 that a float can be
-    require(fits, value, where, names.get(hint, "a number"))
-    return hint(value)
+        check_range(saved["last_epoch"], "scheduler.last_epoch", 0)

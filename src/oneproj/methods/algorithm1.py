@@ -331,7 +331,7 @@ class Penalized(AbstractMethod):
         if self._alarm is not None:
             self._alarm.load_state_dict(state["alarm"])
         most = self._setting.steps
-        self._outer = check_range(state["outer"], "outer", 0, most, whole=True)
+        self._outer = check_range(state["outer"], "outer", 0, most)
         if self._watch is not None:
             for name, size in state["seen"].items():
                 require(type(size) is float and size >= 0, size, name, "a number >= 0")

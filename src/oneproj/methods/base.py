@@ -87,7 +87,7 @@ class AbstractMethod(ABC):
         """
         message = (
             f"A run of {self.name!r} cannot be saved and resumed. {self.WITHOUT_STATE} "
-            "Leave out checkpoint= and resume=, or use another method."
+            "Leave out checkpoint=, or use another method."
         )
         raise CheckpointError(message)
 

@@ -32,6 +32,7 @@ separated, the run was on its way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -40,7 +41,7 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import warn
-from oneproj.schema import from_plain
+from oneproj.schema import check_like
 from oneproj.vectors.arithmetic import (
     Vector,
     difference,
@@ -169,7 +170,10 @@ class Alarm:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
-        self._seen = from_plain(_Seen, state["seen"], "diagnostics")
+        for name in ("alive", "least"):
+            if (known := state["seen"][name]) is not None:
+                check_like(known, math.inf, f"diagnostics.{name}")
+        self._seen = _Seen(**state["seen"])
         if self._start is not None:
             self._start = on_devices(state["start"], self._start)
 

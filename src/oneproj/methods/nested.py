@@ -331,8 +331,8 @@ class AbstractNested(Optimizer):
         check_saved(state, self._settings(), asdict(self._at), self.param_groups)
         require(set(state) == set(PARTS), set(state), "optimizer", f"of {PARTS}")
         run, groups, K = state["run"], state["param_groups"], self._K
-        check_range(run["t"], "t", 0, whole=True)
-        check_range(run["s"], "s", 1, K, whole=True)
+        check_range(run["t"], "t", 0)
+        check_range(run["s"], "s", 1, K)
         require(run["J"] == self._at.J, run["J"], "J", repr(self._at.J))
         require(type(run["touched"]) is bool, run["touched"], "touched", "a bool")
         require(run["shown"] is None, run["shown"], "shown", "None")
@@ -347,7 +347,7 @@ class AbstractNested(Optimizer):
         for group in groups if self._m is None else ():
             rate = max(group["lr"], group.get("initial_lr", 0.0))
             pull = float(rate * group["prox_weight"])  # above 1 it overshoots
-            check_range(pull, "lr times prox_weight", most=1.0)
+            check_range(pull, "lr times prox_weight", -math.inf, 1.0)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume from ``state_dict``; the parameters are the caller's to restore.

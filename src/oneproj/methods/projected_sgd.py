@@ -9,6 +9,7 @@ base step and a decay are offered as they are to Algorithm 1.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,8 +21,8 @@ from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import BallStep
 from oneproj.methods.context import Setting
 from oneproj.oracles import Sight
-from oneproj.results import Projection
-from oneproj.schema import from_plain
+from oneproj.results import Projection, Status
+from oneproj.schema import check_like, check_range, require
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ class ProjectedSGD(AbstractMethod):
         """Go on from such a state."""
         self._step.load_state_dict(state["step"])
         self._oracle.load_state_dict(state["oracle"])
-        done = from_plain(Projection | None, state["projection"], "projection")
-        self._projection = done
+        done = state["projection"]
+        self._projection = None if done is None else _projection(done)
         if state["projector"] is not None:
             problem = self._setting.problem
             self._setting.projector.load_state_dict(
@@ -97,7 +98,7 @@ class ProjectedSGD(AbstractMethod):
 
 
 def _plain(projection: Projection) -> dict[str, Any]:
-    """A projection as plain data; its schema makes it again."""
+    """A projection as plain data; ``_projection`` makes it again."""
     fields = dict(vars(projection))
     for name, value in fields.items():
         if isinstance(value, Mapping):
@@ -105,3 +106,17 @@ def _plain(projection: Projection) -> dict[str, Any]:
         elif isinstance(value, np.generic):
             fields[name] = value.item()
     return fields | {"status": projection.status.name}
+
+
+def _projection(fields: Mapping[str, Any]) -> Projection:
+    """The projection of such data, every field checked."""
+    example = Projection(Status.FEASIBLE, math.inf, {}, {}, 0, kkt_residual=math.inf)
+    check_like(fields, _plain(example), "projection")
+    require(fields["status"] in Status.__members__, fields["status"], "status", "known")
+    check_range(fields["evaluations"], "projection.evaluations", 0)
+    if fields["lower_bound"] is not None:
+        check_like(fields["lower_bound"], math.inf, "projection.lower_bound")
+    for name, part in _plain(example).items():
+        if part == {}:
+            check_like(fields[name], dict.fromkeys(fields[name], math.inf), name)
+    return Projection(**{**fields, "status": Status[fields["status"]]})

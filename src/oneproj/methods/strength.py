@@ -76,7 +76,6 @@ from torch import Tensor
 from oneproj.oracles import Anchor
 from oneproj.oracles.penalties import Hinges
 from oneproj.schema import (
-    LARGEST,
     check_like,
     check_list,
     check_names,
@@ -264,7 +263,7 @@ class Patience:
             check_list(seen, "patience.seen", 1, ANCHORS)
             check_like(seen, [0.0] * len(seen), "patience.seen")
         for size in (*state["largest"].values(), *state["floors"].values()):
-            check_range(size, "patience", 0.0, LARGEST)
+            check_range(size, "patience", 0.0)
         self._seen = copy.deepcopy(state["seen"])
         self._largest, self._floors = dict(state["largest"]), dict(state["floors"])
 
@@ -444,9 +443,9 @@ class AutoStrength:
             sizes = state[name]
             check_names(sizes, f"strength.{name}", known, known if sizes else ())
             for size in sizes.values():
-                check_range(size, f"strength.{name}", 0.0, LARGEST)
-        check_range(state["longest"], "strength.longest", 0.0, LARGEST)
-        check_range(state["count"], "strength.count", 0, whole=True)
+                check_range(size, f"strength.{name}", 0.0)
+        check_range(state["longest"], "strength.longest", 0.0)
+        check_range(state["count"], "strength.count", 0)
         if state["most_push"] is not None:
             check_range(state["most_push"], "strength.most_push", 0.0)
         self._sum = None if total is None else on_devices(total, like)

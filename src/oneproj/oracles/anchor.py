@@ -118,7 +118,7 @@ def _check(state: Mapping[str, Any], problem: Problem) -> None:
         value, each, looks = whole
         check_like(value, 0.0, "anchor.wholes.value")
         check_tensor(each, "anchor.wholes.each", (terms[name].size or 0,))
-        check_range(looks, "anchor.wholes.looks", 1, whole=True)
+        check_range(looks, "anchor.wholes.looks", 1)
 
 
 def check_indices(indices: Any, term: AbstractTerm) -> None:  # noqa: ANN401 - whatever a file had

@@ -72,7 +72,7 @@ class Serving:
         check_names(state, "batch", ("indices", "value", "correction", "served"))
         check_indices(state["indices"], constraint)
         check_range(state["value"], "batch.value", -LARGEST, LARGEST)
-        check_range(state["served"], "batch.served", 1, SERVES, whole=True)
+        check_range(state["served"], "batch.served", 1, SERVES)
         batch = cls(**state)
         if batch.correction is not None:
             check_like(batch.correction, like, "batch.correction")
@@ -113,7 +113,7 @@ class Anchored(AbstractOracle):
         super().load_state_dict(state)
         kept, problem = state["anchor"], self._problem
         self._anchor = None if kept is None else Anchor.of_state(kept, problem)
-        self._age = check_range(state["age"], "oracle.age", 0, whole=True)
+        self._age = check_range(state["age"], "oracle.age", 0)
         check_names(state["batches"], "batches", problem.constraints, needed=())
         self._batches = {
             name: Serving.of_state(batch, problem.constraints[name], problem.parameters)

@@ -97,7 +97,7 @@ class Deck:
             check_tensor(
                 state["cards"], "deck.cards", (n,), torch.int64, within=(0, n - 1)
             )
-        self._dealt = check_range(state["dealt"], "deck.dealt", 0, n, whole=True)
+        self._dealt = check_range(state["dealt"], "deck.dealt", 0, n)
         self._cards = state["cards"]
 
 

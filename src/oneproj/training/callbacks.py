@@ -22,8 +22,7 @@ from oneproj.logs import AbstractLog
 from oneproj.results import Update
 
 Callback = Callable[[Update], bool | None]
-_TAKEN: set[str] = set()
-"""The files that the logs of running solves write to."""
+_TAKEN: set[str] = set()  # the files that the logs of running solves write to
 
 
 class Callbacks:

@@ -9,12 +9,10 @@ the checkpoint before or the one after.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import torch
 
@@ -23,8 +21,7 @@ from oneproj.errors import CheckpointError, InvalidProblemError, warn
 from oneproj.files import in_words, replacing
 from oneproj.schema import SchemaError, check_plain
 
-VERSION = 10
-"""Of the format; a state that is read in another way needs another number."""
+VERSION = 10  # of the format; a state that is read in another way needs another
 MAGIC = b"oneproj checkpoint, format "
 State = dict[str, Any]
 Location: TypeAlias = str | PathLike[str]
@@ -178,17 +175,6 @@ def read_checkpoint(path: Path) -> State:
     Raises:
         CheckpointError: There is none, or it is truncated, damaged or something else.
     """
-    try:
-        return _read(path)
-    except OSError as error:
-        message = (
-            f"The checkpoint {str(path)!r} cannot be read: {in_words(error)}. Nothing "
-            "was loaded."
-        )
-        raise CheckpointError(message) from error
-
-
-def _read(path: Path) -> State:
     if not path.is_file():
         message = (
             f"There is no checkpoint at {str(path)!r} to resume from. Check the path, "
@@ -196,54 +182,39 @@ def _read(path: Path) -> State:
             "where there is no checkpoint yet."
         )
         raise CheckpointError(message)
-    with path.open("rb") as stream:
-        _check_version(path, stream.readline(len(MAGIC) + 20))
-        noted = stream.read(65).rstrip(b"\n").decode(errors="replace")
-        start = stream.tell()
-        if hashlib.file_digest(stream, "sha256").hexdigest() != noted:
-            message = (
-                f"The checkpoint {str(path)!r} is truncated or damaged: its contents "
-                "do not have the checksum that was noted when it was written. Nothing "
-                "was loaded. Checkpoints are replaced in one step, so this happened "
-                "afterwards, in a copy for example: take another copy, or delete it "
-                "and start anew."
-            )
-            raise CheckpointError(message)
-        stream.seek(start)
-        try:
-            state = torch.load(stream, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch raises errors of any kind
-            message = (
-                f"The checkpoint {str(path)!r} is complete, but torch "
-                f"{torch.__version__} cannot read it ({type(error).__name__}). Use the "
-                "version that wrote it, or delete it and start anew."
-            )
-            raise CheckpointError(message) from error
-    return state if isinstance(state, dict) else {}
-
-
-@contextmanager
-def refusing_wrong_contents() -> Iterator[None]:
-    """Turn every error of the block, which loads a state, into a ``CheckpointError``.
-
-    Example:
-        >>> with refusing_wrong_contents():
-        ...     {}["update"]
-        Traceback (most recent call last):
-        oneproj.errors.CheckpointError: The checkpoint is complete, but it is not ...
-    """
+    name = f"The checkpoint {str(path)!r}"
     try:
-        yield
-    except CheckpointError:
-        raise
-    except Exception as error:  # contents of any kind
+        with path.open("rb") as stream:
+            _check_version(name, stream.readline(len(MAGIC) + 20))
+            noted = stream.read(65).rstrip(b"\n").decode(errors="replace")
+            start = stream.tell()
+            complete = hashlib.file_digest(stream, "sha256").hexdigest() == noted
+            stream.seek(start)
+            if complete:
+                return _load(name, stream)
+    except OSError as error:
+        message = f"{name} cannot be read: {in_words(error)}. Nothing was loaded."
+        raise CheckpointError(message) from error
+    message = (
+        f"{name} is truncated or damaged: its contents do not have the checksum that "
+        "was noted when it was written. Nothing was loaded. Checkpoints are replaced "
+        "in one step, so this happened afterwards, in a copy for example: take another "
+        "copy, or delete it and start anew."
+    )
+    raise CheckpointError(message)
+
+
+def _load(name: str, stream: BinaryIO) -> State:
+    try:
+        state = torch.load(stream, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises errors of any kind
         message = (
-            "The checkpoint is complete, but it is not that of a run that this call "
-            f"can go on with: {error}. Something else wrote it, or it was changed. "
-            "Nothing was loaded. Pass the path that was given to "
-            "solve(checkpoint=...), or start anew."
+            f"{name} is complete, but torch {torch.__version__} cannot read it "
+            f"({type(error).__name__}). Use the version that wrote it, or delete it "
+            "and start anew."
         )
         raise CheckpointError(message) from error
+    return state if isinstance(state, dict) else {}
 
 
 def cannot_write(path: Path, error: OSError | ValueError) -> CheckpointError:
@@ -273,18 +244,18 @@ def _target(location: Location) -> Path:
     return path
 
 
-def _check_version(path: Path, line: bytes) -> None:
-    found = line.removeprefix(MAGIC).removesuffix(b"\n")
+def _check_version(name: str, line: bytes) -> None:
     if not (line.startswith(MAGIC) and line.endswith(b"\n")):
         message = (
-            f"The file {str(path)!r} is not a checkpoint of this library, or its first "
-            "bytes are lost. Pass the path that was given to solve(checkpoint=...)."
+            f"{name} is not a checkpoint of this library, or its first bytes are lost. "
+            "Pass the path that was given to solve(checkpoint=...)."
         )
         raise CheckpointError(message)
-    if found != str(VERSION).encode():
+    found = line.removeprefix(MAGIC).removesuffix(b"\n").decode(errors="replace")
+    if found != str(VERSION):
         message = (
-            f"The checkpoint {str(path)!r} has format {found.decode(errors='replace')},"
-            f" this version of the library reads format {VERSION}. Finish the run with "
-            "the version that began it, or delete the file and start anew."
+            f"{name} has format {found}, this version of the library reads format "
+            f"{VERSION}. Finish the run with the version that began it, or delete the "
+            "file and start anew."
         )
         raise CheckpointError(message)

@@ -18,6 +18,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -33,12 +34,9 @@ from oneproj.projection.margins import MARGIN_POWER
 from oneproj.schema import IMPLEMENTATION
 from oneproj.vectors.arithmetic import norm, rounding_unit
 
-SAMPLE = 256
-"""Examples of each term that are compared: the work of a few minibatches."""
+SAMPLE = 256  # examples of each term that are compared: a few minibatches
 PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-"""Which compiles to instructions of its own."""
-CODE = "code of"
-"""Begins the name of what only the same version of Python can compare."""
+CODE = "code of"  # begins the name of what only one version of Python can compare
 
 
 def name_of(function: object) -> str:
@@ -96,24 +94,20 @@ def _words(value: Any, module: str | None, seen: set[int]) -> Iterator[str]:  # 
 
 def _used(function: FunctionType) -> dict[str, Any]:
     """What a function, and the functions inside it, read from around them."""
-    place, found, stored = function.__globals__, {}, set()
+    place, stored, names = function.__globals__, set(), set()
     codes = [function.__code__]
     while codes:
         code = codes.pop()
         codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
-        for step in dis.get_instructions(code):
-            if step.opname == "LOAD_GLOBAL" and step.argval in place:
-                found[step.argval] = place[step.argval]
-            elif step.opname == "STORE_GLOBAL":  # a counter differs at every call
-                stored.add(step.argval)
-    kept = {k: v for k, v in found.items() if k not in stored and k[:2] != "__"}
+        steps = [(step.opname, step.argval) for step in dis.get_instructions(code)]
+        names |= {name for op, name in steps if op == "LOAD_GLOBAL" and name in place}
+        stored |= {name for op, name in steps if op == "STORE_GLOBAL"}  # as counters
+    used = {name: place[name] for name in names - stored if name[:2] != "__"}
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     for name, cell in cells:
-        try:
-            kept[name] = cell.cell_contents
-        except ValueError:  # nothing in it yet
-            kept[name] = None
-    return kept
+        with suppress(ValueError):  # nothing in it yet
+            used[name] = cell.cell_contents
+    return used
 
 
 def outline(

@@ -36,8 +36,7 @@ from oneproj.training.callbacks import Callback
 from oneproj.training.checkpoints import Files, cannot_write, write_checkpoint
 from oneproj.training.run import Run
 
-AGAIN = 3.0
-"""Seconds after a warning of Ctrl-C within which the next one counts as the second."""
+AGAIN = 3.0  # seconds after a warning within which Ctrl-C counts as the second one
 _WARNED: ContextVar[float] = ContextVar("warned", default=-math.inf)
 
 

@@ -7,7 +7,6 @@ a sample of its data at the saved point.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 import time
@@ -19,32 +18,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from oneproj import schema
 from oneproj.certificates.feasibility import ball_excess
-from oneproj.errors import NonFiniteError
+from oneproj.errors import CheckpointError, NonFiniteError
 from oneproj.methods.base import AbstractMethod
 from oneproj.methods.context import Setting
 from oneproj.problem.problem import Problem
 from oneproj.results import Counts, Update
-from oneproj.schema import (
-    check_like,
-    check_list,
-    check_names,
-    check_plain,
-    check_range,
-    check_tensor,
-    require,
-)
-from oneproj.training.checkpoints import State, refusing_wrong_contents
-from oneproj.training.fingerprints import (
-    check_sample,
-    outline,
-    refuse_others,
-    sample_values,
-)
+from oneproj.training import fingerprints
+from oneproj.training.checkpoints import State
 from oneproj.vectors.arithmetic import on_devices, snapshot
 
-MAX_ROWS = 1000
-"""Rows of a history; longer runs record every n-th update, to stay small in memory."""
+MAX_ROWS = 1000  # of a history; longer runs record every n-th update, to stay small
 
 
 class History:
@@ -62,8 +47,7 @@ class History:
         self.steps = steps
         self._every = -(-steps // MAX_ROWS)
         self._start = time.perf_counter()
-        self.seconds_before = 0.0
-        """Of the run that this one resumes."""
+        self.seconds_before = 0.0  # of the run that this one resumes
         self._outer: int | None = None
         names = ("update", "objective", "seconds", *constraints)
         self.columns: dict[str, list[float]] = {name: [] for name in names}
@@ -122,21 +106,25 @@ class History:
             (2, [0.5, 0.4])
         """
         columns, pending = state["columns"], state["pending"]
-        check_names(columns, "history.columns", self.columns)
-        check_list(columns["update"], "history.columns", 0, MAX_ROWS + self.steps)
+        schema.check_names(columns, "history.columns", self.columns)
+        schema.check_list(
+            columns["update"], "history.columns", 0, MAX_ROWS + self.steps
+        )
         rows = len(columns["update"])
-        check_like(
+        schema.check_like(
             columns, dict.fromkeys(columns, [math.inf] * rows), "history.columns"
         )
-        check_names(
+        schema.check_names(
             pending, "history.pending", self.columns, self.columns if pending else ()
         )
-        check_like(pending, dict.fromkeys(pending, math.inf), "history.pending")
+        schema.check_like(pending, dict.fromkeys(pending, math.inf), "history.pending")
         for update in [*columns["update"], *([pending["update"]] if pending else [])]:
-            check_range(update, "history.update", 1, self.steps, whole=True)
+            schema.check_range(update, "history.update", 1, self.steps)
         if state["outer"] is not None:
-            check_range(state["outer"], "history.outer", 0, whole=True)
-        self.seconds_before = check_range(state["seconds"], "history.seconds", 0.0)
+            schema.check_range(state["outer"], "history.outer", 0)
+        self.seconds_before = schema.check_range(
+            state["seconds"], "history.seconds", 0.0
+        )
         self.columns = {name: list(column) for name, column in columns.items()}
         self._pending, self._outer = dict(pending), state["outer"]
         self._start = time.perf_counter()
@@ -185,24 +173,13 @@ class Start:
             self.objective = problem.objective.value()
         except NonFiniteError:
             return
-        self.parameters = snapshot(problem.parameters)
-        if problem.model is not None:
-            named = problem.model.named_buffers()
-            self.buffers = {name: buffer.detach().clone() for name, buffer in named}
+        self.parameters, self.buffers = _copy_point(problem)
 
-    @torch.no_grad()
     def exchange(self, problem: Problem) -> None:
         """Make the problem hold this point, and this object the one that it held."""
-        for p, kept in zip(problem.parameters, self.parameters, strict=True):
-            held = p.detach().clone()
-            p.copy_(kept)
-            kept.copy_(held)
-        if (model := problem.model) is not None:
-            held_buffers = dict(model.named_buffers())
-            for name in self.buffers.keys() & held_buffers.keys():
-                held = held_buffers[name].detach().clone()
-                _load_buffer(model, name, self.buffers[name])
-                self.buffers[name] = held
+        held = _copy_point(problem)
+        _load_point(problem, self.parameters, self.buffers)
+        self.parameters, self.buffers = held
 
     def state_dict(self) -> State:
         """The point as plain containers; tensors are not copied."""
@@ -216,15 +193,13 @@ class Start:
         """
         objective, point, buffers = (state[f.name] for f in dataclasses.fields(self))
         if objective is None:
-            require(point == [] and buffers == {}, state, "start", "empty")
+            schema.require(point == [] and buffers == {}, state, "start", "empty")
             return
-        check_like(objective, 0.0, "start.objective")
-        check_like(point, problem.parameters, "start.parameters")
+        schema.check_like(objective, 0.0, "start.objective")
+        schema.check_like(point, problem.parameters, "start.parameters")
         _check_buffers(buffers, problem.model)
-        self.objective = objective
+        self.objective, self.buffers = objective, buffers
         self.parameters = on_devices(point, problem.parameters)
-        device = problem.parameters[0].device
-        self.buffers = {name: t.to(device) for name, t in buffers.items()}
 
 
 @dataclass(frozen=True)
@@ -247,11 +222,13 @@ class Run:
 
     def state_dict(self, update: int) -> State:
         """The state after an update; tensors are copied only out of larger ones."""
-        sample = sample_values(self.setting.problem)
+        sample = fingerprints.sample_values(self.setting.problem)
         return {"update": update, "sample": sample, **self._parts()}
 
     def _parts(self) -> State:
         setting = self.setting
+        held = _buffers(setting.problem.model).items()
+        buffers = {name: _alone(buffer) for name, buffer in held}
         return {
             "outline": self._outline,
             "parameters": [_alone(p) for p in setting.problem.parameters],
@@ -260,7 +237,7 @@ class Run:
             "selection": setting.selection.get_state(),
             "counts": dataclasses.asdict(setting.counts),
             "history": self.history.state_dict(),
-            "model": _model_state(setting.problem.model),
+            "model": {"buffers": buffers, "noise": torch.get_rng_state()},
             "start": self.start.state_dict(),
         }
 
@@ -271,21 +248,28 @@ class Run:
             CheckpointError: It is of another run; the message names the difference.
         """
         problem = self.setting.problem
-        before = (
-            snapshot(problem.parameters),
-            copy.deepcopy(_model_state(problem.model)),
-        )
+        before, noise = _copy_point(problem), torch.get_rng_state()
         try:
-            with refusing_wrong_contents():
-                self._check(state)
-                _load(problem, state["parameters"], state["model"])
-                check_sample(problem, state["sample"])
-                self.method.load_state_dict(state["method"])
-                self.history.load_state_dict(state["history"])
-                self.start.load_state_dict(state["start"], problem)
-        except BaseException:
-            _load(problem, *before)
-            raise
+            self._check(state)
+            _load_point(problem, state["parameters"], state["model"]["buffers"])
+            # Dropout, and a loss that adds noise, draw from the global generator.
+            torch.default_generator.set_state(state["model"]["noise"])
+            fingerprints.check_sample(problem, state["sample"])
+            self.method.load_state_dict(state["method"])
+            self.history.load_state_dict(state["history"])
+            self.start.load_state_dict(state["start"], problem)
+        except BaseException as error:
+            _load_point(problem, *before)
+            torch.default_generator.set_state(noise)
+            if isinstance(error, CheckpointError) or not isinstance(error, Exception):
+                raise
+            message = (
+                "The checkpoint is complete, but it is not that of a run that this "
+                f"call can go on with: {error}. Something else wrote it, or it was "
+                "changed. Nothing was loaded. Pass the path that was given to "
+                "solve(checkpoint=...), or start anew."
+            )
+            raise CheckpointError(message) from error
         self.setting.sampling.set_state(state["sampling"])
         self.setting.selection.set_state(state["selection"])
         vars(self.setting.counts).update(state["counts"])
@@ -296,17 +280,17 @@ class Run:
         problem, own = self.setting.problem, self._parts()
         terms = (problem.objective, *problem.constraints.values())
         own["sample"] = {term.name: math.inf for term in terms}
-        check_plain(state, "it")
-        check_names(state, "it", own | {"update": 0})
+        schema.check_plain(state, "it")
+        schema.check_names(state, "it", own | {"update": 0})
         # Another run differs in its outline first: that says most to the user.
         for name, words in state["outline"].items():
-            require(type(words) is str, words, f"outline.{name}", "a string")
-        refuse_others(state["outline"], self._outline)
-        check_range(state["update"], "update", 0, self.setting.steps, whole=True)
+            schema.require(type(words) is str, words, f"outline.{name}", "a string")
+        fingerprints.refuse_others(state["outline"], self._outline)
+        schema.check_range(state["update"], "update", 0, self.setting.steps)
         own["model"]["buffers"] = {}  # a module may add some as it goes
-        check_like(state, own | {"update": 0, "outline": {}}, "it")
+        schema.check_like(state, own | {"update": 0, "outline": {}}, "it")
         for name, count in state["counts"].items():
-            check_range(count, f"counts.{name}", 0, whole=True)
+            schema.check_range(count, f"counts.{name}", 0)
         _check_buffers(state["model"]["buffers"], problem.model)
         for generator in (
             state["sampling"],
@@ -318,7 +302,9 @@ class Run:
     @cached_property
     def _outline(self) -> dict[str, str]:
         """The outline of the run before its first update, or before it is resumed."""
-        return outline(self.setting.problem, self.settings, self.method.state_dict())
+        return fingerprints.outline(
+            self.setting.problem, self.settings, self.method.state_dict()
+        )
 
 
 def _alone(tensor: Tensor) -> Tensor:
@@ -332,18 +318,16 @@ def _alone(tensor: Tensor) -> Tensor:
     return own.clone() if own.untyped_storage().nbytes() > own.nbytes else own
 
 
-def _model_state(model: torch.nn.Module | None) -> State:
-    """What calls change: the model's buffers, and where noise is drawn from."""
-    named = () if model is None else model.named_buffers()
-    buffers = {name: _alone(buffer) for name, buffer in named}
-    return {"buffers": buffers, "noise": torch.get_rng_state()}
+def _buffers(model: torch.nn.Module | None) -> dict[str, Tensor]:
+    """The buffers of a model, which calls change, by name."""
+    return {} if model is None else dict(model.named_buffers())
 
 
 def _check_buffers(state: State, model: torch.nn.Module | None) -> None:
     """Require values of a model's buffers; a module may add some as it goes."""
     modules = {} if model is None else dict(model.named_modules())
-    buffers = {} if model is None else dict(model.named_buffers())
-    check_names(state, "buffers", state)
+    buffers = _buffers(model)
+    schema.check_names(state, "buffers", state)
     for name, kept in state.items():
         path, _, own = name.rpartition(".")
         module = modules.get(path)
@@ -351,22 +335,27 @@ def _check_buffers(state: State, model: torch.nn.Module | None) -> None:
         free = module is not None and own.isidentifier() and own not in dir(module)
         empty = module is not None and own in module._buffers  # noqa: SLF001 - no other name
         fits = isinstance(kept, Tensor) and (name in buffers or free or empty)
-        require(fits, name, "buffers", "buffers of the model")
+        schema.require(fits, name, "buffers", "buffers of the model")
         dtype = buffers[name].dtype if name in buffers else kept.dtype
-        check_tensor(kept, name, [None] * kept.dim(), dtype, finite=False)
+        schema.check_tensor(kept, name, [None] * kept.dim(), dtype, within=None)
+
+
+def _copy_point(problem: Problem) -> tuple[list[Tensor], dict[str, Tensor]]:
+    """Copies of the parameters, and of the buffers of the model."""
+    held = _buffers(problem.model).items()
+    return snapshot(problem.parameters), {k: b.detach().clone() for k, b in held}
 
 
 @torch.no_grad()
-def _load(problem: Problem, parameters: Iterable[Tensor], model: State) -> None:
-    """Make a problem hold parameters, and what its model had beside them."""
+def _load_point(
+    problem: Problem, parameters: Iterable[Tensor], buffers: Mapping[str, Tensor]
+) -> None:
+    """Make a problem hold parameters, and its model buffers."""
     for p, kept in zip(problem.parameters, parameters, strict=True):
         p.copy_(kept)
-    if (owner := problem.model) is not None:
-        for name, kept in model["buffers"].items():
-            _load_buffer(owner, name, kept.to(problem.parameters[0].device))
-    # Dropout, and a loss that adds noise, draw from the global generator, which a
-    # resumed run has to go on with.
-    torch.default_generator.set_state(model["noise"])
+    if (model := problem.model) is not None:
+        for name, buffer in buffers.items():
+            _load_buffer(model, name, buffer.to(problem.parameters[0].device))
 
 
 def _load_buffer(model: torch.nn.Module, name: str, kept: Tensor) -> None:

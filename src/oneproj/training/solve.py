@@ -10,16 +10,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from oneproj import distributed
 from oneproj.arguments import plain
 from oneproj.certificates.certify import certify_run
 from oneproj.certificates.feasibility import ball_excess
-from oneproj.distributed import (
-    Fact,
-    agreeing,
-    compares_ranks,
-    setting_facts,
-    staying_in_step,
-)
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.methods import choose_method
 from oneproj.methods.base import check_anchor_size, read_options
@@ -35,25 +29,14 @@ from oneproj.projection.project import (
 from oneproj.results import Projection, Solution, Status
 from oneproj.theory import Schedule
 from oneproj.theory.schedules import check_schedule
+from oneproj.training import diagnostics
 from oneproj.training.callbacks import Callback, Callbacks
-from oneproj.training.checkpoints import (
-    Checkpoint,
-    Files,
-    Location,
-    read_checkpoint,
-)
-from oneproj.training.diagnostics import (
-    explained,
-    far_from_feasible,
-    warn_of_record,
-    warn_of_start,
-)
+from oneproj.training.checkpoints import Checkpoint, Files, Location, read_checkpoint
 from oneproj.training.loop import End, Loop, warn_of_end
 from oneproj.training.run import History, Run
 from oneproj.vectors.arithmetic import norm
 
-CALL = "oneproj.solve"
-"""What messages about the ranks of a process group call this."""
+CALL = "oneproj.solve"  # in messages about the ranks of a process group
 
 
 @dataclass(frozen=True)
@@ -77,7 +60,9 @@ class Settings:
     saved: bool
     options: Mapping[str, Any]
 
-    def facts(self, problem: Problem, seconds: float | None) -> dict[str, Fact]:
+    def facts(
+        self, problem: Problem, seconds: float | None
+    ) -> dict[str, distributed.Fact]:
         """What all ranks have to agree on; nothing where there is one rank.
 
         Raises:
@@ -87,7 +72,7 @@ class Settings:
         check_problem(problem)
         check_on_failure(self.on_failure)
         check_schedule(self.schedule)
-        if not compares_ranks():
+        if not distributed.compares_ranks():
             return {}
         if seconds is not None:
             message = (
@@ -98,7 +83,7 @@ class Settings:
             raise InvalidProblemError(message)
         own = {**vars(self), "schedule": repr(self.schedule), **self.options}
         del own["options"]
-        return setting_facts(own) | problem_facts(problem)
+        return distributed.setting_facts(own) | problem_facts(problem)
 
     def begin(self, problem: Problem) -> Run:
         """A run of the method before its first update.
@@ -266,13 +251,14 @@ def solve(
         saved=checkpoint is not None or bool(resume),
         options=options,
     )
-    with agreeing(CALL) as facts:
+    with distributed.agreeing(CALL) as facts:
         facts.update(settings.facts(problem, seconds))
     began, length = time.perf_counter(), norm(problem.parameters)
     files, calls = Files.of(checkpoint, checkpoint_every, resume), Callbacks(callbacks)
     loop = Loop(calls, files, progress=progress, seconds=seconds)
-    lent, in_step = borrowing_gradients(problem.parameters), staying_in_step
-    with fresh_casts(), lent, in_step(CALL, problem.parameters) as ending:
+    lent = borrowing_gradients(problem.parameters)
+    in_step = distributed.staying_in_step(CALL, problem.parameters)
+    with fresh_casts(), lent, in_step as ending:
         run = settings.begin(problem)
         if facts:  # to compare the ranks took a gradient of each constraint
             run.setting.counts.constraint_gradients += len(problem.constraints)
@@ -285,10 +271,10 @@ def solve(
         with calls.at_work(), _start_after_overflow(run):
             end, stopped = loop.run(run, done), time.monotonic()
         trained = run.history.seconds_before + time.perf_counter() - began
-        with explained(problem, length):
+        with diagnostics.explained(problem, length):
             solution = _finish(run, end, on_failure, trained)
         update = int(max(run.history.columns["update"], default=0))
-        ending["the last update"] = Fact(str(update), "end")
+        ending["the last update"] = distributed.Fact(str(update), "end")
     if solution.status.ok:
         kept = solution.status is Status.START
         warn_of_end(end, stopped, update, run.setting.steps, kept)
@@ -325,7 +311,9 @@ def _finish(run: Run, end: End, on_failure: OnFailure, trained: float) -> Soluti
         status = end.status
         if context.unprojected:
             before = context.unprojected
-            remark = far_from_feasible(projection, problem.constraints, before)
+            remark = diagnostics.far_from_feasible(
+                projection, problem.constraints, before
+            )
     else:
         if on_failure == "raise":
             raise_if_infeasible(projection)
@@ -336,7 +324,7 @@ def _finish(run: Run, end: End, on_failure: OnFailure, trained: float) -> Soluti
     seen = run.method.seen
     certificate = certify_run(problem, seen, schedule=executed, smooth=False)
     planned = end is End.PLANNED
-    warn_of_record(run, objective, certificate.multipliers, planned=planned)
+    diagnostics.warn_of_record(run, objective, certificate.multipliers, planned=planned)
     return Solution(
         status=status,
         objective=objective,
@@ -376,7 +364,7 @@ def _return_to_start(
     if any(residual > 0 for residual in residuals.values()):
         start.exchange(problem)  # a random constraint was met by chance
         return None
-    warn_of_start(run, projection, objective)
+    diagnostics.warn_of_start(run, projection, objective)
     return start.objective, residuals
 
 

@@ -18,9 +18,8 @@ from filelock import FileLock
 from oneproj import files
 from oneproj.arguments import as_number
 from oneproj.errors import CalibrationError
-from oneproj.schema import from_plain
 from oneproj_paper.experiments.calibration_search import Pair, Trial
-from oneproj_paper.experiments.plain_json import to_plain
+from oneproj_paper.experiments.plain_json import from_plain, to_plain
 
 SHIPPED = Path(__file__).with_name("calibrated.json")
 """What this library's own preset uses."""

@@ -20,7 +20,6 @@ from typing import Any, Literal, NamedTuple
 
 from oneproj.errors import DamagedRecordError, RecordError
 from oneproj.files import write_text
-from oneproj.schema import from_plain
 from oneproj_paper.experiments.facts import (
     CertificateFacts,
     CountFacts,
@@ -28,7 +27,7 @@ from oneproj_paper.experiments.facts import (
     ProjectionFacts,
     Values,
 )
-from oneproj_paper.experiments.plain_json import to_plain
+from oneproj_paper.experiments.plain_json import from_plain, to_plain
 from oneproj_paper.experiments.soundness import flaw
 
 FORMAT = 2

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from oneproj.schema import from_plain
 from oneproj_paper.experiments.facts import Values
+from oneproj_paper.experiments.plain_json import from_plain
 
 if TYPE_CHECKING:
     from oneproj_paper.experiments.records import Record

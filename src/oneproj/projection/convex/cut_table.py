@@ -144,7 +144,7 @@ class CutTable:
         """
         table = cls()
         check_names(state, "cuts", ("room", "names", "gram", "facts", "owner", "worth"))
-        check_range(state["room"], "room", ROOM, 4 * max(most, ROOM), whole=True)
+        check_range(state["room"], "room", ROOM, 4 * max(most, ROOM))
         check_list(state["names"], "names", 0, len(names))
         for name in state["names"]:
             require(name in names, name, "cuts.names", f"one of {', '.join(names)}")

@@ -90,9 +90,9 @@ class Curvature:
         """Go on with the moves of such a state, in so many dimensions."""
         check_names(state, "curvature", ("moves", "S", "Y"))
         check_tensor(state["S"], "curvature.S", (None, None), torch.float64)
-        room = check_range(len(state["S"]), "moves", 0, self._memory, whole=True)
+        room = check_range(len(state["S"]), "moves", 0, self._memory)
         m, n = (constraints, dimension) if room else (0, 0)
-        check_range(state["moves"], "moves", 0, room, whole=True)
+        check_range(state["moves"], "moves", 0, room)
         check_tensor(state["S"], "curvature.S", (room, n), torch.float64)
         check_tensor(state["Y"], "curvature.Y", (m, room * n), torch.float64)
         self.moves = state["moves"]

@@ -90,7 +90,7 @@ class Frame:
         """Go on with the vectors of such a state."""
         check_names(state, "frame", ("vectors", "inverse"))
         check_tensor(state["inverse"], "inverse", (None, None), torch.float64)
-        n = check_range(len(state["inverse"]), "axes", 0, self.room, whole=True)
+        n = check_range(len(state["inverse"]), "axes", 0, self.room)
         check_tensor(state["inverse"], "inverse", (n, n), torch.float64)
         self._inverse[:n, :n] = state["inverse"].numpy()
         if n or state["vectors"] is not None:
