@@ -16,12 +16,13 @@ from typing import Any, BinaryIO, TypeAlias
 
 import torch
 
-from oneproj.arguments import as_path, check_count
+from oneproj.arguments import as_path, check_count, check_flag
 from oneproj.errors import CheckpointError, InvalidProblemError, warn
 from oneproj.files import in_words, replacing
 from oneproj.schema import SchemaError, check_plain
 
 VERSION = 10  # of the format; a state that is read in another way needs another
+INTERVAL = "It is how many updates there are from one checkpoint to the next."
 MAGIC = b"oneproj checkpoint, format "
 State = dict[str, Any]
 Location: TypeAlias = str | PathLike[str]
@@ -51,9 +52,9 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         """Check the values; the file is looked for by ``solve``."""
-        as_path("checkpoint", self.path)
-        interval = "It is how many updates there are from one checkpoint to the next."
-        object.__setattr__(self, "every", check_count("every", self.every, interval))
+        as_path("path", self.path)
+        check_flag("resume", self.resume, "It says whether to go on from the file.")
+        object.__setattr__(self, "every", check_count("every", self.every, INTERVAL))
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,11 @@ class Files:
                 f"oneproj.Checkpoint, which has both: {new}."
             )
             raise InvalidProblemError(message)
+        every = 100 if checkpoint_every is None else checkpoint_every
+        every = check_count("checkpoint_every", every, INTERVAL)
         if isinstance(checkpoint, Checkpoint):
             every, resume = checkpoint.every, checkpoint.resume
             checkpoint = checkpoint.path
-        else:
-            every = 100 if checkpoint_every is None else checkpoint_every
-            interval = "It is how many updates lie between two checkpoints."
-            every = check_count("checkpoint_every", every, interval)
         target = None if checkpoint is None else _target(checkpoint)
         if resume is True:
             if target is None:

@@ -39,7 +39,7 @@ class Thresholds:
     Attributes:
         diverged: Final norm of the parameters over their first one, or over 1.
         rise: Final objective over the first one.
-        low_share: Share of late minibatches that may be low in spite of a rise.
+        low_share: Share of the second half's minibatches that may be low all the same.
         fall: Share by which the objective falls in the last quarter.
         standard_errors: By which that fall exceeds the noise, in standard errors.
         nearly_zero: Share of the first objective that is not worth more updates.
