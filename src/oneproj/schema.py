@@ -96,7 +96,8 @@ def check_like(value: Data, like: Data, where: str) -> None:
         oneproj.schema.SchemaError: state.total should be a number, it is '7'
     """
     if isinstance(like, Tensor):
-        within = FINITE if bool(torch.isfinite(like).all()) else None
+        finite = like.is_meta or bool(torch.isfinite(like).all())
+        within = FINITE if finite else None
         check_tensor(value, where, like.shape, like.dtype, within)
     elif isinstance(like, bool | str):
         require(type(value) is type(like), value, where, f"a {type(like).__name__}")
