@@ -16,8 +16,8 @@ from torch.optim import SGD
 
 from benchmarks.train_outcome import PROJECTOR, Contestant, Outcome, Task
 from benchmarks.train_trace import Trace
-from oneproj.methods.defaults import default_lr
 from oneproj.methods.slsqp import MOST_PARAMETERS
+from oneproj.methods.step_size import default_lr
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.project import ProjectorLike
 from oneproj.results import Solution

@@ -39,7 +39,6 @@ def answer(**arguments: Any) -> list[float]:  # noqa: ANN401 - of solve
         {"anchor_size": np.uint8(200), "oracle": "anchored"},
         {"steps": np.uint8(20)},
         {"inner_steps": np.int8(10), "steps": 130},
-        {"checkpoint_every": np.uint8(100), "steps": 257, "inner_steps": 257},
         {"seconds": np.float16(30)},
         {"seconds": torch.tensor(30, dtype=torch.float16)},
         {"seed": np.uint8(200)},
@@ -85,7 +84,7 @@ def test_a_run_is_saved_and_resumed_with_any_number(
     said = {name: v if isinstance(v, str) else plain(v) for name, v in given.items()}
     steps = {"steps": 20}
     answer(**steps | given, checkpoint=file, callbacks=lambda u: u.update == 7)
-    assert answer(**steps | said, checkpoint=file, resume=True) == answer(
+    assert answer(**steps | said, checkpoint=oneproj.Checkpoint(file)) == answer(
         **steps | said
     )
 

@@ -92,7 +92,7 @@ def test_a_random_iterate_from_a_checkpoint(tmp_path: Path, method: str) -> None
         file = tmp_path / "run.pt"
         file.unlink(missing_ok=True)
         settings = {"method": method, "select": "random", "steps": 60}
-        settings |= {"checkpoint": file, "resume": True, "progress": False}
+        settings |= {"checkpoint": oneproj.Checkpoint(file), "progress": False}
         oneproj.solve(built, callbacks=lambda update: update.update == 13, **settings)
         return oneproj.solve(built, **settings).residuals
 

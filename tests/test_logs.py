@@ -52,8 +52,8 @@ def test_csv_goes_on_after_a_crash(tmp_path: Path) -> None:
         if update.update == 13:
             raise ZeroDivisionError
 
-    arguments = {"steps": 20, "checkpoint": tmp_path / "run.pt", "resume": True}
-    arguments["checkpoint_every"] = 5
+    checkpoint = oneproj.Checkpoint(tmp_path / "run.pt", every=5)
+    arguments = {"steps": 20, "checkpoint": checkpoint}
     with pytest.raises(ZeroDivisionError):
         oneproj.solve(problem(), **arguments, callbacks=[CsvLog(file), crash])
     assert len(rows(file)) == 13
@@ -121,7 +121,7 @@ def crash(update: Update) -> None:
 
 def test_a_run_that_ends_early_writes_its_last_update(tmp_path: Path) -> None:
     file, saved = tmp_path / "run.csv", tmp_path / "run.pt"
-    call = {"steps": 20, "checkpoint": saved, "resume": True}
+    call = {"steps": 20, "checkpoint": oneproj.Checkpoint(saved)}
     oneproj.solve(problem(), **call, callbacks=[CsvLog(file, every=8), stop])
     assert numbers(file) == [8, 13]
     oneproj.solve(problem(), **call, callbacks=CsvLog(file, every=8))
@@ -305,7 +305,7 @@ def test_tensorboard_hides_the_points_of_an_earlier_run(tmp_path: Path) -> None:
     ("make", "module", "extra"),
     [
         (lambda: TensorBoardLog("logs"), "torch.utils.tensorboard", "tensorboard"),
-        (RichLog, "rich.console", "cli"),
+        (RichLog, "rich.console", "progress"),
     ],
 )
 def test_a_missing_package_is_named_with_its_extra(

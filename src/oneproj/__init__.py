@@ -4,8 +4,9 @@ State a problem: ``mean`` of a function over data, or ``function`` of the parame
 alone; ``<=`` or ``>=`` makes a constraint of them, and so does a set of ``sets``;
 ``Problem`` puts them together.
 
-Solve it: ``solve`` does all, and ``logs`` follow a run. In a loop of your own,
-``OneProjection`` is the optimiser, and ``Hinge`` or ``Softplus`` the penalty.
+Solve it: ``solve`` does all, ``logs`` follow a run, and a ``Checkpoint`` saves it. In a
+loop of your own, ``OneProjection`` is the optimiser, and ``Hinge`` or ``Softplus`` the
+penalty.
 ``project`` makes a model feasible that is trained already, and ``certify`` judges any
 point. ``theory`` has the paper's schedules. ``methods`` has the other methods, as
 objects with options, and what one of your own is made of.
@@ -27,6 +28,7 @@ from oneproj import methods as methods
 from oneproj import sets as sets
 from oneproj import theory as theory
 from oneproj.certificates.certify import certify as certify
+from oneproj.defaults import Defaults as Defaults
 from oneproj.errors import CheckpointError as CheckpointError
 from oneproj.errors import InfeasibleError as InfeasibleError
 from oneproj.errors import InvalidProblemError as InvalidProblemError
@@ -49,6 +51,7 @@ from oneproj.results import Projection as Projection
 from oneproj.results import Solution as Solution
 from oneproj.results import Status as Status
 from oneproj.results import Update as Update
+from oneproj.training.checkpoints import Checkpoint as Checkpoint
 from oneproj.training.solve import solve as solve
 
 try:

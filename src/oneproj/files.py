@@ -27,8 +27,8 @@ from stat import S_IMODE
 from tempfile import TemporaryDirectory
 
 ABANDONED = 86_400.0
-"""Seconds after which a draft that nobody writes to is nobody's. For those of other
-machines, whose processes cannot be asked for."""
+"""Seconds without a write after which a draft may be removed. For drafts of other
+machines, whose processes cannot be looked up."""
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def check_place(path: Path) -> None:
             draft.write_bytes(b"x")  # a full disk has room for an empty file
             force(draft)
     except OSError as error:
-        error.filename = str(folder)  # nobody has asked for the draft
+        error.filename = str(folder)  # the caller does not know of the draft
         raise
 
 

@@ -89,7 +89,7 @@ class AbstractLog(ABC):
 
     @property
     def place(self) -> Path | None:
-        """The file that it writes, and nobody else may; None if there is none."""
+        """The file that this log alone may write; None if there is none."""
         return None
 
     def begin(self, update: Update) -> None:  # noqa: B027 - most have nothing to do
@@ -203,7 +203,7 @@ class RichLog(AbstractLog):
     def __init__(self, every: int = 50, console: Any = None) -> None:  # noqa: ANN401 - a rich Console
         """Find the console."""
         super().__init__(every)
-        require("rich.console", "cli")
+        require("rich.console", "progress")
         self._console = stderr_console() if console is None else console
 
     def write(self, update: Update) -> None:

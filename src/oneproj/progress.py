@@ -1,7 +1,4 @@
-"""Packages: those that only an extra installs, and the versions of any.
-
-A progress bar for long work: rich on a terminal, a plain line in a notebook.
-"""
+"""Optional packages, and progress bars: rich on a terminal, a line in a notebook."""
 
 from __future__ import annotations
 
@@ -65,10 +62,10 @@ def _version(package: str) -> str:
         return "not installed"  # run from the sources
 
 
-UNHEARD = (OSError, ValueError, AttributeError)
-"""What a stream raises that is broken, closed or none."""
+STREAM_ERRORS = (OSError, ValueError, AttributeError)
+"""What a stream raises that is broken, closed or missing."""
 REDRAW = 0.1
-"""Seconds between two states of a line in a notebook: more often nobody can read."""
+"""Seconds between two states of a line in a notebook: faster cannot be read."""
 LONG = 2.0
 """Seconds after which someone who waits begins to wonder."""
 
@@ -190,14 +187,14 @@ def stderr_console() -> Any:  # noqa: ANN401 - a rich Console
 
     Rich itself exits when the reader of a pipe is gone.
     """
-    return require("rich.console", "cli").Console(file=Stderr())
+    return require("rich.console", "progress").Console(file=Stderr())
 
 
 class Stderr:
     """What stderr is at the time, if there is one: what it cannot take is dropped.
 
     A program without a terminal has none; that of another may be closed, lead to a
-    pipe that nobody reads any more, or be an object that can write and nothing else.
+    pipe without a reader, or be an object that can write and nothing else.
 
     Example:
         >>> Stderr().write("")
@@ -211,18 +208,18 @@ class Stderr:
 
     def write(self, text: str) -> int:
         """Write a text, as far as that goes."""
-        with suppress(*UNHEARD):
+        with suppress(*STREAM_ERRORS):
             self._stream().write(text)
         return len(text)
 
     def flush(self) -> None:
         """Hand it over, as far as that goes."""
-        with suppress(*UNHEARD):
+        with suppress(*STREAM_ERRORS):
             self._stream().flush()
 
     def isatty(self) -> bool:
         """Whether a terminal is known to be there."""
-        with suppress(*UNHEARD):
+        with suppress(*STREAM_ERRORS):
             return bool(self._stream().isatty())
         return False
 

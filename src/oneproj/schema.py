@@ -1,430 +1,42 @@
-"""The one validator for data that is read back from a file.
+"""Checks of data that is read back from a file, before anything is built from it.
 
-A schema says what plain data must look like: types, ranges, lengths, names. ``check``
-returns the data if it does and raises ``SchemaError`` otherwise, before anything is
-built from it. Nothing in a file can name a class or a function: which objects are made
-is decided by the schema, that is, by this library's code.
-
-The schema of tensors is in ``oneproj.tensor_schema``; this module needs no torch.
+``check_like`` compares data with an example: what a new run of the same problem would
+save. ``check_range`` and ``check_tensor`` state ranges, ``check_optimizer`` and
+``check_scheduler`` what torch's optimisers and schedulers save. Nothing in a file can
+name a class or a function.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import enum
+import copy
 import math
-import types
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
-NON_FINITE = ("nan", "inf", "-inf")
-"""How JSON files write the numbers that JSON has no word for."""
-DEPTH = 50
-"""Containers within containers that plain data may have."""
-SHOWN = 80
-"""Characters of a wrong value that a message shows."""
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+Data: TypeAlias = Any  # whatever a file had
+Limits: TypeAlias = tuple[float, float]
+INF = math.inf
+FINITE: Limits = (-INF, INF)
+LARGEST = 1e30  # no step size or other setting is larger; the largest float32 is 3e38
+MAX_DEPTH = 50  # containers within containers that a file may hold
+# Settings of a parameter group that may differ on another device.
+IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
 
 
 class SchemaError(ValueError):
-    """Data that does not fit its schema; the message says where and why.
+    """Data that does not fit; the message says where and why.
 
     Example:
-        >>> Integer(least=0).check(-5, "update")
+        >>> check_range(-5, "update", 0)
         Traceback (most recent call last):
         oneproj.schema.SchemaError: update should be a whole number >= 0, it is -5
     """
-
-
-class AbstractSchema(ABC):
-    """What a piece of plain data must look like."""
-
-    @abstractmethod
-    def check(self, value: Any, where: str) -> Any:  # noqa: ANN401 - whatever a file had
-        """Return the data, checked.
-
-        Args:
-            value: What the file had.
-            where: How to call it in a message.
-
-        Raises:
-            SchemaError: It does not fit.
-        """
-
-
-@dataclass(frozen=True)
-class Flag(AbstractSchema):
-    """True or False.
-
-    Example:
-        >>> Flag().check(True, "touched")
-        True
-    """
-
-    def check(self, value: Any, where: str) -> bool:  # noqa: ANN401 - as above
-        require(isinstance(value, bool), value, where, "true or false")
-        return bool(value)
-
-
-@dataclass(frozen=True)
-class Integer(AbstractSchema):
-    """A whole number within limits.
-
-    Example:
-        >>> Integer(least=0, most=9).check(3, "update")
-        3
-    """
-
-    least: int | None = None
-    most: int | None = None
-
-    def check(self, value: Any, where: str) -> int:  # noqa: ANN401 - as above
-        wanted = f"a whole number{_limits(self.least, self.most)}"
-        fits = type(value) is int and _is_within(value, self.least, self.most)
-        require(fits, value, where, wanted)
-        return int(value)
-
-
-@dataclass(frozen=True)
-class Number(AbstractSchema):
-    """A real number within limits.
-
-    Args:
-        least: The smallest that is allowed.
-        most: The largest.
-        finite: Whether NaN and infinity are refused.
-        words: Whether the strings of ``NON_FINITE`` count as the numbers they name.
-
-    Example:
-        >>> Number(least=0.0).check(2, "seconds"), Number(words=True).check("inf", "x")
-        (2.0, inf)
-    """
-
-    least: float | None = None
-    most: float | None = None
-    finite: bool = False
-    words: bool = False
-
-    def check(self, value: Any, where: str) -> float:  # noqa: ANN401 - as above
-        if self.words and isinstance(value, str) and value in NON_FINITE:
-            value = float(value)
-        kind = "a finite number" if self.finite else "a number"
-        fits = type(value) in (int, float) and _is_within(value, self.least, self.most)
-        try:
-            fits = fits and (not self.finite or math.isfinite(value))
-            require(fits, value, where, kind + _limits(self.least, self.most))
-            return float(value)
-        except OverflowError as error:
-            message = f"{where} should be {kind}, it is too large"
-            raise SchemaError(message) from error
-
-
-@dataclass(frozen=True)
-class Text(AbstractSchema):
-    """A string; one of some, if those are given.
-
-    Example:
-        >>> Text(("x", "selected")).check("x", "shown")
-        'x'
-    """
-
-    among: Collection[str] | None = None
-
-    def check(self, value: Any, where: str) -> str:  # noqa: ANN401 - as above
-        wanted = "a string"
-        if self.among is not None:
-            wanted = f"one of {', '.join(self.among)}"
-        fits = type(value) is str and (self.among is None or value in self.among)
-        require(fits, value, where, wanted)
-        return str(value)
-
-
-@dataclass(frozen=True)
-class Equal(AbstractSchema):
-    """One given value and no other.
-
-    Example:
-        >>> Equal(None).check(None, "anchor") is None
-        True
-    """
-
-    to: Any
-
-    def check(self, value: Any, where: str) -> Any:  # noqa: ANN401 - as above
-        require(_are_equal(value, self.to), value, where, repr(self.to))
-        return value
-
-
-@dataclass(frozen=True)
-class Maybe(AbstractSchema):
-    """None, or data of another schema.
-
-    Example:
-        >>> Maybe(Integer()).check(None, "outer") is None
-        True
-    """
-
-    schema: AbstractSchema
-
-    def check(self, value: Any, where: str) -> Any:  # noqa: ANN401 - as above
-        return None if value is None else self.schema.check(value, where)
-
-
-@dataclass(frozen=True)
-class AsIs(AbstractSchema):
-    """Data of another schema, returned unchanged: tuples as tuples, 1 as 1.
-
-    Example:
-        >>> AsIs(Number()).check(1, "update")
-        1
-    """
-
-    schema: AbstractSchema
-
-    def check(self, value: Any, where: str) -> Any:  # noqa: ANN401 - as above
-        self.schema.check(value, where)
-        return value
-
-
-@dataclass(frozen=True)
-class EmptyOr(AbstractSchema):
-    """An empty list or mapping, or data of another schema.
-
-    Example:
-        >>> EmptyOr(Items(Integer(), least=2)).check([], "kept")
-        []
-    """
-
-    schema: AbstractSchema
-
-    def check(self, value: Any, where: str) -> Any:  # noqa: ANN401 - as above
-        empty = type(value) in (list, dict) and not value
-        return value if empty else self.schema.check(value, where)
-
-
-@dataclass(frozen=True)
-class Items(AbstractSchema):
-    """A list whose entries share one schema.
-
-    Args:
-        schema: Of each entry.
-        least: The shortest length.
-        most: The longest.
-        make: What the list becomes.
-
-    Example:
-        >>> Items(Integer(), least=2, most=2).check([3, 4], "counts")
-        [3, 4]
-    """
-
-    schema: AbstractSchema
-    least: int = 0
-    most: int | None = None
-    make: Callable[[list[Any]], Any] = list
-
-    def check(self, value: Any, where: str) -> Any:  # noqa: ANN401 - as above
-        require(type(value) in (list, tuple), value, where, "a list")
-        if self.least == self.most:
-            fits = len(value) == self.least
-            require(fits, value, where, f"a list of {self.least}")
-        fits = _is_within(len(value), self.least, self.most)
-        require(fits, value, where, f"a list of length{_limits(self.least, self.most)}")
-        return self.make(
-            [self.schema.check(item, f"{where}[{i}]") for i, item in enumerate(value)]
-        )
-
-
-@dataclass(frozen=True)
-class Row(AbstractSchema):
-    """A list of fixed length whose entries have a schema each.
-
-    Example:
-        >>> Row((Integer(), Flag())).check((3, True), "pair")
-        [3, True]
-    """
-
-    schemas: tuple[AbstractSchema, ...]
-
-    def check(self, value: Any, where: str) -> list[Any]:  # noqa: ANN401 - as above
-        n = len(self.schemas)
-        fits = type(value) in (list, tuple) and len(value) == n
-        require(fits, value, where, f"a list of {n}")
-        pairs = zip(self.schemas, value, strict=True)
-        return [s.check(item, f"{where}[{i}]") for i, (s, item) in enumerate(pairs)]
-
-
-@dataclass(frozen=True)
-class Named(AbstractSchema):
-    """A mapping from names to data of one schema.
-
-    Args:
-        schema: Of each value.
-        among: The names that may occur; None for any.
-        complete: Whether each of them must.
-
-    Example:
-        >>> Named(Number(), among=("cap",), complete=True).check({"cap": 1.5}, "values")
-        {'cap': 1.5}
-    """
-
-    schema: AbstractSchema
-    among: Collection[str] | None = None
-    complete: bool = False
-
-    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - as above
-        require_names(value, where)
-        if self.among is not None:
-            check_names(value, where, self.among if self.complete else (), self.among)
-        items = value.items()
-        return {name: self.schema.check(v, f"{where}.{name}") for name, v in items}
-
-
-@dataclass(frozen=True)
-class Fields(AbstractSchema):
-    """A mapping with the given names, each of which has a schema of its own.
-
-    Args:
-        needed: The schemas of the names that must be there.
-        optional: Of those that may be.
-        make: Builds an object from the checked values.
-
-    Example:
-        >>> deck = Fields({"dealt": Integer(least=0)})
-        >>> deck.check({"dealt": 8}, "deck")
-        {'dealt': 8}
-        >>> deck.check({}, "deck")
-        Traceback (most recent call last):
-        oneproj.schema.SchemaError: deck has no dealt
-    """
-
-    needed: Mapping[str, AbstractSchema]
-    optional: Mapping[str, AbstractSchema] = field(default_factory=dict)
-    make: Callable[..., Any] = dict
-
-    def check(self, value: Any, where: str) -> Any:  # noqa: ANN401 - as above
-        schemas = {**self.needed, **self.optional}
-        require_names(value, where)
-        check_names(value, where, self.needed, schemas)
-        items = value.items()
-        return self.make(
-            **{name: schemas[name].check(v, f"{where}.{name}") for name, v in items}
-        )
-
-
-@dataclass(frozen=True)
-class Plain(AbstractSchema):
-    """Numbers, strings, tensors and containers of them: data without behaviour.
-
-    Args:
-        leaves: Types beside those of JSON that count as plain.
-
-    Example:
-        >>> Plain().check({"a": [1, None]}, "state")
-        {'a': [1, None]}
-        >>> Plain().check({"a": [print]}, "state")
-        Traceback (most recent call last):
-        oneproj.schema.SchemaError: state['a'][0] is a builtin_function_or_method
-    """
-
-    leaves: tuple[type, ...] = ()
-
-    def check(self, value: Any, where: str, depth: int = 0) -> Any:  # noqa: ANN401 - as above
-        if depth > DEPTH:
-            message = f"{where} has more than {DEPTH} containers within each other"
-            raise SchemaError(message)
-        if isinstance(value, Mapping):
-            for key, item in value.items():
-                self.check(key, f"a name in {where}", depth + 1)
-                self.check(item, f"{where}[{key!r}]", depth + 1)
-        elif isinstance(value, list | tuple):
-            for i, item in enumerate(value):
-                self.check(item, f"{where}[{i}]", depth + 1)
-        elif not (
-            value is None
-            or type(value) in (bool, int, float, str)
-            or isinstance(value, self.leaves)
-        ):
-            message = f"{where} is a {type(value).__name__}"
-            raise SchemaError(message)
-        return value
-
-
-def schema_of(hint: Any) -> AbstractSchema:  # noqa: ANN401 - a type hint
-    """The schema that a type hint stands for, as JSON writes such data.
-
-    Hints may be dataclasses, enums by the names of their members, ``Mapping``,
-    ``tuple``, ``X | None``, ``Literal`` and the types of JSON. ``Annotated[float,
-    Number(least=0.0)]`` has the schema that it names.
-
-    Example:
-        >>> schema_of(tuple[float, ...]).check([1, "inf"], "seconds")
-        (1.0, inf)
-        >>> schema_of(int).check("three", "seed")
-        Traceback (most recent call last):
-        oneproj.schema.SchemaError: seed should be a whole number, it is 'three'
-    """
-    if hint is Any:
-        return Plain()
-    if dataclasses.is_dataclass(hint):
-        kind: Any = hint
-        return _of_dataclass(kind)
-    if get_origin(hint) is not None:
-        return _of_generic(hint)
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return _Member(hint)
-    simple: dict[Any, AbstractSchema] = {
-        bool: Flag(),
-        int: Integer(),
-        str: Text(),
-        float: Number(words=True),
-    }
-    return simple[hint]
-
-
-@dataclass(frozen=True)
-class _Member(AbstractSchema):
-    """A member of an enum, written as its name."""
-
-    members: type[enum.Enum]
-
-    def check(self, value: Any, where: str) -> enum.Enum:  # noqa: ANN401 - as above
-        name = Text([member.name for member in self.members]).check(value, where)
-        return self.members[name]
-
-
-@cache
-def _of_dataclass(kind: Any) -> Fields:  # noqa: ANN401 - a dataclass
-    hints = get_type_hints(kind, include_extras=True)
-    fields = dataclasses.fields(kind)
-    missing = dataclasses.MISSING
-    needed = {
-        f.name for f in fields if f.default is missing and f.default_factory is missing
-    }
-    return Fields(
-        {f.name: schema_of(hints[f.name]) for f in fields if f.name in needed},
-        {f.name: schema_of(hints[f.name]) for f in fields if f.name not in needed},
-        make=kind,
-    )
-
-
-def _of_generic(hint: Any) -> AbstractSchema:  # noqa: ANN401 - a type hint
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        (own,) = (extra for extra in arguments if isinstance(extra, AbstractSchema))
-        return own
-    if origin in (Union, types.UnionType):
-        (other,) = (each for each in arguments if each is not types.NoneType)
-        return Maybe(schema_of(other))
-    if origin is Literal:
-        return Text(arguments)
-    inner = schema_of(arguments[-1] if origin is Mapping else arguments[0])
-    if origin is Mapping:
-        return Named(inner)
-    if arguments[-1] is Ellipsis:
-        return Items(inner, make=tuple)
-    return Items(inner, least=len(arguments), most=len(arguments), make=tuple)
 
 
 def require(fits: bool, value: object, where: str, wanted: str) -> None:  # noqa: FBT001 - a test's outcome
@@ -436,54 +48,216 @@ def require(fits: bool, value: object, where: str, wanted: str) -> None:  # noqa
     Example:
         >>> require(1 == 1, 1, "x", "one")
     """
-    if fits:
-        return
-    try:
-        found = repr(value)
-    except Exception:  # noqa: BLE001 - a value that cannot even be shown
-        found = f"a {type(value).__name__}"
-    if len(found) > SHOWN:
-        found = f"a {type(value).__name__} that begins with {found[:SHOWN]}"
-    message = f"{where} should be {wanted}, it is {found}"
-    raise SchemaError(message)
+    if not fits:
+        found = reprlib.repr(value)
+        if type(value) is Tensor:
+            found = f"a {value.dtype} tensor of shape {tuple(value.shape)}"
+        message = f"{where} should be {wanted}, it is {found}"
+        raise SchemaError(message)
 
 
-def require_names(value: object, where: str) -> None:
-    """Raise unless a value is a mapping whose keys are strings."""
+def check_plain(value: Data, where: str, depth: int = 0) -> Data:
+    """Require numbers, strings, tensors and containers of them; returns the data.
+
+    Example:
+        >>> check_plain({"a": [1, None]}, "state")
+        {'a': [1, None]}
+        >>> check_plain({"a": [print]}, "state")
+        Traceback (most recent call last):
+        oneproj.schema.SchemaError: state['a'][0] is a builtin_function_or_method
+    """
+    if value is None or isinstance(value, bool | int | float | str | Tensor):
+        return value
+    if depth > MAX_DEPTH or not isinstance(value, Mapping | list | tuple):
+        kind = f"a {type(value).__name__}"
+        message = f"{where} is {kind if depth <= MAX_DEPTH else 'nested too deeply'}"
+        raise SchemaError(message)
+    for name, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+        check_plain(name, f"a name in {where}", depth + 1)
+        check_plain(item, f"{where}[{name!r}]", depth + 1)
+    return value
+
+
+def check_like(value: Data, like: Data, where: str) -> None:
+    """Compare data with an example of it.
+
+    Tensors need the shape and the dtype of the example, lists its length, mappings its
+    names. Numbers and tensors must be finite where the example is. What is None or
+    empty in a mapping of the example may be anything plain, and so may mappings from
+    numbers (an optimiser's memory): whoever loads those checks them.
+
+    Raises:
+        SchemaError: The data differs in form; the message says where.
+
+    Example:
+        >>> check_like({"total": 7.5, "kept": [1]}, {"total": 0.0, "kept": []}, "state")
+        >>> check_like({"total": "7"}, {"total": 0.0}, "state")
+        Traceback (most recent call last):
+        oneproj.schema.SchemaError: state.total should be a number, it is '7'
+    """
+    if isinstance(like, Tensor):
+        finite = like.is_meta or bool(torch.isfinite(like).all())
+        within = FINITE if finite else None
+        check_tensor(value, where, like.shape, like.dtype, within)
+    elif isinstance(like, bool | str):
+        require(type(value) is type(like), value, where, f"a {type(like).__name__}")
+    elif isinstance(like, int | float):
+        limit = LARGEST if math.isfinite(like) else INF
+        check_range(value, where, -limit, limit)
+    elif isinstance(like, Mapping) and all(isinstance(name, str) for name in like):
+        check_names(value, where, like)
+        for name, item in like.items():
+            empty = isinstance(item, list | tuple | Mapping) and not item
+            if item is not None and not empty:
+                check_like(value[name], item, f"{where}.{name}")
+    elif isinstance(like, list | tuple):
+        check_list(value, where, len(like), len(like))
+        for i, item in enumerate(like):
+            check_like(value[i], item, f"{where}[{i}]")
+    elif like is None:
+        require(value is None, value, where, "None")
+
+
+def check_range(value: Data, where: str, least: float, most: float = INF) -> Data:
+    """Require a number within limits, a whole one if the lower limit is an ``int``.
+
+    It has to be finite, unless both limits are infinite. Returns it.
+
+    Example:
+        >>> check_range(3, "update", 0, 9)
+        3
+    """
+    whole = type(least) is int
+    limits = [f">= {least}"] * (least > -INF) + [f"<= {most}"] * (most < INF)
+    fits = type(value) is int or (type(value) is float and not whole)
+    fits = fits and (not limits or (least <= value <= most and abs(value) < INF))
+    kind = "a whole number" if whole else "a number"
+    require(fits, value, where, f"{kind} {' and '.join(limits)}".rstrip())
+    return value
+
+
+def check_tensor(
+    value: Data,
+    where: str,
+    shape: Sequence[int | None],
+    dtype: torch.dtype | None = None,
+    within: Limits | None = FINITE,
+) -> None:
+    """Require a dense tensor, its entries finite and within limits.
+
+    None stands for any length, any floating dtype, or any entries.
+
+    Example:
+        >>> check_tensor(torch.ones(3), "w", (2,), torch.float32)
+        Traceback (most recent call last):
+        oneproj.schema.SchemaError: w should be a torch.float32 tensor of shape (2,)...
+    """
+    fits = type(value) is Tensor and value.layout is torch.strided
+    fits = fits and (value.dtype == dtype if dtype else value.is_floating_point())
+    fits = fits and len(value.shape) == len(shape)
+    fits = fits and all(b in (a, None) for a, b in zip(value.shape, shape, strict=True))
+    require(fits, value, where, f"a {dtype or 'floating'} tensor of shape {(*shape,)}")
+    if within is not None:
+        inside = torch.isfinite(value) & (value >= within[0]) & (value <= within[1])
+        fits = bool(inside.all())
+        require(fits, "not", where, f"finite and within {within} in every entry")
+
+
+def check_list(value: Data, where: str, least: int, most: float) -> None:
+    """Require a list or tuple of some length.
+
+    Example:
+        >>> check_list([1, 2], "pair", 2, 2)
+    """
+    fits = type(value) in (list, tuple) and least <= len(value) <= most
+    wanted = f"a list of {least}" if most == least else f"a list of {least} to {most}"
+    require(fits, value, where, wanted)
+
+
+def check_names(value: Data, where: str, known: Data, needed: Data = None) -> None:
+    """Require a mapping with known names, all of them unless fewer are needed.
+
+    Example:
+        >>> check_names({}, "sampler", ["drawn"])
+        Traceback (most recent call last):
+        oneproj.schema.SchemaError: sampler has no drawn
+    """
     fits = isinstance(value, dict) and all(type(name) is str for name in value)
     require(fits, value, where, "a mapping from names")
+    missing = sorted(set(known if needed is None else needed) - value.keys())
+    for word, names in ("no", missing), ("an unknown", sorted({*value} - {*known})):
+        if names:
+            message = f"{where} has {word} {', '.join(names)}"
+            raise SchemaError(message)
 
 
-def check_names(
-    value: Mapping[str, Any],
-    where: str,
-    needed: Collection[str],
-    known: Collection[str],
-) -> None:
-    """Raise unless a mapping has all names that are needed, and only known ones."""
-    if missing := sorted(set(needed) - value.keys()):
-        message = f"{where} has no {', '.join(missing)}"
-        raise SchemaError(message)
-    if strange := sorted(value.keys() - set(known)):
-        message = f"{where} has an unknown {', '.join(strange)}"
-        raise SchemaError(message)
+def check_optimizer(saved: Data, optimizer: Optimizer, *, own: bool) -> None:
+    """Require a state that an optimiser can go on from.
+
+    What it keeps of each parameter is compared with a copy of the optimiser that made
+    one step with gradients of zero.
+
+    Args:
+        saved: The state.
+        optimizer: That is to load it.
+        own: Whether this library sets the step sizes and nothing sets anything else; a
+            user's scheduler may change every setting of a group.
+
+    Example:
+        >>> adam = torch.optim.Adam([torch.zeros(2, requires_grad=True)])
+        >>> state = adam.state_dict() | {"state": {0: {"step": 1}}}
+        >>> check_optimizer(state, adam, own=True)
+        Traceback (most recent call last):
+        oneproj.schema.SchemaError: optimizer.state[0] has no exp_avg, exp_avg_sq
+    """
+    groups, where = optimizer.state_dict()["param_groups"], "optimizer.param_groups"
+    check_like(saved, {"state": {}, "param_groups": groups}, "optimizer")
+    for i, group in enumerate(groups):
+        for name, now in group.items():
+            found, at = saved["param_groups"][i][name], f"{where}[{i}].{name}"
+            if name in IMPLEMENTATION:
+                require(found in (None, True, False), found, at, "true, false or None")
+            elif own and name in ("lr", "initial_lr", "prox_weight"):
+                check_range(found, at, 0.0, LARGEST)
+            elif own or name == "params":
+                require(type(found) is type(now) and found == now, found, at, repr(now))
+    count = sum(len(group["params"]) for group in groups)
+    fits = isinstance(saved["state"], dict)
+    fits = fits and all(type(i) is int and 0 <= i < count for i in saved["state"])
+    require(fits, saved["state"], "optimizer.state", f"of parameters 0 to {count - 1}")
+    kept = _memory_after_a_step(optimizer) if saved["state"] else {}
+    for i, memory in saved["state"].items():
+        if i in kept and memory != {}:
+            check_like(memory, kept[i], f"optimizer.state[{i}]")
+            for name in {"step", "exp_avg_sq", "max_exp_avg_sq"} & kept[i].keys():
+                fits = bool((torch.as_tensor(memory[name]) >= 0).all())
+                require(fits, memory[name], f"optimizer.state[{i}].{name}", ">= 0")
 
 
-def _are_equal(a: Any, b: Any) -> bool:  # noqa: ANN401 - plain data
-    """Whether two pieces of plain data are of the same types and equal."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(_are_equal, a, b))
-    return bool(a == b)
+def _memory_after_a_step(optimizer: Optimizer) -> dict[int, dict[str, Data]]:
+    """What an optimiser keeps of each parameter; nothing if it cannot be copied."""
+    try:
+        probe = copy.deepcopy(optimizer)
+        for group in probe.param_groups:
+            for p in group["params"]:
+                p.grad = torch.zeros_like(p)
+        probe.step()
+        return dict(probe.state_dict()["state"])
+    except Exception:  # noqa: BLE001 - one that needs a closure, for example
+        return {}
 
 
-def _limits(least: float | None, most: float | None) -> str:
-    words = [f">= {least}"] if least is not None else []
-    words += [f"<= {most}"] if most is not None else []
-    return f" {' and '.join(words)}" if words else ""
+def check_scheduler(saved: Data, scheduler: LRScheduler) -> None:
+    """Require a state that a scheduler can go on from, compared with what it has now.
 
-
-def _is_within(value: float, least: float | None, most: float | None) -> bool:
-    """Whether a number is within limits; NaN is in none."""
-    return (least is None or value >= least) and (most is None or value <= most)
+    Example:
+        >>> adam = torch.optim.Adam([torch.zeros(2, requires_grad=True)])
+        >>> scheduler = torch.optim.lr_scheduler.LambdaLR(adam, lambda k: 0.5**k)
+        >>> check_scheduler(scheduler.state_dict(), scheduler)
+    """
+    check_like(saved, scheduler.state_dict(), "scheduler")
+    for name in {"base_lrs", "_last_lr"} & saved.keys():
+        for rate in saved[name]:
+            check_range(rate, f"scheduler.{name}", 0.0, LARGEST)
+    if "last_epoch" in saved:
+        check_range(saved["last_epoch"], "scheduler.last_epoch", 0)

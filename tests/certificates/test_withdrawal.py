@@ -112,7 +112,9 @@ def test_a_gradient_that_only_the_run_saw_counts(tmp_path: Path) -> None:
     stop = {"callbacks": lambda update: update.update == half}
     stopped = build()
     oneproj.solve(stopped, schedule=plan, seed=1, checkpoint=file, **stop)
-    resumed = oneproj.solve(build(), schedule=plan, seed=1, resume=file)
+    resumed = oneproj.solve(
+        build(), schedule=plan, seed=1, checkpoint=oneproj.Checkpoint(file)
+    )
     assert resumed.certificate.withdrawn == whole.certificate.withdrawn
 
 

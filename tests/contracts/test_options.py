@@ -125,7 +125,6 @@ HARMLESS: list[tuple[str, dict[str, Any], str]] = [
     ("slsqp", {"batch_size": 4}, "the same"),
     ("projected-sgd", {"oracle": "minibatch"}, "projections see all data"),
     ("slsqp", {"seed": 3}, "it draws no random number"),
-    ("one-projection", {"checkpoint_every": 5}, "nothing is saved"),
     (
         "one-projection",
         {"combine": "sum", "strength": 1.0},

@@ -133,7 +133,11 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
     ("outer name", lambda: problem(constraints={"outer": SIZE <= 1.0}), "column of"),
     ("two lines", lambda: problem(constraints={"a\nb": SIZE <= 1.0}), "of one line"),
     # files
-    ("checkpoint", lambda: solve(checkpoint=5), "must be a path or None, got 5. Name"),
+    (
+        "checkpoint",
+        lambda: solve(checkpoint=5),
+        "must be a path, a oneproj.Checkpoint or None, got 5",
+    ),
     ("resume", lambda: solve(resume=5), "resume must be a path, True or None, got 5"),
     ("every word", lambda: CsvLog("x.csv", every="a"), "whole number >= 1, got 'a'"),
     ("every half", lambda: CsvLog("x.csv", every=2.5), "whole number >= 1, got 2.5"),

@@ -208,4 +208,4 @@ def test_a_resumed_run_says_it_too(tmp_path: Path) -> None:
     file = tmp_path / "run"
     stop = {"checkpoint": file, "callbacks": lambda update: update.update == 50}
     assert not says(far(100.0), **stop)
-    assert says(far(100.0), resume=file)
+    assert says(far(100.0), checkpoint=oneproj.Checkpoint(file))

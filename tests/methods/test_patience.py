@@ -67,7 +67,7 @@ def test_it_resumes() -> None:
         for k in range(ANCHORS):
             patience.floor("c", 1.0 + k, alone=3.0, present=0.1)
     third = Patience()
-    third.load_state_dict(second.state_dict())
+    third.load_state_dict(second.state_dict(), ["c"])
     for c in (9.0, 9.0, -1.0):
         assert first.floor("c", c, alone=3.0, present=0.1) == third.floor(
             "c", c, alone=3.0, present=0.1

@@ -229,7 +229,8 @@ def test_hinges_are_as_wide_as_their_constraints_move() -> None:
         anchor = Anchor(wide(point), {"a": 9.0, "b": -9.0}, jacobian)
         penalty = strength.adapt(anchor)
         assert penalty.widths == pytest.approx([ROUNDED * w for w in expected])
-        again = AutoStrength().load_state_dict(strength.state_dict(), wide(0.0))
+        state = strength.state_dict()
+        again = AutoStrength().load_state_dict(state, wide(0.0), ["a", "b"])
         assert again == penalty
 
 
@@ -242,7 +243,7 @@ def test_no_hinge_is_wider_than_its_constraint_was_away_from_its_bound() -> None
         anchor = Anchor(wide(point), {"a": c}, {"a": wide(2.0)})
         assert strength.adapt(anchor).widths == (expected,)
         resumed = AutoStrength()
-        resumed.load_state_dict(strength.state_dict(), wide(0.0))
+        resumed.load_state_dict(strength.state_dict(), wide(0.0), ["a"])
         strength = resumed
 
 

@@ -69,9 +69,7 @@ def train(method: str, checkpoint: str, answer: str) -> None:
         steps=STEPS,
         batch_size=16,
         callbacks=pause,
-        checkpoint=checkpoint,
-        checkpoint_every=CHECKPOINT_EVERY,
-        resume=True,
+        checkpoint=oneproj.Checkpoint(checkpoint, every=CHECKPOINT_EVERY),
         progress=False,
     )
     if solution.status is Status.FEASIBLE:

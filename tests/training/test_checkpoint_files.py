@@ -133,8 +133,6 @@ def test_what_could_not_be_loaded_safely_is_not_saved(
 
 
 def test_a_folder_is_not_a_checkpoint(tmp_path: Path, nearest_in_ball: Make) -> None:
-    for resume in (None, True):
+    for place in (tmp_path, oneproj.Checkpoint(tmp_path)):
         with pytest.raises(oneproj.CheckpointError, match=r"is a folder.*run\.pt"):
-            oneproj.solve(
-                nearest_in_ball(), steps=4, checkpoint=tmp_path, resume=resume
-            )
+            oneproj.solve(nearest_in_ball(), steps=4, checkpoint=place)

@@ -20,7 +20,6 @@ from oneproj.methods.strength import AutoStrength
 from oneproj.oracles import ORACLES, Anchor, plan
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Solution, Status, Update
-from oneproj.schema import AbstractSchema, Fields, Integer
 from oneproj.theory import Schedule
 from oneproj.training import loop as stops
 from oneproj.training.checkpoints import read_checkpoint, write_checkpoint
@@ -96,7 +95,7 @@ def test_stopped_and_resumed_is_not_to_be_told_from_a_whole_run(
     arguments = {"method": method, "oracle": oracle, **options}
     whole = outcome(problem(), **arguments)
     file = tmp_path / "run.pt"
-    arguments |= {"checkpoint": file, "resume": True}
+    arguments |= {"checkpoint": oneproj.Checkpoint(file)}
     for stop in (7, 18):  # both inside an outer iteration, the second after a resume
         stopped = outcome(problem(), callbacks=stop_after(stop), **arguments)
         assert stopped[1].status in (Status.INTERRUPTED, Status.START)
@@ -113,7 +112,7 @@ def test_random_selection_resumes_before_and_after_the_draw(
 ) -> None:
     arguments = {"select": "random", "inner_steps": 4, "seed": 5}
     whole = outcome(problem(), **arguments)
-    arguments |= {"checkpoint": tmp_path / "run.pt", "resume": True}
+    arguments |= {"checkpoint": oneproj.Checkpoint(tmp_path / "run.pt")}
     outcome(problem(), callbacks=stop_after(stop), **arguments)
     assert_same(outcome(problem(), **arguments), whole)
 
@@ -124,7 +123,7 @@ def test_what_auto_chose_resumes_and_another_choice_is_refused(
     monkeypatch.setattr(auto, "SLSQP_PARAMETERS", 0)
     whole = outcome(problem(), method="auto")
     file = tmp_path / "run.pt"
-    arguments = {"method": "auto", "checkpoint": file, "resume": True}
+    arguments = {"method": "auto", "checkpoint": oneproj.Checkpoint(file)}
     outcome(problem(), callbacks=stop_after(7), **arguments)
     state = read_checkpoint(file)
     assert_same(outcome(problem(), **arguments), whole)
@@ -154,7 +153,7 @@ def test_what_a_projector_learned_is_resumed(tmp_path: Path) -> None:
         return outcome(built, method="projected-sgd", **arguments)
 
     whole = run()
-    arguments = {"checkpoint": tmp_path / "run.pt", "resume": True}
+    arguments = {"checkpoint": oneproj.Checkpoint(tmp_path / "run.pt")}
     run(callbacks=stop_after(9), **arguments)
     assert_same(run(**arguments), whole)
 
@@ -182,7 +181,7 @@ def test_what_a_projector_learned_of_any_constraint_is_resumed(
 
     whole = run()
     assert whole[1].counts.constraint_gradients > 12, "the constraint binds"
-    arguments = {"checkpoint": tmp_path / "run.pt", "resume": True}
+    arguments = {"checkpoint": oneproj.Checkpoint(tmp_path / "run.pt")}
     for stop in (5, 8):
         run(callbacks=stop_after(stop), **arguments)
     assert_same(run(**arguments), whole)
@@ -192,7 +191,7 @@ def test_a_run_along_the_edge_of_the_ball_resumes(tmp_path: Path) -> None:
     # There the ball is a constraint as well, made anew for every projection.
     arguments = {"method": "projected-sgd", "lr": 0.5}
     whole = outcome(problem(radius=0.8, bound=0.6), **arguments)
-    arguments |= {"checkpoint": tmp_path / "run.pt", "resume": True}
+    arguments |= {"checkpoint": oneproj.Checkpoint(tmp_path / "run.pt")}
     outcome(problem(radius=0.8, bound=0.6), callbacks=stop_after(9), **arguments)
     assert_same(outcome(problem(radius=0.8, bound=0.6), **arguments), whole)
 
@@ -218,10 +217,6 @@ class Remembering(Halving):
     def state_dict(self) -> dict[str, Any]:
         return {"used": self.used}
 
-    def state_schema(self, *problem: Any) -> AbstractSchema:  # noqa: ANN401 - of a projector
-        del problem
-        return Fields({"used": Integer(least=0)})
-
     def load_state_dict(self, state: Any, *problem: Any) -> None:  # noqa: ANN401 - plain
         del problem
         self.used = state["used"]
@@ -231,7 +226,7 @@ class Remembering(Halving):
 def test_a_projector_of_ones_own_is_saved_if_it_says_how(
     tmp_path: Path, kind: type[Halving], used: int
 ) -> None:
-    arguments = {"checkpoint": tmp_path / "run.pt", "resume": True}
+    arguments = {"checkpoint": oneproj.Checkpoint(tmp_path / "run.pt")}
     arguments |= {"method": "projected-sgd"}
     first, second = kind(), kind()
     outcome(problem(), callbacks=stop_after(9), projector=first, **arguments)
@@ -248,7 +243,7 @@ def test_strengths_remember_the_last_anchor() -> None:
     first, second = AutoStrength(), AutoStrength()
     first.watch([torch.tensor([-6.0])])
     first.adapt(anchors[0])
-    penalty = second.load_state_dict(first.state_dict(), [torch.zeros(1)])
+    penalty = second.load_state_dict(first.state_dict(), [torch.zeros(1)], ["cap"])
     assert penalty.strengths == (6.0,)
     found = []
     for strength in (first, second):
@@ -292,7 +287,7 @@ def test_any_scheduler_resumes(
     arguments = {"method": method, "base": base, "decay": decay}
     whole = outcome(problem(), **arguments)
     assert whole[1].feasible
-    arguments |= {"checkpoint": tmp_path / "run.pt", "resume": True}
+    arguments |= {"checkpoint": oneproj.Checkpoint(tmp_path / "run.pt")}
     outcome(problem(), callbacks=stop_after(9), **arguments)
     assert_same(outcome(problem(), **arguments), whole)
 
@@ -312,7 +307,7 @@ def test_a_schedule_resumes_to_the_letter(
     file = str(tmp_path / "run.pt")
     stopped = run(checkpoint=file, callbacks=stop_after(short_schedule.inner_steps + 2))
     assert "Moreau residual" not in stopped[1].certificate
-    resumed = run(checkpoint=file, resume=file)
+    resumed = run(checkpoint=oneproj.Checkpoint(file))
     assert_same(resumed, whole)
     assert resumed[1].certificate["Moreau residual"].bound == 1.0
 
@@ -320,7 +315,7 @@ def test_a_schedule_resumes_to_the_letter(
 def test_seconds_add_up_over_a_stop(tmp_path: Path) -> None:
     file = tmp_path / "run.pt"
     _, first = outcome(problem(), checkpoint=file, callbacks=stop_after(9))
-    _, second = outcome(problem(), checkpoint=file, resume=file)
+    _, second = outcome(problem(), checkpoint=oneproj.Checkpoint(file))
     seconds = second.history["seconds"]
     assert seconds == sorted(seconds)
     assert seconds[:9] == first.history["seconds"]
@@ -337,7 +332,7 @@ def test_it_is_saved_every_n_updates_and_at_the_end(tmp_path: Path) -> None:
         seen.append(read_checkpoint(file)["update"])
         assert update.update == len(seen)
 
-    outcome(problem(), checkpoint=file, checkpoint_every=10, callbacks=watch)
+    outcome(problem(), checkpoint=oneproj.Checkpoint(file, every=10), callbacks=watch)
     assert seen == [0] * 10 + [10] * 10 + [20] * 4
     assert read_checkpoint(file)["update"] == STEPS
     assert list(file.parent.iterdir()) == [file], "no draft is left"
@@ -368,7 +363,7 @@ def test_ctrl_c_inside_an_update_completes_and_saves_it(tmp_path: Path) -> None:
     assert solution.feasible
     assert read_checkpoint(file)["update"] == 8
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert_same(outcome(problem(), resume=file), whole)
+    assert_same(outcome(problem(), checkpoint=oneproj.Checkpoint(file)), whole)
 
 
 @pytest.mark.usefixtures("one_press_at_a_time")
@@ -386,10 +381,10 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
 
     built.objective.batch_value = press
     with pytest.warns(oneproj.OneprojWarning, match="after update 7 of 24"):
-        _, solution = outcome(built, checkpoint=file, checkpoint_every=5)
+        _, solution = outcome(built, checkpoint=oneproj.Checkpoint(file, every=5))
     assert solution.status is Status.INTERRUPTED
     assert read_checkpoint(file)["update"] == 5, "half an update is not saved"
-    assert_same(outcome(problem(), checkpoint=file, resume=True), whole)
+    assert_same(outcome(problem(), checkpoint=oneproj.Checkpoint(file)), whole)
 
 
 def test_a_handler_of_the_users_own_stays(tmp_path: Path) -> None:
@@ -414,7 +409,7 @@ def test_the_time_budget_ends_the_updates_and_the_next_call_has_its_own(
     tmp_path: Path,
 ) -> None:
     whole = outcome(problem())
-    arguments = {"checkpoint": tmp_path / "run.pt", "resume": True, "seconds": 1e-9}
+    arguments = {"checkpoint": oneproj.Checkpoint(tmp_path / "run.pt"), "seconds": 1e-9}
     for done in range(1, 4):
         _, solution = outcome(problem(), **arguments)
         assert solution.status is Status.OUT_OF_TIME
@@ -451,7 +446,11 @@ def test_other_settings_are_refused_by_name(
     saved: Path, arguments: dict[str, object], message: str
 ) -> None:
     with pytest.raises(oneproj.CheckpointError, match=message):
-        outcome(problem(), resume=saved, **{"oracle": "minibatch"} | arguments)
+        outcome(
+            problem(),
+            checkpoint=oneproj.Checkpoint(saved),
+            **{"oracle": "minibatch"} | arguments,
+        )
 
 
 def test_anchors_that_see_all_data_more_rarely_are_refused(
@@ -461,8 +460,9 @@ def test_anchors_that_see_all_data_more_rarely_are_refused(
     arguments = {"oracle": "anchored", "checkpoint": tmp_path / "run.pt"}
     begun = outcome(problem(), callbacks=stop_after(9), **arguments)[1]
     seen = begun.settings["anchor_size"]
+    arguments["checkpoint"] = oneproj.Checkpoint(tmp_path / "run.pt")
     with pytest.raises(oneproj.CheckpointError, match="whole_every: 4 then, None now"):
-        outcome(problem(), resume=True, anchor_size=seen, **arguments)
+        outcome(problem(), anchor_size=seen, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -480,7 +480,7 @@ def test_another_problem_is_refused_by_its_difference(
     built = problem(**changes)
     start = built.parameters[0].detach().clone()
     with pytest.raises(oneproj.CheckpointError, match=message):
-        outcome(built, resume=saved)
+        outcome(built, checkpoint=oneproj.Checkpoint(saved))
     assert torch.equal(built.parameters[0].detach(), start), "nothing was loaded"
 
 
@@ -493,27 +493,44 @@ def test_other_shapes_and_dtypes_are_refused(saved: Path) -> None:
         with pytest.raises(
             oneproj.CheckpointError, match=rf"parameter 0: \(4,\), float32 then, {now}"
         ):
-            outcome(built, resume=saved)
+            outcome(built, checkpoint=oneproj.Checkpoint(saved))
 
 
+@pytest.mark.filterwarnings("ignore:solve.checkpoint_every:oneproj.OneprojWarning")
 def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
     absent = tmp_path / "absent.pt"
     with pytest.raises(oneproj.CheckpointError, match=r"no checkpoint at .*absent\.pt"):
         outcome(problem(), resume=absent)
-    with pytest.raises(oneproj.CheckpointError, match="Pass checkpoint=path as well"):
+    with pytest.raises(oneproj.CheckpointError, match=r"Pass checkpoint=oneproj\.Che"):
         outcome(problem(), resume=True)
 
 
-def test_a_checkpoint_is_not_overwritten_by_a_run_that_does_not_know_it(
+def test_the_old_words_still_work_and_name_the_new_one(
     saved: Path, tmp_path: Path
+) -> None:
+    whole, other = outcome(problem()), tmp_path / "other.pt"
+    with pytest.warns(oneproj.OneprojWarning, match=r"since 0\.2\.0: .*Checkpoint"):
+        resumed = outcome(
+            problem(),
+            checkpoint=other,
+            checkpoint_every=5,
+            resume=saved,
+        )
+    assert_same(resumed, whole)
+    assert read_checkpoint(other)["update"] == STEPS
+    assert read_checkpoint(saved)["update"] == 9
+    with pytest.raises(oneproj.InvalidProblemError, match="cannot be given beside"):
+        outcome(problem(), checkpoint=oneproj.Checkpoint(saved), resume=True)
+
+
+def test_a_checkpoint_is_not_overwritten_by_a_run_that_does_not_know_it(
+    saved: Path,
 ) -> None:
     before = saved.read_bytes()
     with pytest.raises(oneproj.CheckpointError, match=r"already.*resume=True"):
         outcome(problem(), checkpoint=saved)
-    other = tmp_path / "other.pt"
-    other.write_bytes(before)
     with pytest.raises(oneproj.CheckpointError, match="already"):
-        outcome(problem(), checkpoint=saved, resume=other)
+        outcome(problem(), checkpoint=oneproj.Checkpoint(saved, resume=False))
     assert saved.read_bytes() == before
 
 
@@ -527,8 +544,8 @@ def test_bad_budgets_and_intervals_are_refused(tmp_path: Path) -> None:
         with pytest.raises(oneproj.InvalidProblemError, match="seconds must be one nu"):
             outcome(problem(), seconds=seconds)
     for every in (0, 2.5):
-        with pytest.raises(oneproj.InvalidProblemError, match="checkpoint_every must"):
-            outcome(problem(), checkpoint=tmp_path / "a", checkpoint_every=every)
+        with pytest.raises(oneproj.InvalidProblemError, match="every must"):
+            oneproj.Checkpoint(tmp_path / "a", every=every)
 
 
 def test_a_method_that_refuses_its_state_leaves_the_parameters(
@@ -541,6 +558,6 @@ def test_a_method_that_refuses_its_state_leaves_the_parameters(
     monkeypatch.setattr(oneproj.OneProjection, "load_state_dict", refuse)
     built = problem()
     before = built.parameters[0].detach().clone()
-    with pytest.raises(oneproj.InvalidProblemError, match="do not fit"):
-        outcome(built, resume=saved)
+    with pytest.raises(oneproj.CheckpointError, match="parts do not fit"):
+        outcome(built, checkpoint=oneproj.Checkpoint(saved))
     assert torch.equal(built.parameters[0], before)

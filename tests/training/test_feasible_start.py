@@ -198,7 +198,7 @@ def test_a_run_that_is_stopped_keeps_its_start(
 
 def test_a_resumed_run_goes_back_to_the_start_of_the_first_call(tmp_path: Path) -> None:
     file = tmp_path / "run.pt"
-    arguments = {"steps": 12, "checkpoint": file, "resume": True, **TOO_LONG}
+    arguments = {"steps": 12, "checkpoint": oneproj.Checkpoint(file), **TOO_LONG}
     problem, _ = nearly_optimal()
     with pytest.warns(oneproj.OneprojWarning, match=KEPT):
         oneproj.solve(problem, callbacks=lambda update: update.update == 7, **arguments)
@@ -212,7 +212,7 @@ def test_a_resumed_run_goes_back_to_the_start_of_the_first_call(tmp_path: Path) 
 
 def test_a_resumed_run_from_an_infeasible_start_has_none(tmp_path: Path) -> None:
     file = tmp_path / "run.pt"
-    arguments = {"steps": 60, "checkpoint": file, "resume": True}
+    arguments = {"steps": 60, "checkpoint": oneproj.Checkpoint(file)}
     for callback in (lambda update: update.update == 50, lambda _: None):
         problem, w = nearly_optimal()
         w.data.fill_(7.0)

@@ -74,7 +74,7 @@ def test_the_same_settings_go_on_bit_for_bit(
 ) -> None:
     file = tmp_path / "run.pt"
     end(nearest_in_ball, checkpoint=file, callbacks=stop, **make())
-    resumed = end(nearest_in_ball, checkpoint=file, resume=True, **make())
+    resumed = end(nearest_in_ball, checkpoint=oneproj.Checkpoint(file), **make())
     assert resumed == end(nearest_in_ball, **make())
 
 
@@ -93,7 +93,7 @@ def test_noise_of_torch_goes_on_bit_for_bit(tmp_path: Path) -> None:
     torch.manual_seed(0)
     end(noisy, checkpoint=file, callbacks=stop)
     torch.manual_seed(7)
-    assert end(noisy, checkpoint=file, resume=True) == unstopped
+    assert end(noisy, checkpoint=oneproj.Checkpoint(file)) == unstopped
 
 
 class Restless(torch.nn.Module):
@@ -121,7 +121,7 @@ def test_buffers_that_a_model_makes_as_it_goes_go_on(tmp_path: Path) -> None:
 
     file = tmp_path / "run.pt"
     end(restless, checkpoint=file, callbacks=stop)
-    assert end(restless, checkpoint=file, resume=True) == end(restless)
+    assert end(restless, checkpoint=oneproj.Checkpoint(file)) == end(restless)
 
 
 def weighted(decay: float) -> Callable[[Any], Optimizer]:
@@ -166,11 +166,12 @@ def test_other_settings_are_refused_and_named(
     words: str,
     method: str,
 ) -> None:
-    call = {"steps": STEPS, "method": method, "checkpoint": tmp_path / "run.pt"}
+    checkpoint = oneproj.Checkpoint(tmp_path / "run.pt")
+    call = {"steps": STEPS, "method": method, "checkpoint": checkpoint}
     oneproj.solve(nearest_in_ball(), **call, callbacks=stop, **then)
     built, start = nearest_in_ball(), nearest_in_ball().parameters[0]
     with pytest.raises(oneproj.CheckpointError, match=words):
-        oneproj.solve(built, **call, resume=True, **now)
+        oneproj.solve(built, **call, **now)
     assert torch.equal(built.parameters[0], start)
 
 
@@ -180,4 +181,4 @@ def test_another_version_of_python_compares_names_only(
     file = tmp_path / "run.pt"
     end(nearest_in_ball, checkpoint=file, callbacks=stop, decay=falling(0.1))
     monkeypatch.setattr("oneproj.training.fingerprints.PYTHON", "Python 9.9")
-    end(nearest_in_ball, checkpoint=file, resume=True, decay=falling(0.1))
+    end(nearest_in_ball, checkpoint=oneproj.Checkpoint(file), decay=falling(0.1))

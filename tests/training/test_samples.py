@@ -109,9 +109,9 @@ def test_what_changed_is_named_and_nothing_is_loaded(
     change(parts)
     before = {name: t.clone() for name, t in parts.model.state_dict().items()}
     with pytest.raises(
-        oneproj.CheckpointError, match=rf"data or the function of '{term}' is not what"
+        oneproj.CheckpointError, match=rf"data or the function of '{term}' has changed"
     ):
-        run(parts, resume=file)
+        run(parts, checkpoint=oneproj.Checkpoint(file))
     for name, tensor in parts.model.state_dict().items():
         assert torch.equal(tensor, before[name]), name
 
@@ -123,7 +123,7 @@ def test_the_same_goes_on_from_another_start_to_the_same_bits(tmp_path: Path) ->
     with torch.no_grad():  # what is trained is loaded, so it need not be the same now
         resumed.model[4].weight.add_(1.0)
         resumed.model[1].running_mean.add_(1.0)
-    found = run(resumed, resume=file)
+    found = run(resumed, checkpoint=oneproj.Checkpoint(file))
     assert found.counts == expected.counts
     assert found.history["objective"] == expected.history["objective"]
     for name, tensor in resumed.model.state_dict().items():
@@ -136,7 +136,7 @@ def test_rounding_is_no_difference(tmp_path: Path) -> None:
     parts = Parts()
     whole = parts.loss
     parts.loss = lambda margin: whole(margin) * (1.0 + 5e-7)  # of float32: 4 units
-    assert run(parts, resume=file).feasible
+    assert run(parts, checkpoint=oneproj.Checkpoint(file)).feasible
 
 
 def test_a_sample_is_spread_over_all_data_and_whole_where_it_is_small() -> None:

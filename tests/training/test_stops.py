@@ -20,7 +20,7 @@ from oneproj.projection.cuts import Cuts
 from oneproj.results import Projection, Solution, Status, Update
 from oneproj.training import loop as stops
 from oneproj.training.callbacks import Callbacks
-from oneproj.training.loop import AGAIN, End, heed_end
+from oneproj.training.loop import AGAIN, End, warn_of_end
 from oneproj.vectors.arithmetic import Vector
 
 
@@ -213,13 +213,13 @@ def test_ctrl_c_while_it_projects_raises_and_leaves_the_trained_point(
 def test_the_second_one_has_to_come_soon(after: float, *, raises: bool) -> None:
     now = time.monotonic()
     with pytest.warns(oneproj.OneprojWarning, match="Ctrl-C ended this run"):
-        heed_end(End.PRESSED, now, 3, 10)
+        warn_of_end(End.PRESSED, now, 3, 10, kept=False)
     if raises:
         with pytest.raises(KeyboardInterrupt):
-            heed_end(End.PRESSED, now + after, 4, 10)
+            warn_of_end(End.PRESSED, now + after, 4, 10, kept=False)
         after = AGAIN  # it is all over: the next one is a first one again
     with pytest.warns(oneproj.OneprojWarning, match="after update 5 of 10"):
-        heed_end(End.PRESSED, now + after, 5, 10)
+        warn_of_end(End.PRESSED, now + after, 5, 10, kept=False)
 
 
 def test_every_callback_is_called_whatever_the_others_want() -> None:

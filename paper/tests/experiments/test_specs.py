@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from oneproj.errors import CalibrationError, InvalidProblemError
-from oneproj.methods.defaults import choose_inner_steps
+from oneproj.methods.step_size import choose_inner_steps
 from oneproj_paper.experiments.calibration_file import (
     SHIPPED,
     read_calibrations,

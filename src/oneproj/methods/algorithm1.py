@@ -28,22 +28,20 @@ from oneproj.methods.base_steps import (
 )
 from oneproj.methods.checks import Select
 from oneproj.methods.context import Setting
-from oneproj.methods.defaults import (
-    FEW_PARAMETERS,
+from oneproj.methods.diagnostics import Alarm
+from oneproj.methods.one_projection import OneProjection
+from oneproj.methods.step_size import (
     choose_inner_steps,
     default_lr,
     far_lr,
     lengthen,
 )
-from oneproj.methods.diagnostics import Alarm
-from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.strength import AutoStrength, limited_push
 from oneproj.oracles import Anchor, Sight
 from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.problem.problem import Problem
 from oneproj.results import Projection
-from oneproj.schema import AbstractSchema, Equal, Fields, Integer, Row
-from oneproj.tensor_schema import scheduler_state
+from oneproj.schema import check_range, check_scheduler, require
 from oneproj.theory import Schedule
 from oneproj.theory.observations import ROUNDINGS, Observations
 from oneproj.vectors.arithmetic import (
@@ -243,7 +241,9 @@ class Algorithm1Updater(AbstractUpdater):
         self._setting = setting
         self._own = isinstance(options.base, str) and isinstance(options.decay, str)
         self.optimizer, self._inner_steps = parts.optimizer, parts.inner_steps
-        self._strength = AutoStrength() if parts.penalty is None else None
+        self._strength = (
+            AutoStrength(setting.defaults) if parts.penalty is None else None
+        )
         self._clip, self._scheduler = parts.clip, parts.scheduler
         self._alarm, self._lengthens = parts.alarm, parts.lengthens
         self._watch = parts.watch
@@ -319,41 +319,33 @@ class Algorithm1Updater(AbstractUpdater):
             "seen": None if self.seen is None else self.seen.state_dict(),
         }
 
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like."""
-        scheduler, strength, alarm = self._scheduler, self._strength, self._alarm
-        problem, absent = self._setting.problem, Equal(None)
-        strengths = AutoStrength.state_schema(problem.constraints, problem.parameters)
-        parts = Fields(
-            {
-                "optimizer": self.optimizer.state_schema(own=self._own),
-                "scheduler": absent
-                if scheduler is None
-                else scheduler_state(scheduler),
-                "strength": absent if strength is None else strengths,
-                "alarm": absent if alarm is None else alarm.state_schema(),
-                "oracle": self._oracle.state_schema(),
-                "outer": Integer(least=0, most=self._setting.steps),
-                "seen": absent if self.seen is None else self.seen.state_schema(),
-            }
-        )
-        return _MethodState(parts) if self._own else parts
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
-        parameters = self._setting.problem.parameters
+        problem, scheduler = self._setting.problem, state["scheduler"]
+        self.optimizer.check_state(state["optimizer"], own=self._own)
         self.optimizer.load_state_dict(state["optimizer"])
         if self._scheduler is not None:
-            self._scheduler.load_state_dict(state["scheduler"])
+            check_scheduler(scheduler, self._scheduler)
+            if self._own:
+                groups = state["optimizer"]["param_groups"]
+                rates = [group["initial_lr"] for group in groups]
+                same, base = scheduler["base_lrs"] == rates, "scheduler.base_lrs"
+                require(same, scheduler["base_lrs"], base, f"{rates}, as in the groups")
+            self._scheduler.load_state_dict(scheduler)
         self._oracle.load_state_dict(state["oracle"])
         if self._strength is not None:
-            penalty = self._strength.load_state_dict(state["strength"], parameters)
+            penalty = self._strength.load_state_dict(
+                state["strength"], problem.parameters, problem.constraints
+            )
             if penalty is not None:
                 self._oracle.penalize(penalty)
         if self._alarm is not None:
             self._alarm.load_state_dict(state["alarm"])
-        self._outer = state["outer"]
+        most = self._setting.steps
+        self._outer = check_range(state["outer"], "outer", 0, most)
         if self._watch is not None:
+            for name, size in state["seen"].items():
+                require(type(size) is float and size >= 0, size, name, "a number >= 0")
             self._watch.seen = Observations.from_state(state["seen"])
 
     def _anchor(self) -> Anchor | None:
@@ -378,23 +370,8 @@ class Algorithm1Updater(AbstractUpdater):
         if self._outer == 0 and self._lengthens and self._scheduler is not None:
             terms = self._setting.problem.constraints.items()
             convex = [name for name, c in terms if c.curvature in ("convex", "linear")]
-            lr = far_lr(anchor, self._setting.steps, convex)
+            lr = far_lr(anchor, self._setting.steps, convex, self._setting.defaults)
             lengthen(self.optimizer, self._scheduler, lr)
-
-
-@dataclass(frozen=True)
-class _MethodState(AbstractSchema):
-    """The state of a run whose scheduler and optimiser agree on the first step size."""
-
-    parts: Fields
-
-    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
-        state: dict[str, Any] = self.parts.check(value, where)
-        if state["scheduler"] is not None:
-            groups = state["optimizer"]["param_groups"]
-            began = Row(tuple(Equal(group["initial_lr"]) for group in groups))
-            began.check(state["scheduler"]["base_lrs"], f"{where}.scheduler.base_lrs")
-        return state
 
 
 def _scheduled(setting: Setting, schedule: Schedule) -> _Parts:
@@ -408,12 +385,13 @@ def _scheduled(setting: Setting, schedule: Schedule) -> _Parts:
 def _chosen(setting: Setting, options: Algorithm1) -> _Parts:
     """What the options ask for, and what practice adds."""
     _check(options)
-    K = choose_inner_steps(options.inner_steps, setting.steps)
+    K = choose_inner_steps(options.inner_steps, setting.steps, setting.defaults)
     optimizer = _with_options(setting, options, K)
     # A step of Adam moves no parameter by more than lr. In a network with many that
     # matters less: each has only a part of the way to go.
     parameters = setting.problem.parameters
-    bounded = options.base == "adam" and dimension(parameters) <= FEW_PARAMETERS
+    few = setting.defaults.far_start_parameters
+    bounded = options.base == "adam" and dimension(parameters) <= few
     penalty: AbstractPenalty | None = None
     if options.strength != "auto":
         combine = "max" if options.combine is None else options.combine
@@ -468,7 +446,7 @@ def _with_options(setting: Setting, options: Algorithm1, K: int) -> OneProjectio
         setting.problem.parameters,
         options.lr
         if options.lr is not None
-        else default_lr(setting.problem, setting.batch_size),
+        else default_lr(setting.problem, setting.batch_size, setting.defaults),
         prox_weight=options.prox_weight,
         inner_steps=K,
         late_weight=options.late_weight,

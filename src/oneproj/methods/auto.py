@@ -22,8 +22,6 @@ from oneproj.methods.slsqp import SLSQP, SLSQPUpdater
 from oneproj.oracles import Sight
 from oneproj.problem.problem import Problem
 from oneproj.results import Projection
-from oneproj.schema import AbstractSchema, Fields, Text
-from oneproj.tensor_schema import PLAIN
 from oneproj.vectors.arithmetic import assign, dimension, snapshot
 
 SLSQP_PARAMETERS = 200
@@ -108,12 +106,14 @@ class AutoUpdater(AbstractUpdater):
         """The state of the chosen method."""
         return {"method": self._chosen.name, "state": self._method.state_dict()}
 
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like, if the same method was chosen now."""
-        return _Chosen(self._chosen.name, self._method, self._why)
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
+        if state["method"] != self._chosen.name:
+            message = (
+                f'method="auto" chose {state["method"]!r} for the run that was saved '
+                f"and {self._chosen.name!r} now: {self._why}. Name the method."
+            )
+            raise CheckpointError(message)
         self._method.load_state_dict(state["state"])
 
     def describe(self) -> dict[str, Any]:
@@ -122,24 +122,6 @@ class AutoUpdater(AbstractUpdater):
         options = None if follows else self._chosen.options
         own = {"method": self._chosen.name, "why": self._why, "options": options}
         return own | self._method.describe()
-
-
-class _Chosen(AbstractSchema):
-    """The state of the method that is chosen now, and of no other."""
-
-    def __init__(self, name: str, method: AbstractUpdater, why: str) -> None:
-        self._name, self._method, self._why = name, method, why
-
-    def check(self, value: Any, where: str) -> Any:  # noqa: ANN401 - whatever a file had
-        state = Fields({"method": Text(), "state": PLAIN}).check(value, where)
-        if state["method"] != self._name:
-            message = (
-                f'method="auto" chose {state["method"]!r} for the run that was saved '
-                f"and {self._name!r} now: {self._why}. Name the method."
-            )
-            raise CheckpointError(message)
-        kept = self._method.state_schema().check(state["state"], f"{where}.state")
-        return state | {"state": kept}
 
 
 def recommend(setting: Setting) -> tuple[AbstractMethod, str]:

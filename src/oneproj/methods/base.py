@@ -18,8 +18,6 @@ from oneproj.errors import CheckpointError, InvalidProblemError
 from oneproj.methods.context import Setting
 from oneproj.oracles import Sight
 from oneproj.results import Projection
-from oneproj.schema import AbstractSchema
-from oneproj.tensor_schema import PLAIN
 from oneproj.theory import Schedule
 from oneproj.theory.observations import Observations
 
@@ -80,17 +78,9 @@ class AbstractUpdater(ABC):
         """
         message = (
             f"A run of this method cannot be saved and resumed. {self.WITHOUT_STATE} "
-            "Leave out checkpoint= and resume=, or use another method."
+            "Leave out checkpoint=, or use another method."
         )
         raise CheckpointError(message)
-
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like; it is checked before ``load_state_dict``.
-
-        Plain data of any form, unless a method says more. One that does cannot be
-        handed a state that it does not expect.
-        """
-        return PLAIN
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state; the parameters and the setting have theirs."""

@@ -29,8 +29,7 @@ from oneproj.methods.base_steps import (
 )
 from oneproj.methods.checks import STEP, make_base, move_start_into_ball
 from oneproj.methods.context import Setting
-from oneproj.schema import AbstractSchema, EmptyOr, Fields, Flag, Number
-from oneproj.tensor_schema import optimizer_state, scheduler_state, vector_like
+from oneproj.schema import check_like, check_optimizer, check_range, check_scheduler
 from oneproj.vectors.arithmetic import Vector, assign, on_devices, snapshot
 
 
@@ -87,18 +86,10 @@ class BallStep:
             "touched": self._touched,
         }
 
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like."""
-        return Fields(
-            {
-                "optimizer": optimizer_state(self._optimizer, own=self._own),
-                "scheduler": scheduler_state(self._scheduler),
-                "touched": Flag(),
-            }
-        )
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
+        check_optimizer(state["optimizer"], self._optimizer, own=self._own)
+        check_scheduler(state["scheduler"], self._scheduler)
         self._optimizer.load_state_dict(state["optimizer"])
         self._scheduler.load_state_dict(state["scheduler"])
         self._touched = state["touched"]
@@ -173,16 +164,13 @@ class Answer:
         """What is kept, and the weight behind it."""
         return {"kept": self._kept, "total": self._total}
 
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like."""
-        kept = EmptyOr(vector_like(self._parameters))
-        return Fields({"kept": kept, "total": Number(least=0.0, finite=True)})
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
         kept = state["kept"]  # nothing before the first offer
+        if kept != []:
+            check_like(kept, self._parameters, "answer.kept")
         self._kept = on_devices(kept, self._parameters) if kept else []
-        self._total = state["total"]
+        self._total = check_range(state["total"], "answer.total", 0.0)
 
     def _draw(self) -> float:
         return float(

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from oneproj.arguments import check_count
+from oneproj.defaults import Defaults
 from oneproj.errors import InvalidProblemError
 from oneproj.oracles import ORACLES, AbstractOracle
 from oneproj.oracles.anchor import BestAnchor
@@ -74,7 +75,6 @@ def _length(point: Vector, center: Vector | None) -> Tensor:
     return torch.stack(squares).sum().sqrt()
 
 
-DEFAULT_STEPS = 500
 TWICE = (
     "Two projections: the first was onto what is feasible and in the safeguard ball, "
     "and found no point; the second left the ball out."
@@ -97,6 +97,7 @@ class Setting:
     selection: torch.Generator
     """Draws the index of the outer iterate, where a method selects one."""
     schedule: Schedule | None = None
+    defaults: Defaults = field(default_factory=Defaults)
     saved: bool = False
     """Whether the run is to be saved, or resumed: not every method can be."""
     unprojected: list[Tensor] = field(default_factory=list)
@@ -180,6 +181,7 @@ class Setting:
             "whole_every": self.anchors.whole_every,
             "anchor_every": self.anchors.every,
             "schedule": self.schedule,
+            "defaults": self.defaults.changed(),
         }
 
 
@@ -193,6 +195,7 @@ def prepare(
     oracle: str,
     batch_size: int | None,
     anchor_size: int | None,
+    defaults: Defaults | None = None,
     saved: bool = False,
 ) -> Setting:
     """Check the arguments of ``solve`` and turn names into objects.
@@ -200,15 +203,18 @@ def prepare(
     Raises:
         InvalidProblemError: An argument does not fit; the message names it.
     """
+    own = _check_defaults(defaults)
     bits = "A run repeats to the bit with its seed, so it has one: 0 when left out."
     seed = check_count("seed", seed, bits, least=0)
     updates = "It is how many updates the run makes."
-    steps = check_count("steps", _choose_steps(steps, schedule), updates)
-    given, batch_size = batch_size is not None, plan_batches(batch_size, problem)
+    steps = check_count("steps", _choose_steps(steps, schedule, own), updates)
+    given, batch_size = batch_size is not None, plan_batches(batch_size, problem, own)
     if anchor_size is not None:
         looked = "It is how many examples of a constraint an anchor sees."
         anchor_size = check_count("anchor_size", anchor_size, looked)
-    at_once = plan_at_once(problem, batch_size, given=given, anchor_size=anchor_size)
+    at_once = plan_at_once(
+        problem, batch_size, own, given=given, anchor_size=anchor_size
+    )
     oracle = _choose_oracle(oracle, problem, schedule, at_once)
     # Independent streams for sampling and selection, both fixed by the seed.
     sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)
@@ -218,18 +224,38 @@ def prepare(
         projector=choose_projector(projector, problem.constraints),
         oracle=oracle,
         batch_size=batch_size,
-        anchors=plan_anchors(anchor_size, problem, batch_size, oracle, at_once),
+        anchors=plan_anchors(
+            anchor_size,
+            problem,
+            batch_size,
+            oracle,
+            at_once=at_once,
+            defaults=own,
+        ),
         counts=Counts(),
         sampling=torch.Generator().manual_seed(int(sampling >> 1)),
         selection=torch.Generator().manual_seed(int(selection >> 1)),
         schedule=schedule,
+        defaults=own,
         saved=saved,
     )
 
 
-def _choose_steps(steps: int | None, schedule: Schedule | None) -> int:
+def _check_defaults(defaults: Defaults | None) -> Defaults:
+    if defaults is None or isinstance(defaults, Defaults):
+        return defaults or Defaults()
+    message = (
+        f"defaults must be an oneproj.Defaults, got a {type(defaults).__name__}. "
+        "Change numbers by dataclasses.replace(oneproj.Defaults(), longest_lr=0.01)."
+    )
+    raise InvalidProblemError(message)
+
+
+def _choose_steps(
+    steps: int | None, schedule: Schedule | None, defaults: Defaults
+) -> int:
     if schedule is None:
-        return DEFAULT_STEPS if steps is None else steps
+        return defaults.steps if steps is None else steps
     if steps is None:
         return schedule.gradient_calls
     message = (

@@ -32,6 +32,7 @@ separated, the run was on its way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -40,8 +41,7 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import warn
-from oneproj.schema import AbstractSchema, AsIs, Equal, Fields, schema_of
-from oneproj.tensor_schema import vector_like
+from oneproj.schema import check_like
 from oneproj.vectors.arithmetic import (
     Vector,
     difference,
@@ -168,13 +168,11 @@ class Alarm:
         """What was seen, and where the run began."""
         return {"seen": asdict(self._seen), "start": self._start}
 
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like."""
-        start = Equal(None) if self._start is None else vector_like(self._start)
-        return Fields({"seen": AsIs(schema_of(_Seen)), "start": start})
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
+        for name in ("alive", "least"):
+            if (known := state["seen"][name]) is not None:
+                check_like(known, math.inf, f"diagnostics.{name}")
         self._seen = _Seen(**state["seen"])
         if self._start is not None:
             self._start = on_devices(state["start"], self._start)

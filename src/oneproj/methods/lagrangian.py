@@ -23,8 +23,9 @@ the projection does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -39,8 +40,7 @@ from oneproj.methods.context import Setting
 from oneproj.oracles import Sight
 from oneproj.oracles.penalties import AbstractPenalty, Combine
 from oneproj.results import Projection
-from oneproj.schema import AbstractSchema, Fields
-from oneproj.tensor_schema import like_tensor
+from oneproj.schema import check_tensor
 
 
 @dataclass(frozen=True)
@@ -144,20 +144,11 @@ class LagrangianUpdater(AbstractUpdater):
             "oracle": self._oracle.state_dict(),
         }
 
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like."""
-        return Fields(
-            {
-                "step": self._step.state_schema(),
-                "mu": replace(like_tensor(self._multipliers.mu), least=0),
-                "answer": self._answer.state_schema(),
-                "oracle": self._oracle.state_schema(),
-            }
-        )
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
         self._step.load_state_dict(state["step"])
+        mu = self._multipliers.mu
+        check_tensor(state["mu"], "mu", mu.shape, mu.dtype, within=(0, math.inf))
         self._multipliers.mu = state["mu"]
         self._answer.load_state_dict(state["answer"])
         self._oracle.load_state_dict(state["oracle"])

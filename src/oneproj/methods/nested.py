@@ -21,14 +21,7 @@ from torch.optim import Optimizer
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.methods.checks import Watch, check_alike, check_step, forget_nonfinite_
-from oneproj.schema import AbstractSchema, Equal, Fields, Flag, Integer, Number, require
-from oneproj.tensor_schema import (
-    PLAIN,
-    PerParameter,
-    groups_like,
-    like_tensor,
-    optimizer_state,
-)
+from oneproj.schema import check_like, check_optimizer, check_range, require
 from oneproj.vectors.arithmetic import assign, is_finite, norm
 
 PARTS = ("state", "param_groups", "run", "settings", "base")
@@ -48,76 +41,6 @@ def kind(base: Optimizer) -> str:
         if ancestor.__module__.startswith("torch.optim.") and ancestor != Optimizer:
             return ancestor.__name__
     return type(base).__name__
-
-
-@dataclass(frozen=True)
-class NestedSchema(AbstractSchema):
-    """What the state of a ``OneProjection`` looks like, between two of its updates.
-
-    Args:
-        optimizer: That is to go on from the state.
-        base: The optimiser inside it.
-        at: Where the optimiser stands now.
-        settings: The optimiser's own, which must be those that it was saved with.
-        own: Whether this library schedules the step sizes.
-    """
-
-    optimizer: Optimizer
-    base: Optimizer
-    at: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    own: bool
-
-    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
-        drawn, K = self.at["J"], self.settings["inner_steps"]
-        run = Fields(
-            {
-                "t": Integer(least=0),
-                "s": Integer(least=1, most=K),
-                "J": Equal(drawn),
-                "shown": Equal(None),
-                "touched": Flag(),
-            }
-        )
-        parts = dict.fromkeys(PARTS, PLAIN) | {"run": run}
-        t = Fields(parts).check(value, where)["run"]["t"]
-        names = ["x", "average"]
-        names += ["selected"] if drawn is not None and t >= drawn else []
-        parameters = [
-            p for group in self.optimizer.param_groups for p in group["params"]
-        ]
-        schemas: dict[str, AbstractSchema] = {
-            "state": PerParameter(
-                {
-                    i: Fields(dict.fromkeys(names, like_tensor(p)))
-                    for i, p in enumerate(parameters)
-                },
-                complete=True,
-            ),
-            "param_groups": groups_like(self.optimizer, own=self.own),
-            "run": run,
-            "settings": Fields({name: _Same(s) for name, s in self.settings.items()}),
-            "base": optimizer_state(self.base, own=self.own),
-        }
-        checked: dict[str, Any] = Fields(schemas).check(value, where)
-        if self.settings["strong_convexity"] is None:
-            for i, group in enumerate(checked["param_groups"]):
-                rate = max(group["lr"], group.get("initial_lr", 0.0))
-                pull = Number(most=1.0)  # more would overshoot the centre
-                name = f"lr times prox_weight in {where}.param_groups[{i}]"
-                pull.check(float(rate * group["prox_weight"]), name)
-        return checked
-
-
-@dataclass(frozen=True)
-class _Same(AbstractSchema):
-    """A setting that is the same as now."""
-
-    setting: Any
-
-    def check(self, value: Any, where: str) -> Any:  # noqa: ANN401 - as above
-        require(_equal(value, self.setting), value, where, _brief(self.setting))
-        return value
 
 
 def check_saved(
@@ -394,14 +317,37 @@ class AbstractNested(Optimizer):
         }
         return copy.deepcopy(super().state_dict() | extra)
 
-    def state_schema(self, *, own: bool = False) -> AbstractSchema:
-        """What the state of a run with these settings and parameters looks like.
+    def check_state(self, state: Mapping[str, Any], *, own: bool) -> None:
+        """Refuse a state from which a run with these settings cannot go on.
 
         Args:
+            state: What ``state_dict`` returned, or what a file has in its place.
             own: Whether its step sizes are scheduled by this library, which leaves all
                 other settings of a group as they are.
+
+        Raises:
+            SchemaError: An entry is wrong. ``check_saved`` refuses other settings.
         """
-        return NestedSchema(self, self.base, asdict(self._at), self._settings(), own)
+        check_saved(state, self._settings(), asdict(self._at), self.param_groups)
+        require(set(state) == set(PARTS), set(state), "optimizer", f"of {PARTS}")
+        run, groups, K = state["run"], state["param_groups"], self._K
+        check_range(run["t"], "t", 0)
+        check_range(run["s"], "s", 1, K)
+        require(run["J"] == self._at.J, run["J"], "J", repr(self._at.J))
+        require(type(run["touched"]) is bool, run["touched"], "touched", "a bool")
+        require(run["shown"] is None, run["shown"], "shown", "None")
+        names = ["x", "average"]
+        names += ["selected"] if run["J"] is not None and run["t"] >= run["J"] else []
+        check_optimizer({"state": {}, "param_groups": groups}, self, own=own)
+        check_optimizer(state["base"], self.base, own=own)
+        found = state["state"].keys()
+        require(found == set(range(len(self._z))), found, "state", "of all parameters")
+        for i, p in enumerate(self._z):
+            check_like(state["state"][i], dict.fromkeys(names, p), f"state[{i}]")
+        for group in groups if self._m is None else ():
+            rate = max(group["lr"], group.get("initial_lr", 0.0))
+            pull = float(rate * group["prox_weight"])  # above 1 it overshoots
+            check_range(pull, "lr times prox_weight", -math.inf, 1.0)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume from ``state_dict``; the parameters are the caller's to restore.

@@ -28,7 +28,6 @@ from oneproj.methods.context import Setting
 from oneproj.oracles import Sight
 from oneproj.oracles.penalties import Combine, Hinge
 from oneproj.results import Projection
-from oneproj.schema import AbstractSchema, Fields
 
 
 @dataclass(frozen=True)
@@ -83,11 +82,6 @@ class PenaltySGDUpdater(AbstractUpdater):
     def state_dict(self) -> dict[str, Any]:
         """The states of step and oracle."""
         return {"step": self._step.state_dict(), "oracle": self._oracle.state_dict()}
-
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like."""
-        step, oracle = self._step.state_schema(), self._oracle.state_schema()
-        return Fields({"step": step, "oracle": oracle})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""

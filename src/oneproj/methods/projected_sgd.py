@@ -9,6 +9,7 @@ base step and a decay are offered as they are to Algorithm 1.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,8 +21,8 @@ from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import BallStep
 from oneproj.methods.context import Setting
 from oneproj.oracles import Sight
-from oneproj.results import Projection
-from oneproj.schema import AbstractSchema, Fields, Maybe, schema_of
+from oneproj.results import Projection, Status
+from oneproj.schema import check_like, check_range, require
 
 
 @dataclass(frozen=True)
@@ -97,24 +98,12 @@ class ProjectedSGDUpdater(AbstractUpdater):
             "projection": None if done is None else _plain(done),
         }
 
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like."""
-        problem, projector = self._setting.problem, self._setting.projector
-        learned = projector.state_schema(problem.parameters, problem.constraints)
-        return Fields(
-            {
-                "step": self._step.state_schema(),
-                "oracle": self._oracle.state_schema(),
-                "projector": Maybe(learned),
-                "projection": Maybe(schema_of(Projection)),
-            }
-        )
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
         self._step.load_state_dict(state["step"])
         self._oracle.load_state_dict(state["oracle"])
-        self._projection = state["projection"]
+        done = state["projection"]
+        self._projection = None if done is None else _projection(done)
         if state["projector"] is not None:
             problem = self._setting.problem
             self._setting.projector.load_state_dict(
@@ -123,7 +112,7 @@ class ProjectedSGDUpdater(AbstractUpdater):
 
 
 def _plain(projection: Projection) -> dict[str, Any]:
-    """A projection as plain data; its schema makes it again."""
+    """A projection as plain data; ``_projection`` makes it again."""
     fields = dict(vars(projection))
     for name, value in fields.items():
         if isinstance(value, Mapping):
@@ -131,3 +120,17 @@ def _plain(projection: Projection) -> dict[str, Any]:
         elif isinstance(value, np.generic):
             fields[name] = value.item()
     return fields | {"status": projection.status.name}
+
+
+def _projection(fields: Mapping[str, Any]) -> Projection:
+    """The projection of such data, every field checked."""
+    example = Projection(Status.FEASIBLE, math.inf, {}, {}, 0, kkt_residual=math.inf)
+    check_like(fields, _plain(example), "projection")
+    require(fields["status"] in Status.__members__, fields["status"], "status", "known")
+    check_range(fields["evaluations"], "projection.evaluations", 0)
+    if fields["lower_bound"] is not None:
+        check_like(fields["lower_bound"], math.inf, "projection.lower_bound")
+    for name, part in _plain(example).items():
+        if part == {}:
+            check_like(fields[name], dict.fromkeys(fields[name], math.inf), name)
+    return Projection(**{**fields, "status": Status[fields["status"]]})

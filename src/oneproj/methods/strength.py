@@ -1,59 +1,36 @@
-"""A limit to what is added to a gradient.
+"""``strength="auto"``: penalties that find their own strengths.
 
-Where patience with a violated constraint ends: a floor under its strength.
-
-One gradient says too little of a constraint with kinks. At an anchor the largest of
-many values, a matrix norm or the worst group's risk, has the gradient of one of them;
-the multiplier that it yields is that one's share of what all of them need. A penalty of
-that strength loses, and the residual climbs while the estimates shrink.
-
-So what counts in the end is whether the residual falls. One that is positive at
-``ANCHORS`` anchors in a row, and at the last of them about as large as ever among them,
-gets a floor: the strength that would balance the whole objective alone, or twice the
-present one, up to ``MOST`` times the largest that would. Every anchor at which the
-constraint is met halves its floor. Elsewhere the estimates have the say.
-
-Far outside there is less time. A start that minimises the objective has next to no
-gradient, whatever the bound will cost; strengths that are taken from it do not move a
-base step at all, or grow behind an objective whose slope grows faster. So where a bound
-is more than ``MOVES`` moves away and its residual did not fall by a quarter in the last
-two, the floor is ``OVER`` times what would balance the objective alone, and at least a
-strength whose push is ``FELT``, which has to do with no gradient of the objective.
-
-``strength="auto"``: penalties that find their own strengths.
-
-A hinge ``lam_j [c_j]_+`` is exact where ``lam_j`` exceeds the multiplier of ``c_j``,
-and the stronger it is beyond that, the more it slows the objective down. At a solution
+A hinge ``lam_j [c_j]_+`` is exact where ``lam_j`` exceeds the multiplier of ``c_j``.
+The stronger it is beyond that, the more it slows the objective down. At a solution
 
     ``grad f + sum_j mu_j grad c_j = 0``,  ``mu >= 0``,
 
-so at every anchor the multipliers are estimated by nonnegative least squares from what
-is at hand: the mean of the objective gradients since the last anchor, and the gradients
-of the constraints at this one. A penalty that is too weak balances the objective where
-the constraint is violated; the estimate there is the strength itself, which therefore
-grows by ``SAFETY`` from anchor to anchor until it is enough. Where it does not, because
-a gradient shows one piece of a constraint with kinks, ``patience`` ends.
+so at every anchor the multipliers are estimated by nonnegative least squares from the
+mean of the objective gradients since the last anchor and the constraints' gradients at
+this one. A strength is ``strength_over_multiplier`` times the estimate. A penalty that
+is too weak balances the objective where the constraint is violated; the estimate there
+is the strength itself, which so doubles from anchor to anchor until it is enough.
 
-A gradient that is nearly zero, as that of a rate whose sigmoids are saturated, asks for
-a strength without limit, and so do many gradients that cancel each other. The next
-steps meet the slope again, and a push of a thousand times the objective's stays in the
-memory of a base step for hundreds of updates. So no push is planned that is more than
-``MOST`` times what the objective pulls with, both as large as they were of late. And
-where a bound is far away for its gradient, which may then be that of a plateau, no push
-is larger either that the updates until the next anchor meet (``most_push``).
+**Patience.** One gradient says too little of a constraint with kinks, such as a maximum
+or a spectral norm: it shows one piece, and balancing it takes less than the whole. So a
+constraint that is violated at ``patience`` anchors in a row without improving gets a
+least strength, which doubles until the constraint improves, and halves at every anchor
+that satisfies it.
 
-The hinges are rounded. A sharp one pushes with all of its strength on one side of the
-bound and not at all on the other, so that iterates that follow the bound are pushed to
-and fro: base steps with a memory, such as Adam's, take that for noise and shorten their
-steps *along* the bound as well. Rounded over ``ROUNDED`` of what a constraint changes
-by between two anchors, a strength of ``SAFETY = 2`` times the multiplier balances the
-objective at the bound, from update to update. As the steps decay the width does, and
-what is left is the exact penalty. In many dimensions a move is nearly orthogonal to a
-gradient, and the product of their lengths says little of the change. So no hinge is
-wider than the largest residual, or slack, that any anchor saw: one that is pushes with
-half of its strength wherever it is, and holds nothing.
+**Limit.** A gradient that is nearly zero, as that of a rate with saturated sigmoids,
+asks for a strength without limit. No push is planned beyond ``push_limit`` times the
+objective's gradient. Where a bound is more than ``far_moves`` moves away for its
+gradient, the updates until the next anchor may meet a steeper slope: the same limit
+holds for each of their pushes (``most_push``), and the strength does not decay.
 
-The estimates scale as the objective and the constraints do, so no unit is built in.
+**Rounding.** A sharp hinge pushes fully on one side of the bound and not at all on the
+other. Adam takes that for noise and shortens its steps along the bound as well. A hinge
+that is rounded over ``hinge_width`` of what its constraint changes by between two
+anchors, with twice the multiplier as strength, balances the objective at the bound
+itself. The width is at most the largest residual or slack that any anchor saw, and
+falls with the steps: what is left at the end is the exact penalty.
+
+All estimates scale with the objective and the constraints: no unit is built in.
 """
 
 from __future__ import annotations
@@ -68,21 +45,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneproj.defaults import Defaults
 from oneproj.oracles import Anchor
 from oneproj.oracles.penalties import Hinges
-from oneproj.schema import (
-    AbstractSchema,
-    EmptyOr,
-    Fields,
-    Integer,
-    Items,
-    Maybe,
-    Named,
-    Number,
-)
-from oneproj.tensor_schema import vector_like
+from oneproj.schema import check_like, check_list, check_names, check_range
 from oneproj.vectors.arithmetic import Vector, distance, norm, on_devices
 from oneproj.vectors.multipliers import estimate_multipliers, gram
+
+LARGEST = 1e30
+"""No strength is larger: float32 ends at 3e38."""
 
 
 @contextmanager
@@ -99,13 +70,12 @@ def limited_push(parameters: Vector, most: float) -> Iterator[None]:
     """
     before = [None if p.grad is None else p.grad.clone() for p in parameters]
     yield
-    reached = [(p.grad, b) for p, b in zip(parameters, before, strict=True)]
-    slopes = [slope for slope, _ in reached if slope is not None]
-    own = [
-        torch.zeros_like(slope) if b is None else b
-        for slope, b in reached
-        if slope is not None
+    pairs = [
+        (p.grad, torch.zeros_like(p.grad) if b is None else b)
+        for p, b in zip(parameters, before, strict=True)
+        if p.grad is not None
     ]
+    slopes, own = [slope for slope, _ in pairs], [b for _, b in pairs]
     push = list(torch._foreach_sub(slopes, own)) if slopes else []
     length = norm(push)
     if length > most:
@@ -113,31 +83,11 @@ def limited_push(parameters: Vector, most: float) -> Iterator[None]:
         torch._foreach_add_(slopes, push, alpha=most / length)
 
 
-ANCHORS = 7
-"""In a row. Fewer would take the first moves, that leave a bound and come back, for a
-penalty that is too weak."""
-AS_LARGE = 0.9
-"""The share of the largest residual above which the last has not fallen."""
-MOST = 32.0
-"""The largest floor. n pieces of a maximum with orthogonal gradients need up to sqrt(n)
-times the strength that balances the objective with one of them."""
-MOVES = 3.0
-"""Of the longest length between two anchors. A bound that is nearer may be met by the
-next of them, and then the gradients at hand say what it costs."""
-SOON, FALLEN = 3, 0.75
-"""So many anchors in a row, and the share of the first residual that is slow."""
-OVER = 10.0
-"""Far outside nothing is lost by a strength that is too large, and it is soon less."""
-FELT = 1e-4
-"""The norm of a gradient that base steps answer to: those of Adam do not if it is not
-large compared with their epsilon, 1e-8."""
-
-
 class Patience:
-    """Remembers residuals, and raises strengths that they show to be too weak.
+    """Least strengths of constraints that stay violated and do not improve.
 
     Example:
-        >>> patience = Patience()
+        >>> patience = Patience(Defaults())
         >>> climbing = [0.1 * k for k in range(1, 9)]
         >>> [patience.floor("norm", c, alone=3.0, present=0.1) for c in climbing]
         [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 6.0]
@@ -145,86 +95,59 @@ class Patience:
         3.0
     """
 
-    def __init__(self) -> None:
-        """Nothing was seen yet."""
-        self._seen: dict[str, list[float]] = {}
-        self._largest: dict[str, float] = {}
+    def __init__(self, defaults: Defaults) -> None:
+        """Begin without residuals."""
+        self._defaults = defaults
+        self._residuals: dict[str, list[float]] = {}
         self._floors: dict[str, float] = {}
+        self._most: dict[str, float] = {}  # the largest ``alone`` so far
 
-    def floor(
-        self, name: str, c: float, *, alone: float, present: float, felt: float = 0.0
-    ) -> float:
-        """The least strength of a constraint until the next anchor.
+    def floor(self, name: str, c: float, *, alone: float, present: float) -> float:
+        """Return the least strength of a constraint until the next anchor.
 
         Args:
             name: Of the constraint.
             c: Its residual at this anchor.
             alone: The strength with which it would balance the objective alone.
             present: Its strength until now.
-            felt: The strength with which it is felt, if it is far outside; else 0.
         """
-        seen = [*self._seen.get(name, []), c][-ANCHORS:]
-        most = max(self._largest.get(name, 0.0), alone)
-        floor, recent = self._floors.get(name, 0.0), seen[-SOON:]
-        slow = len(recent) == SOON and min(recent) > 0 and c > FALLEN * recent[0]
+        anchors = self._defaults.patience
+        recent = self._residuals[name] = [*self._residuals.get(name, []), c][-anchors:]
+        most = max(self._most.get(name, 0.0), alone)
+        floor = self._floors.get(name, 0.0)
+        stuck = len(recent) == anchors and min(recent) > 0
         if c <= 0:
             floor /= 2.0
-        elif felt > 0 and slow:
-            floor = max(floor, OVER * alone, felt)
-        elif len(seen) == ANCHORS and min(seen) > 0 and c >= AS_LARGE * max(seen):
+        elif stuck and c >= self._defaults.patience_fall * max(recent):
             raised = max(alone, 2.0 * max(floor, present))
-            floor = max(floor, min(raised, MOST * most))
-        self._seen[name], self._largest[name], self._floors[name] = seen, most, floor
+            floor = max(floor, min(raised, self._defaults.push_limit * most))
+        self._floors[name], self._most[name] = floor, most
         return floor
 
     def limit(self, name: str, most: float) -> None:
-        """Forget what was asked for on a plateau, where any strength seems too weak."""
+        """Lower a least strength; on a plateau any strength seems too weak."""
         self._floors[name] = min(self._floors.get(name, 0.0), most)
-        self._largest[name] = min(self._largest.get(name, 0.0), most)
+        self._most[name] = min(self._most.get(name, 0.0), most)
 
     def state_dict(self) -> dict[str, Any]:
-        """What was seen of each constraint, and its floor."""
+        """The recent residuals of each constraint, and its least strength."""
         return {
-            "seen": copy.deepcopy(self._seen),
-            "largest": dict(self._largest),
+            "residuals": copy.deepcopy(self._residuals),
             "floors": dict(self._floors),
+            "most": dict(self._most),
         }
 
-    @staticmethod
-    def state_schema(names: Collection[str]) -> AbstractSchema:
-        """What such a state looks like, for constraints of these names."""
-        size = Number(least=0.0, finite=True)
-        seen = Items(Number(finite=True), least=1, most=ANCHORS)
-        return Fields(
-            {
-                "seen": Named(seen, names),
-                "largest": Named(size, names),
-                "floors": Named(size, names),
-            }
-        )
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
-        self._seen = copy.deepcopy(state["seen"])
-        self._largest, self._floors = dict(state["largest"]), dict(state["floors"])
-
-
-SAFETY = 2.0
-"""The ratio of a strength to the multiplier that it has to exceed."""
-KEPT = 0.4
-"""The share of a strength that is kept from one anchor to the next, at least."""
-FLOOR = 0.01
-"""Of the strength that would balance the objective alone: the least, near a bound. The
-first strength of a violated constraint is all of it."""
-
-ROUNDED = 0.3
-"""The width of a rounded hinge, by what its constraint changes by along its gradient on
-a way as long as that between the last two anchors, and no more than its values."""
-FADED = 0.8
-"""What is left at the next anchor of how large something was. Adam with a beta of 0.95
-forgets as fast: ten updates leave 0.77 of the size of a gradient."""
-HUGE = 1e30
-"""No strength is larger: beyond 3e38 it is no number of float32."""
+    def load_state_dict(self, state: Mapping[str, Any], names: Collection[str]) -> None:
+        """Go on from such a state of constraints with these names."""
+        for name, sizes in state.items():
+            check_names(sizes, f"patience.{name}", names, needed=())
+        for recent in state["residuals"].values():
+            check_list(recent, "patience.residuals", 1, self._defaults.patience)
+            check_like(recent, [0.0] * len(recent), "patience.residuals")
+        for size in (*state["floors"].values(), *state["most"].values()):
+            check_range(size, "patience", 0.0)
+        self._residuals = copy.deepcopy(state["residuals"])
+        self._floors, self._most = dict(state["floors"]), dict(state["most"])
 
 
 class _Forces(NamedTuple):
@@ -241,31 +164,30 @@ class _Forces(NamedTuple):
 class AutoStrength:
     """Estimates multipliers and keeps a hinge per constraint safely above them.
 
+    Args:
+        defaults: The numbers of the rules above.
+
     Example:
-        >>> strength = AutoStrength()
+        >>> strength = AutoStrength(Defaults())
         >>> strength.watch([torch.tensor([-6.0])])       # f falls at rate 6
         >>> anchor = Anchor([], {"cap": 0.1}, {"cap": [torch.tensor([2.0])]})
         >>> strength.adapt(anchor).strengths
         (6.0,)
     """
 
-    def __init__(self) -> None:
-        """Nothing was seen yet."""
+    def __init__(self, defaults: Defaults) -> None:
+        """Begin without gradients."""
+        self._defaults = defaults
         self._sum: list[Tensor] | None = None
         self._count = 0
-        self._last: list[Tensor] | None = None
-        """Where the last anchor was."""
-        self._longest = 0.0
-        """The most that was between two anchors."""
+        self._last: list[Tensor] | None = None  # the point of the last anchor
         self._strengths: dict[str, float] = {}
         self._widths: dict[str, float] = {}
-        self._largest: dict[str, float] = {}
-        """The most that a constraint was away from its bound, at any anchor."""
-        self._patience = Patience()
+        self._largest: dict[str, float] = {}  # |c_j| at any anchor
+        self._longest = 0.0  # the longest move between two anchors
         self.most_push: float | None = None
-        """What the penalty may push with until the next anchor; None for anything."""
-        self._recent: dict[str, float] = {}
-        """Steepness, and the objective's pull: the maximum, of which the past fades."""
+        """Longest push of the penalty until the next anchor; None for any length."""
+        self._patience = Patience(defaults)
 
     def watch(self, gradient: Vector) -> None:
         """Add an objective gradient to the mean."""
@@ -276,25 +198,26 @@ class AutoStrength:
             torch._foreach_add_(self._sum, list(gradient))
 
     def adapt(self, anchor: Anchor) -> Hinges:
-        """The penalty until the next anchor; the mean starts anew."""
+        """Return the penalty until the next anchor, and begin a new mean."""
         if self._sum is None:
             message = "adapt() was called before any objective gradient was seen."
             raise ValueError(message)
+        own = self._defaults
         moved = 0.0 if self._last is None else distance(anchor.point, self._last)
         self._longest = max(self._longest, moved)
         forces = _forces(self._sum, self._count, anchor, moved)
-        self._strengths = {
-            name: self._strength(name, anchor.values[name], forces)
-            for name in anchor.jacobian
-        }
-        limit = self._limit(forces)
-        values, longest = anchor.values, self._longest
-        far = [n for n, L in forces.steepness.items() if _is_far(values[n], longest, L)]
-        self.most_push = limit if far else None
+        push = max(own.push_limit * forces.pull, own.least_push)
+        self.most_push = None
         for name, L in forces.steepness.items():
-            away = max(abs(anchor.values[name]), self._largest.get(name, 0.0))
-            self._largest[name] = away
-            self._widths[name] = min(ROUNDED * moved * L, away)
+            c = anchor.values[name]
+            far = c > own.far_moves * self._longest * L
+            if far:
+                self.most_push = push
+            strength = self._strength(name, c, forces, far=far)
+            self._strengths[name] = self._limit(name, strength, forces, push)
+            self._largest[name] = max(abs(c), self._largest.get(name, 0.0))
+            width = own.hinge_width * moved * L
+            self._widths[name] = min(width, self._largest[name])
         self._sum, self._count, self._last = None, 0, anchor.point
         return self._hinges()
 
@@ -302,131 +225,99 @@ class AutoStrength:
         """The penalty in force."""
         return Hinges(tuple(self._strengths.values()), tuple(self._widths.values()))
 
-    def _limit(self, forces: _Forces) -> float:
-        """Lower the strengths whose push would be out of all proportion.
+    def _limit(self, name: str, strength: float, forces: _Forces, push: float) -> float:
+        """Lower a strength whose push would be longer than that."""
+        L = forces.steepness[name]
+        if forces.pull == 0 or L == 0:  # nothing says what is too much
+            return strength
+        most = min(push / L, LARGEST)
+        self._patience.limit(name, most)
+        return min(strength, most)
 
-        Returns the largest that is not.
-        """
-        sizes = forces.steepness | {"objective": forces.pull}  # no constraint's name
-        kept = {name: FADED * size for name, size in self._recent.items()}
-        self._recent = {n: max(size, kept.get(n, 0.0)) for n, size in sizes.items()}
-        pull = self._recent["objective"]
-        most = max(MOST * pull, FELT)
-        for name in forces.steepness:
-            L = self._recent[name]
-            if pull > 0 and L > 0:  # else nothing says what the proportion is
-                limit = min(most / L, HUGE)
-                self._strengths[name] = min(self._strengths[name], limit)
-                self._patience.limit(name, limit)
-        return most
-
-    def _strength(self, name: str, c: float, forces: _Forces) -> float:
-        """Safely above the estimate, and not below what else asks for more.
-
-        That is most of the last strength, a share of what would balance the objective
-        alone, and the floor where patience ends.
-        """
-        L, present = forces.steepness[name], self._strengths.get(name, 0.0)
-        # The strength with which it would balance the whole objective alone.
+    def _strength(self, name: str, c: float, forces: _Forces, *, far: bool) -> float:
+        """The strength of a constraint with the residual c."""
+        L, own = forces.steepness[name], self._defaults
+        present = self._strengths.get(name, 0.0)
         alone = forces.pull / L if L > 0 else 0.0
-        near, first = name in forces.multipliers, not self._strengths
-        share = 0.0 if not near else 1.0 if first else FLOOR
-        far = _is_far(c, self._longest, L)
-        kept = present if far else KEPT * present  # a push that fades slows down
-        felt = FELT / L if far and L > 0 else 0.0
-        floor = self._patience.floor(name, c, alone=alone, present=present, felt=felt)
-        found = SAFETY * forces.multipliers.get(name, 0.0)
-        strength = max(found, kept, share * alone, floor)
+        floor = self._patience.floor(name, c, alone=alone, present=present)
+        found = own.strength_over_multiplier * forces.multipliers.get(name, 0.0)
+        least = own.strength_floor * alone if name in forces.multipliers else 0.0
+        kept = present if far else own.strength_decay * present
+        strength = max(found, kept, least, floor)
         # At a stationary point of f nothing says how strong; any push leaves it.
         return 1.0 if strength == 0 and c > 0 else strength
 
     def state_dict(self) -> dict[str, Any]:
-        """What was seen since the last anchor, the last anchor, and the strengths."""
+        """The gradients since the last anchor, its point, and the strengths."""
         return {
             "sum": None if self._sum is None else [t.clone() for t in self._sum],
             "count": self._count,
             "last": self._last,
             "longest": self._longest,
+            "most_push": self.most_push,
             "strengths": dict(self._strengths),
             "widths": dict(self._widths),
             "largest": dict(self._largest),
             "patience": self._patience.state_dict(),
-            "recent": dict(self._recent),
-            "most_push": self.most_push,
         }
 
-    @staticmethod
-    def state_schema(names: Collection[str], like: Vector) -> AbstractSchema:
-        """What such a state looks like, for constraints of these names."""
-        size, point = Number(least=0.0, finite=True), Maybe(vector_like(like))
-        each = EmptyOr(Named(size, names, complete=True))
-        sizes = EmptyOr(Named(size, [*names, "objective"], complete=True))
-        return Fields(
-            {
-                "sum": point,
-                "count": Integer(least=0),
-                "last": point,
-                "longest": size,
-                "strengths": each,
-                "widths": each,
-                "largest": each,
-                "patience": Patience.state_schema(names),
-                "recent": sizes,
-                "most_push": Maybe(Number(least=0.0)),
-            }
-        )
-
-    def load_state_dict(self, state: Mapping[str, Any], like: Vector) -> Hinges | None:
+    def load_state_dict(
+        self, state: Mapping[str, Any], like: Vector, names: Collection[str]
+    ) -> Hinges | None:
         """Go on from such a state; returns the penalty in force, None before any.
 
+        Args:
+            state: As ``state_dict`` returned it.
+            like: The parameters.
+            names: Of the constraints.
+
         Example:
-            >>> first, second = AutoStrength(), AutoStrength()
+            >>> first, second = AutoStrength(Defaults()), AutoStrength(Defaults())
             >>> first.watch([torch.tensor([-6.0])])
-            >>> second.load_state_dict(first.state_dict(), [torch.zeros(1)]) is None
+            >>> like = [torch.zeros(1)]
+            >>> second.load_state_dict(first.state_dict(), like, ["cap"]) is None
             True
             >>> anchor = Anchor([], {"cap": 0.1}, {"cap": [torch.tensor([2.0])]})
             >>> second.adapt(anchor).strengths
             (6.0,)
         """
         total, last = state["sum"], state["last"]
+        for vector in (total, last):
+            if vector is not None:
+                check_like(vector, like, "strength")
+        for name in ("strengths", "widths", "largest"):
+            sizes = state[name]
+            check_names(sizes, f"strength.{name}", names, names if sizes else ())
+            for size in sizes.values():
+                check_range(size, f"strength.{name}", 0.0)
+        check_range(state["longest"], "strength.longest", 0.0)
+        check_range(state["count"], "strength.count", 0)
+        if state["most_push"] is not None:
+            check_range(state["most_push"], "strength.most_push", 0.0)
+        self._longest, self.most_push = state["longest"], state["most_push"]
         self._sum = None if total is None else on_devices(total, like)
         self._last = None if last is None else on_devices(last, like)
         self._count, self._strengths = state["count"], dict(state["strengths"])
-        self._longest, self._recent = state["longest"], dict(state["recent"])
         self._widths, self._largest = dict(state["widths"]), dict(state["largest"])
-        self.most_push = state["most_push"]
-        self._patience.load_state_dict(state["patience"])
+        self._patience.load_state_dict(state["patience"], names)
         return self._hinges() if self._strengths else None
 
 
-def _is_far(c: float, longest: float, steepness: float) -> bool:
-    """Whether a bound is more than a few moves away, by the gradient at hand."""
-    return c > MOVES * longest * steepness
-
-
 def _forces(total: Vector, count: int, anchor: Anchor, moved: float) -> _Forces:
-    """Estimate multipliers from a sum of objective gradients and an anchor."""
+    """Estimate multipliers from a sum of objective gradients and an anchor.
+
+    Only constraints that are violated, or would be after a move as long as the last,
+    get an estimate: the flatter another one is, the larger its multiplier would seem.
+    """
     G = gram([total, *anchor.jacobian.values()])
     index = {name: j for j, name in enumerate(anchor.jacobian, start=1)}
     steepness = {name: math.sqrt(G[j, j]) for name, j in index.items()}
-    names = _within_reach(anchor, steepness, moved)
-    near = [0, *(index[name] for name in names)]
-    # Of the mean, not of the sum.
-    mu = estimate_multipliers(G[np.ix_(near, near)]) / count
-    estimates = dict(zip(names, mu.tolist(), strict=True))
-    return _Forces(math.sqrt(G[0, 0]) / count, steepness, estimates)
-
-
-def _within_reach(
-    anchor: Anchor, steepness: Mapping[str, float], moved: float
-) -> list[str]:
-    """The constraints that are violated, or would be after a move as long as the last.
-
-    The others say nothing of their multipliers: the flatter a constraint is, the larger
-    its multiplier would seem to be.
-    """
-    return [
+    names = [
         name
         for name, L in steepness.items()
         if anchor.values[name] > 0 or anchor.values[name] + moved * L > 0
     ]
+    near = [0, *(index[name] for name in names)]
+    mu = estimate_multipliers(G[np.ix_(near, near)]) / count  # of the mean gradient
+    estimates = dict(zip(names, mu.tolist(), strict=True))
+    return _Forces(math.sqrt(G[0, 0]) / count, steepness, estimates)

@@ -44,7 +44,6 @@ from oneproj.methods.context import Setting
 from oneproj.oracles import Sight
 from oneproj.oracles.penalties import AbstractPenalty, Combine
 from oneproj.results import Projection
-from oneproj.schema import AbstractSchema, Fields, Integer, Number
 
 
 @dataclass(frozen=True)
@@ -140,18 +139,6 @@ class SwitchingSubgradientUpdater(AbstractUpdater):
             "k": self._k,
             "objective": self._objective,
         }
-
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like; there is no objective before the first step."""
-        return Fields(
-            {
-                "step": self._step.state_schema(),
-                "answer": self._answer.state_schema(),
-                "oracle": self._oracle.state_schema(),
-                "k": Integer(least=0, most=self._setting.steps),
-                "objective": Number(),
-            }
-        )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""

@@ -14,17 +14,7 @@ from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm, accumulate
 from oneproj.results import Counts
-from oneproj.schema import (
-    AbstractSchema,
-    Fields,
-    Flag,
-    Integer,
-    Named,
-    Number,
-    Row,
-    require,
-)
-from oneproj.tensor_schema import TensorSchema, vector_like
+from oneproj.schema import check_like, check_names, check_range, check_tensor
 from oneproj.vectors.arithmetic import Vector, on_devices, snapshot
 
 PIECE = 4096
@@ -88,34 +78,15 @@ class Anchor:
         wholes = {name: tuple(whole) for name, whole in self.wholes.items()}
         return vars(self) | {"wholes": wholes}
 
-    @staticmethod
-    def state_schema(
-        constraints: Mapping[str, AbstractTerm], like: Vector
-    ) -> AbstractSchema:
-        """What such a state looks like; constraints without data have no examples."""
-        numbers = Named(Number(finite=True), constraints, complete=True)
-        rows = Named(vector_like(like), constraints, complete=True)
-        terms = constraints.items()
-        return _AnchorSchema(
-            Fields(
-                {
-                    "point": vector_like(like),
-                    "values": numbers,
-                    "jacobian": rows,
-                    "each": Fields(
-                        {}, {n: TensorSchema((None,), None) for n, _ in terms}
-                    ),
-                    "sample": Fields({}, {n: indices_of(term) for n, term in terms}),
-                    "wholes": Fields({}, {n: _whole(term) for n, term in terms}),
-                    "on_all_data": Flag(),
-                }
-            ),
-            {name: term.size or 0 for name, term in terms},
-        )
-
     @classmethod
-    def of_state(cls, state: Mapping[str, Any], like: Vector) -> Self:
-        """The anchor of such a state, on the devices of the parameters."""
+    def of_state(cls, state: Mapping[str, Any], problem: Problem) -> Self:
+        """The anchor of such a state, on the devices of the problem's parameters.
+
+        Raises:
+            SchemaError: It is not an anchor of this problem.
+        """
+        _check(state, problem)
+        like = problem.parameters
         rows = {name: on_devices(row, like) for name, row in state["jacobian"].items()}
         device = like[0].device
         each = {name: t.to(device) for name, t in state["each"].items()}
@@ -180,40 +151,40 @@ class BestAnchor:
             self.buffers = {name: buffer.detach().clone() for name, buffer in named}
 
 
-@dataclass(frozen=True)
-class _AnchorSchema(AbstractSchema):
-    """An anchor in which every remembered example has one value."""
+def _check(state: Mapping[str, Any], problem: Problem) -> None:
+    """Require an anchor in which every example that is remembered has one value."""
+    like, terms = problem.parameters, problem.constraints
+    numbers, rows = dict.fromkeys(terms, 0.0), dict.fromkeys(terms, like)
+    parts = {"point": like, "values": numbers, "jacobian": rows}
+    remembered = {"each": {}, "sample": {}, "wholes": {}, "on_all_data": True}
+    check_like(state, parts | remembered, "anchor")
+    for part in ("each", "sample", "wholes"):
+        check_names(state[part], f"anchor.{part}", terms, needed=())
+    for name in state["each"].keys() | state["sample"].keys():
+        seen = terms[name].size or 0
+        if name in state["sample"]:
+            check_indices(state["sample"][name], terms[name])
+            seen = len(state["sample"][name])
+        check_range(seen, f"the examples of {name}", 1)
+        check_tensor(state["each"].get(name), f"anchor.each.{name}", (seen,))
+    for name, whole in state["wholes"].items():
+        value, each, looks = whole
+        check_like(value, 0.0, "anchor.wholes.value")
+        check_tensor(each, "anchor.wholes.each", (terms[name].size or 0,))
+        check_range(looks, "anchor.wholes.looks", 1)
 
-    parts: Fields
-    sizes: Mapping[str, int]
-    """The number of examples of each constraint."""
 
-    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
-        state: dict[str, Any] = self.parts.check(value, where)
-        for name in state["sample"].keys() | state["each"].keys():
-            seen = len(state["sample"].get(name, range(self.sizes[name])))
-            each = state["each"].get(name)
-            fits = each is not None and len(each) == seen > 0
-            require(fits, each, f"{where}.each.{name}", f"of length {seen}")
-        return state
-
-
-def _whole(term: AbstractTerm) -> Row:
-    """The schema of the last look at all data of a constraint."""
-    each = TensorSchema((term.size or 0,), None)
-    return Row((Number(finite=True), each, Integer(least=1)))
-
-
-def indices_of(term: AbstractTerm) -> TensorSchema:
-    """The schema of indices of a term's examples.
+def check_indices(indices: Any, term: AbstractTerm) -> None:  # noqa: ANN401 - whatever a file had
+    """Require indices of examples of a term.
 
     Example:
         >>> import oneproj
         >>> risk = oneproj.mean(lambda batch: batch, data=torch.arange(6.0))
-        >>> indices_of(risk).most
-        5
+        >>> check_indices(torch.tensor([5, 0]), risk)
     """
-    return TensorSchema((None,), torch.int64, least=0, most=(term.size or 0) - 1)
+    check_tensor(
+        indices, "indices", (None,), torch.int64, within=(0, (term.size or 0) - 1)
+    )
 
 
 def sees_all(constraint: AbstractTerm, plan: AnchorPlan) -> bool:

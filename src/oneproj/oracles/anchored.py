@@ -35,16 +35,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from oneproj.oracles.anchor import Anchor, indices_of
+from oneproj.oracles.anchor import Anchor, check_indices
 from oneproj.oracles.base import AbstractOracle
 from oneproj.problem.terms import AbstractTerm, accumulate
-from oneproj.schema import AbstractSchema, Fields, Integer, Maybe, Number
-from oneproj.tensor_schema import vector_like
+from oneproj.schema import LARGEST, check_like, check_names, check_range
 from oneproj.vectors.arithmetic import Vector, on_devices
 
 SERVES = 3
@@ -66,16 +65,19 @@ class Serving:
     """Updates."""
 
     @classmethod
-    def schema(cls, constraint: AbstractTerm, like: Vector) -> AbstractSchema:
-        """What a saved one looks like."""
-        return Fields(
-            {
-                "indices": indices_of(constraint),
-                "value": Number(finite=True),
-                "correction": Maybe(vector_like(like)),
-                "served": Integer(least=1, most=SERVES),
-            }
-        )
+    def of_state(
+        cls, state: Mapping[str, Any], constraint: AbstractTerm, like: Vector
+    ) -> Self:
+        """The minibatch that was saved, on the devices of the parameters."""
+        check_names(state, "batch", ("indices", "value", "correction", "served"))
+        check_indices(state["indices"], constraint)
+        check_range(state["value"], "batch.value", -LARGEST, LARGEST)
+        check_range(state["served"], "batch.served", 1, SERVES)
+        batch = cls(**state)
+        if batch.correction is not None:
+            check_like(batch.correction, like, "batch.correction")
+            batch.correction = on_devices(batch.correction, like)
+        return batch
 
 
 class Anchored(AbstractOracle):
@@ -106,27 +108,17 @@ class Anchored(AbstractOracle):
         own = {"anchor": anchor, "age": self._age, "batches": batches}
         return super().state_dict() | own
 
-    def _schemas(self) -> dict[str, AbstractSchema]:
-        constraints, like = self._problem.constraints, self._problem.parameters
-        own = {
-            "anchor": Maybe(Anchor.state_schema(constraints, like)),
-            "age": Integer(least=0),
-            "batches": Fields(
-                {}, {n: Serving.schema(c, like) for n, c in constraints.items()}
-            ),
-        }
-        return super()._schemas() | own
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
         super().load_state_dict(state)
-        kept, like = state["anchor"], self._problem.parameters
-        self._anchor = None if kept is None else Anchor.of_state(kept, like)
-        self._age = state["age"]
-        self._batches = {name: Serving(**b) for name, b in state["batches"].items()}
-        for batch in self._batches.values():
-            if batch.correction is not None:
-                batch.correction = on_devices(batch.correction, like)
+        kept, problem = state["anchor"], self._problem
+        self._anchor = None if kept is None else Anchor.of_state(kept, problem)
+        self._age = check_range(state["age"], "oracle.age", 0)
+        check_names(state["batches"], "batches", problem.constraints, needed=())
+        self._batches = {
+            name: Serving.of_state(batch, problem.constraints[name], problem.parameters)
+            for name, batch in state["batches"].items()
+        }
 
     def add_penalty(self) -> dict[str, float]:
         """Add a stochastic gradient of p(c), corrected by the anchor."""

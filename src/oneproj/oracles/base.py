@@ -28,8 +28,7 @@ from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
 from oneproj.results import Counts
-from oneproj.schema import AbstractSchema, Equal, Fields, Integer, Maybe
-from oneproj.tensor_schema import TensorSchema
+from oneproj.schema import check_range, check_tensor
 from oneproj.vectors.arithmetic import Vector, is_finite
 
 LARGEST = 10**6
@@ -82,12 +81,6 @@ class Deck:
         """The deck as it lies, and how much of it was dealt."""
         return {"cards": self._cards, "dealt": self._dealt}
 
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like."""
-        n = self._term.size or 0
-        cards = TensorSchema((n,), torch.int64, least=0, most=n - 1)
-        return Fields({"cards": Maybe(cards), "dealt": Integer(least=0, most=n)})
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state.
 
@@ -99,7 +92,13 @@ class Deck:
             >>> torch.equal(first.deal(), second.deal())
             True
         """
-        self._cards, self._dealt = state["cards"], state["dealt"]
+        n = self._term.size or 0
+        if state["cards"] is not None:
+            check_tensor(
+                state["cards"], "deck.cards", (n,), torch.int64, within=(0, n - 1)
+            )
+        self._dealt = check_range(state["dealt"], "deck.dealt", 0, n)
+        self._cards = state["cards"]
 
 
 @dataclass(frozen=True)
@@ -180,16 +179,6 @@ class AbstractOracle(ABC):
     def state_dict(self) -> dict[str, Any]:
         """What the next look depends on, beyond the penalty and the generator."""
         return {"deck": None if self._deck is None else self._deck.state_dict()}
-
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like."""
-        return Fields(self._schemas())
-
-    def _schemas(self) -> dict[str, AbstractSchema]:
-        """The schema of each part of the state."""
-        return {
-            "deck": Equal(None) if self._deck is None else self._deck.state_schema()
-        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""

@@ -6,40 +6,24 @@ import math
 from typing import NamedTuple
 
 from oneproj.arguments import check_count
+from oneproj.defaults import Defaults
 from oneproj.problem.problem import Problem
 from oneproj.vectors.arithmetic import PLAIN, dimension
 
-SMALLEST, LARGEST = 64, 256
-"""Examples of a minibatch, and of one for small models of tables."""
-FREE = 2_500_000
-"""Parameters times examples: up to here the time of an update is that of its calls, not
-of their arithmetic, and more examples cost next to nothing."""
-AT_ONCE, CHEAP = 2, 1_250_000
-"""So many minibatches of a constraint cost what one costs that is anchored, which is
-seen twice. So do, in a table, examples whose product with the parameters is the other
-number, and which are no more than ``SLOPES``: more would be seen twice by anchors."""
+OWN = Defaults()
+"""The library's own."""
 SLOPES = 2048
 """Examples that give the gradient of an anchor where its value is made of more. A hinge
 needs the value to be exact; the gradient's error is far below that of a minibatch."""
 BETWEEN_ANCHORS = 10
 """Updates, for methods without a proximal centre; with one there are about as many."""
-AFFORDABLE = 5 * 10**7
-"""Parameters times examples whose values an anchor may take, on average over the run:
-values only, in large pieces, they take half as long as the updates in between. With
-2,113 parameters these are 23,663 examples, whatever the number of rows is."""
-SHARE = 0.4
-"""Of the examples that the updates between two anchors see: those whose gradients a
-costly anchor may take. The fewer, the more of a gradient is noise, and the smaller the
-multipliers that it yields: a tenth left a transformer outside its cap by 3. Where the
-paper's networks were made to sample, 0.35 ended 5 % above 0.5 on NASA and credit (8
-seeds), and 0.4 as low as 0.5 there (5 seeds), but higher on ClimSim, at 0.005 where 0.5
-has 0.003."""
 LOOKS = 4
-"""Anchors per look at all data, at least, where it is not looked at every time."""
-VALUES, RAREST = 3, 16
-"""Examples whose values take as long as the gradient of one; and the most anchors that
-may share a look at the values of all data. Data that is too large for that is sampled
+"""Anchors per pass over all data, at least, where not every anchor makes one."""
+RAREST = 16
+"""Anchors per pass over all data, at most. Data that is too large for that is sampled
 at every anchor, and its values have the standard error of a mean of the sample."""
+VALUES = 3
+"""Examples whose values take as long as the gradient of one."""
 SELDOM = 2
 """Centres per costly anchor with minibatches, where it serves the strengths alone."""
 
@@ -62,7 +46,9 @@ class AnchorPlan(NamedTuple):
     """Examples up to which a constraint is seen on all of them at every update."""
 
 
-def plan_batches(batch_size: int | None, problem: Problem) -> int:
+def plan_batches(
+    batch_size: int | None, problem: Problem, defaults: Defaults = OWN
+) -> int:
     """Examples of a minibatch: as many as asked for, or as cost next to nothing.
 
     What the data of all terms is, decides: of images or sequences, a model with few
@@ -80,14 +66,15 @@ def plan_batches(batch_size: int | None, problem: Problem) -> int:
         sampled = "It is how many examples of each term an update sees."
         return check_count("batch_size", batch_size, sampled)
     if not _is_tabular(problem):
-        return SMALLEST
-    free = FREE // dimension(problem.parameters)
-    return max(SMALLEST, min(LARGEST, free))
+        return defaults.batch_size
+    free = defaults.free_work // dimension(problem.parameters)
+    return max(defaults.batch_size, min(defaults.largest_batch_size, free))
 
 
 def plan_at_once(
     problem: Problem,
     batch_size: int,
+    defaults: Defaults = OWN,
     *,
     given: bool = False,
     anchor_size: int | None = None,
@@ -107,8 +94,8 @@ def plan_at_once(
         128
     """
     free = _is_tabular(problem) and not given
-    cheap = CHEAP // dimension(problem.parameters) if free else 0
-    most = max(AT_ONCE * batch_size, min(SLOPES, cheap))
+    cheap = defaults.whole_data_work // dimension(problem.parameters) if free else 0
+    most = max(defaults.whole_data_batches * batch_size, min(SLOPES, cheap))
     return most if anchor_size is None else min(most, anchor_size)
 
 
@@ -122,7 +109,9 @@ def plan_anchors(
     problem: Problem,
     batch_size: int,
     oracle: str,
+    *,
     at_once: int = 0,
+    defaults: Defaults = OWN,
 ) -> AnchorPlan:
     """Plan the anchors of a run: of the size asked for, or of what they may cost.
 
@@ -135,8 +124,8 @@ def plan_anchors(
     """
     if anchor_size is not None:
         return AnchorPlan(anchor_size, at_once=at_once)
-    affordable = AFFORDABLE // dimension(problem.parameters)
-    few = int(SHARE * BETWEEN_ANCHORS * batch_size)
+    affordable = defaults.anchor_work // dimension(problem.parameters)
+    few = int(defaults.anchor_share * BETWEEN_ANCHORS * batch_size)
     largest = max((c.size or 0 for c in problem.constraints.values()), default=0)
     if largest <= max(few, LOOKS * affordable):
         return AnchorPlan(at_once=at_once)

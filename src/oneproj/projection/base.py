@@ -8,8 +8,6 @@ from typing import Any
 
 from oneproj.problem.terms import AbstractTerm
 from oneproj.results import Projection
-from oneproj.schema import AbstractSchema
-from oneproj.tensor_schema import PLAIN
 from oneproj.vectors.arithmetic import Vector
 
 
@@ -53,16 +51,6 @@ class AbstractProjector(ABC):
             True
         """
         return None
-
-    def state_schema(
-        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
-    ) -> AbstractSchema:
-        """What such a state looks like; it is checked before it is loaded.
-
-        Plain data of any form, unless a projector says more.
-        """
-        del parameters, constraints
-        return PLAIN
 
     def load_state_dict(
         self,

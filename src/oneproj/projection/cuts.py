@@ -35,7 +35,6 @@ from oneproj.projection.remarks import best_balanced, bounded, described
 from oneproj.projection.view import View
 from oneproj.projection.within_any import project_within_any
 from oneproj.results import Projection
-from oneproj.schema import AbstractSchema
 from oneproj.sets.region import Region, region_of
 from oneproj.vectors.arithmetic import Vector, assign, dimension
 
@@ -133,13 +132,6 @@ class Cuts(AbstractProjector):
     def state_dict(self) -> dict[str, Any] | None:
         """What the last projection learned; None for nothing."""
         return None if self._past is None else self._past.state()
-
-    def state_schema(
-        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
-    ) -> AbstractSchema:
-        """What such a state looks like."""
-        limits = self._limits(parameters, constraints)
-        return Past.state_schema(parameters, list(constraints), **limits)
 
     def load_state_dict(
         self,

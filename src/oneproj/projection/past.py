@@ -12,8 +12,7 @@ from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.view import View
-from oneproj.schema import AbstractSchema, Fields, Items, Maybe, Named, Text
-from oneproj.tensor_schema import PLAIN, vector_like
+from oneproj.schema import check_like
 from oneproj.vectors.arithmetic import Vector, on_devices
 
 
@@ -74,33 +73,6 @@ class Past:
             "models": None if self.models is None else self.models.state(),
         }
 
-    @staticmethod
-    def state_schema(
-        parameters: Vector, names: list[str], *, cuts: int, vectors: int, moves: int
-    ) -> AbstractSchema:
-        """What such a state looks like.
-
-        Args:
-            parameters: Of the problem.
-            names: Of its constraints.
-            cuts: The most that are kept.
-            vectors: The most gradients that are kept of constraints that are not
-                convex.
-            moves: The most from which their curvature is estimated.
-        """
-        models = Carried.state_schema(names, parameters, vectors, moves)
-        return _PastSchema(
-            names,
-            Fields(
-                {
-                    "constraints": Items(Text()),
-                    "origin": vector_like(parameters),
-                    "cuts": Maybe(Bundle.state_schema(names, parameters, cuts)),
-                    "models": Maybe(models),
-                }
-            ),
-        )
-
     @classmethod
     def of_state(
         cls,
@@ -119,10 +91,12 @@ class Past:
         """
         if state["constraints"] != list(constraints):
             return None
+        parts = {"constraints": [], "origin": parameters, "cuts": None, "models": None}
+        check_like(state, parts, "projector")
         bundle, models = None, None
         if state["cuts"] is not None:
             bundle = Bundle(cuts)
-            bundle.load_state(state["cuts"], parameters)
+            bundle.load_state(state["cuts"], parameters, list(constraints))
         if state["models"] is not None:
             names = tuple(constraints)
             models = Carried.of_state(
@@ -130,22 +104,6 @@ class Past:
             )
         origin = on_devices(state["origin"], parameters)
         return cls(list(parameters), dict(constraints), origin, bundle, models)
-
-
-@dataclass(frozen=True)
-class _PastSchema(AbstractSchema):
-    """A past; one of other constraints is not looked at any further."""
-
-    names: list[str]
-    parts: Fields
-
-    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
-        state = Named(PLAIN).check(value, where)
-        found = Items(Text()).check(state.get("constraints"), f"{where}.constraints")
-        if found != self.names:
-            return {"constraints": found}
-        checked: dict[str, Any] = self.parts.check(state, where)
-        return checked
 
 
 def _identities(constraints: Mapping[str, AbstractTerm]) -> dict[str, int]:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from oneproj.schema import AbstractSchema, Fields, Number
 from oneproj.theory.constants import ConvexConstants, NonconvexConstants
 
 ROUNDINGS = 1e3
@@ -54,11 +53,6 @@ class Observations:
     def state_dict(self) -> dict[str, float]:
         """All numbers by their names."""
         return dataclasses.asdict(self)
-
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like."""
-        names = [field.name for field in dataclasses.fields(self)]
-        return Fields({name: Number(least=0.0) for name in names})
 
     @classmethod
     def from_state(cls, state: Mapping[str, float]) -> Self:

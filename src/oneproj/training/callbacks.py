@@ -1,6 +1,6 @@
 """All callbacks of a run as one, the logs among them.
 
-What a callback of the user raises passes as it is. A log that cannot be written costs
+An exception in a callback of the user is not caught. A log that cannot be written costs
 the log, not the run.
 """
 
@@ -10,7 +10,8 @@ import math
 import os
 import reprlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -21,7 +22,7 @@ from oneproj.logs import AbstractLog
 from oneproj.results import Update
 
 Callback = Callable[[Update], bool | None]
-_TAKEN: set[str] = set()
+_TAKEN: set[str] = set()  # the files that the logs of running solves write to
 
 
 class Callbacks:
@@ -35,27 +36,58 @@ class Callbacks:
 
     def __init__(self, callbacks: Iterable[Callback] | Callback) -> None:
         """Take one callback, or several."""
-        self._calls = _as_calls(callbacks)
-        self._failed: set[int] = set()
+        several = isinstance(callbacks, Iterable) and not callable(callbacks)
+        calls: Any = callbacks if several else (callbacks,)
+        self._calls: tuple[Callback, ...] = tuple(calls)
         for call in self._calls:
-            if isinstance(call, AbstractLog):
-                _check_place(call)
+            if not callable(call):
+                message = (
+                    "A callback is called with an Update after every update, but got "
+                    f"{call!r}. Pass a function of one argument, or a list of them."
+                )
+                raise InvalidProblemError(message)
+        self._logs = [call for call in self._calls if isinstance(call, AbstractLog)]
+        self._failed: set[int] = set()
+        for log in self._logs:
+            try:
+                if log.place is not None:
+                    check_place(log.place)
+            except (OSError, ValueError) as error:
+                message = (
+                    f"{log!r} cannot be written: {in_words(error)}. No update was "
+                    "made. Choose a place that you can write to, on a disk with room, "
+                    "or leave it out."
+                )
+                raise InvalidProblemError(message) from error
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """While the block runs, the logs are this run's; then they are closed.
+        """Reserve the logs' files for this run while a block runs; then close them.
 
         Raises:
             InvalidProblemError: One of them writes where another does already.
         """
-        with ExitStack() as places:
-            for call in self._calls:
-                if isinstance(call, AbstractLog):
-                    places.enter_context(_taken(call))
+        own: list[str] = []
+        try:
+            for log in self._logs:
+                if log.place is None or is_special(log.place):
+                    continue  # any number of logs may write to a device or a pipe
+                place = os.path.realpath(log.place)
+                if place in _TAKEN:
+                    message = (
+                        f"{log!r} is written by another log already, of this run or of "
+                        "one that goes on, and the entries of both would mix. Give "
+                        "each run, and each log of it, a place of its own."
+                    )
+                    raise InvalidProblemError(message)
+                _TAKEN.add(place)
+                own.append(place)
             try:
                 yield
             finally:
                 self.close()
+        finally:
+            _TAKEN.difference_update(own)
 
     def __call__(self, update: Update) -> bool:
         """Call every one of them, also after one that wants to stop."""
@@ -63,13 +95,12 @@ class Callbacks:
         return any(answers)
 
     def close(self) -> None:
-        """Tell the logs that no update follows, each of them."""
-        for call in self._calls:
-            if isinstance(call, AbstractLog):
-                try:
-                    call.close()
-                except Exception as error:  # noqa: BLE001 - the run is worth more
-                    self._warn(call, error, "when the updates had ended")
+        """Close every log: no update follows."""
+        for log in self._logs:
+            try:
+                log.close()
+            except Exception as error:  # noqa: BLE001 - the run is worth more
+                self._warn(log, error, "when the updates had ended")
 
     def _answer(self, call: Callback, update: Update) -> bool:
         if not isinstance(call, AbstractLog):
@@ -81,7 +112,7 @@ class Callbacks:
         return False
 
     def _warn(self, log: AbstractLog, error: Exception, when: str) -> None:
-        """Once per log: the disk that was full at one update is so at the next."""
+        """Once per log: a disk that was full at one update is full at the next."""
         if id(log) in self._failed:
             return
         self._failed.add(id(log))
@@ -94,41 +125,8 @@ class Callbacks:
         warn(message)
 
 
-@contextmanager
-def _taken(log: AbstractLog) -> Iterator[None]:
-    """Keep others from the place of a log; a device or a pipe is for everybody."""
-    if log.place is None or is_special(log.place):
-        yield
-        return
-    place = os.path.realpath(log.place)
-    if place in _TAKEN:
-        message = (
-            f"{log!r} is written by another log already, of this run or of one that "
-            "goes on, and the entries of both would mix. Give each run, and each log "
-            "of it, a place of its own."
-        )
-        raise InvalidProblemError(message)
-    _TAKEN.add(place)
-    try:
-        yield
-    finally:
-        _TAKEN.remove(place)
-
-
-def _check_place(log: AbstractLog) -> None:
-    try:
-        if log.place is not None:
-            check_place(log.place)
-    except (OSError, ValueError) as error:
-        message = (
-            f"{log!r} cannot be written: {in_words(error)}. No update was made. Choose "
-            "a place that you can write to, on a disk with room, or leave it out."
-        )
-        raise InvalidProblemError(message) from error
-
-
 def _stops(answer: object) -> bool:
-    """Whether an answer is True; one that is no truth at all is a mistake."""
+    """Whether an answer is True; one that is neither True nor False is a mistake."""
     if answer is None or isinstance(answer, bool):
         return bool(answer)
     if isinstance(answer, np.generic | np.ndarray | Tensor):
@@ -141,17 +139,3 @@ def _stops(answer: object) -> bool:
         "returns what it computes: write a function without return."
     )
     raise InvalidProblemError(message)
-
-
-def _as_calls(callbacks: Iterable[Callback] | Callback) -> tuple[Callback, ...]:
-    if callable(callbacks):
-        return (callbacks,)
-    calls = tuple(callbacks) if isinstance(callbacks, Iterable) else (callbacks,)
-    for call in calls:
-        if not callable(call):
-            message = (
-                f"A callback is called with an Update after every update, but got "
-                f"{call!r}. Pass a function of one argument, or a list of them."
-            )
-            raise InvalidProblemError(message)
-    return calls

@@ -1,34 +1,16 @@
-"""Why a run found no feasible point, where the reason is not the constraints.
+"""What the record of a run shows once it has ended, whatever the method.
 
-A projection that fails knows residuals and a distance, and its advice is about bounds.
-A term that is random or undefined, or a point that was trained to infinity, leads to
-the same residuals, and no bound helps.
-
-What the record of a run tells once it has ended, whatever the method.
-
-**A rise that nothing asks for.** A constraint may force an objective up: one that was
-violated at the start, or whose multiplier says so at the end. An objective that ended
-at ``RISE`` times what it was at the start, at a point that no constraint holds, was
-driven there by steps that were too long, if the start was feasible or a constraint
-overshot as well, to ``RISE`` times its value at the start. What is known of the start
-is one minibatch, which may be low by chance: where losses are rare and large, most are.
-So nearly all minibatches of the second half have to be far above it, and of the size
-that the objective has at the end.
-
-**An end that comes too early.** Steps that decay bring every run to rest. One whose
-objective was lower by a ``FALL`` in the last quarter of the updates than in the one
-before, beyond the noise of minibatches, was stopped by the decay and not by the
-problem. It is not said of an objective that is nearly gone: on data that can be
-separated a risk falls for ever, and nobody waits for it. Nor of one that is above its
-start: the constraints had driven it up, and it came back.
-
-**An end that is worse than the start.** A start that is feasible, such as a model that
-was trained under the same constraints, is an answer. Where the run ends infeasible or
-with a higher objective, ``solve`` returns the start, or the best feasible anchor.
-
-**An objective that was never seen.** A method that steps on the objective only where
-the constraints are met may find them violated at every update. What it returns can be
-feasible, and is as good as chance made it.
+- **No feasible point** for a reason that no bound mends: a constraint is random, or the
+  updates diverged (``explained``).
+- **A rise that no constraint asks for**: the objective ended far above its start and
+  all multipliers are zero, so the steps were too long. The start is known from one
+  minibatch only, so nearly all late minibatches have to be far above it as well.
+- **An end that comes too early**: in the last quarter of the updates the objective was
+  still falling, beyond the noise of minibatches. Not if it is nearly zero, or above its
+  start because constraints drove it up.
+- **An end that is worse than a feasible start**: ``solve`` returns the start.
+- **An objective that no update stepped on**, since a constraint was always violated.
+- **A training that ended far from feasible** (``far_from_feasible``).
 """
 
 from __future__ import annotations
@@ -36,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from statistics import fmean, variance
 
 import torch
@@ -48,9 +31,31 @@ from oneproj.results import KEPT, Projection, Status
 from oneproj.training.run import Run
 from oneproj.vectors.arithmetic import Vector, norm, rounding_unit
 
-FAR_AWAY = 1e6
-"""A run that takes the parameters this many times as far from the origin as they were,
-or as 1, diverges."""
+
+@dataclass(frozen=True)
+class Thresholds:
+    """From where on something is worth a warning; benchmarks/NOTES.md has the sources.
+
+    Attributes:
+        diverged: Final norm of the parameters over their first one, or over 1.
+        rise: Final objective over the first one.
+        low_share: Share of the second half's minibatches that may be low all the same.
+        fall: Share by which the objective falls in the last quarter.
+        standard_errors: By which that fall exceeds the noise, in standard errors.
+        nearly_zero: Share of the first objective that is not worth more updates.
+        far: Residual over the bound, or move over the parameters' norm.
+    """
+
+    diverged: float = 1e6
+    rise: float = 5.0
+    low_share: float = 0.1
+    fall: float = 0.1
+    standard_errors: float = 2.0
+    nearly_zero: float = 0.01
+    far: float = 0.1
+
+
+LIMITS = Thresholds()
 
 
 @contextmanager
@@ -59,7 +64,7 @@ def explained(problem: Problem, start: float) -> Iterator[None]:
 
     Args:
         problem: Whose parameters hold what the updates made.
-        start: How long they were before.
+        start: The norm of the parameters before.
 
     Raises:
         NonFiniteError: In place of it, if a constraint is NaN or infinite by then.
@@ -78,7 +83,14 @@ def explained(problem: Problem, start: float) -> Iterator[None]:
     try:
         yield
     except InfeasibleError as error:
-        reason = _randomness(problem) or _divergence(problem, start)
+        reason, length = _randomness(problem), norm(problem.parameters)
+        if not reason and length > LIMITS.diverged * max(1.0, start):
+            reason = (
+                f"The updates took the parameters from a length of {start:.3g} to one "
+                f"of {length:.3g}: they diverged, and there is little to be found out "
+                "there. Try a smaller lr, or a finite radius of the problem, before "
+                "anything below."
+            )
         if not reason:
             raise
         message = f"{reason} {error}"
@@ -103,34 +115,7 @@ def _randomness(problem: Problem) -> str:
     return ""
 
 
-def _divergence(problem: Problem, start: float) -> str:
-    """How far the updates went, if that is absurdly far."""
-    length = norm(problem.parameters)
-    if length <= FAR_AWAY * max(1.0, start):
-        return ""
-    return (
-        f"The updates took the parameters from a length of {start:.3g} to one of "
-        f"{length:.3g}: they diverged, and there is little to be found out there. Try "
-        "a smaller lr, or a finite radius of the problem, before anything below."
-    )
-
-
-RISE = 5.0
-"""Times the size at the start."""
-FEW = 0.1
-"""Of the late minibatches, which may be low all the same."""
-FALL, ERRORS = 0.1, 2.0
-"""Of the objective, and in standard errors. At rest, runs were seen to fall by 0.03."""
-GONE = 0.01
-"""Of the objective at the start: less is nearly nothing."""
-FAR = 0.1
-"""Of a constraint's bound, or of the size of the parameters: runs that converged were
-seen to end within 0.001 of both before the projection."""
-PASSES, LONGER = 3, 2
-"""Over data that was not seen once, or times the steps: what a warning names."""
-
-
-def warn_in_hindsight(
+def warn_of_record(
     run: Run, objective: float, multipliers: Mapping[str, float], *, planned: bool
 ) -> None:
     """Warn of what the record of a run shows.
@@ -141,17 +126,25 @@ def warn_in_hindsight(
         multipliers: Of the constraints, there.
         planned: Whether it ended as planned; the record says if with all updates.
     """
-    setting, record = run.setting, run.history.columns
+    context, record = run.setting, run.history.columns
     warn_if_risen(record, objective, multipliers)
-    whole = planned and record["update"][-1:] == [setting.steps]
-    if whole and all(map(math.isnan, record["objective"])):
-        _warn_of_neglect(setting.steps)
-    if whole and setting.schedule is None:
+    if not planned or record["update"][-1:] != [context.steps]:
+        return
+    if all(map(math.isnan, record["objective"])):
+        message = (
+            f"The objective was not minimised: none of the {context.steps} updates was "
+            "a step on it, because a constraint was violated at each. The projection "
+            "made a point feasible that nothing made good. Start from a feasible point "
+            "(oneproj.project), or give more steps, a larger lr or a tolerance, or "
+            'take method="one-projection".'
+        )
+        warn(message)
+    if context.schedule is None:
         warn_if_falling(
             record["objective"],
-            steps=setting.steps,
-            batch_size=setting.batch_size,
-            examples=setting.problem.objective.size,
+            steps=context.steps,
+            batch_size=context.batch_size,
+            examples=context.problem.objective.size,
         )
 
 
@@ -161,7 +154,7 @@ def far_from_feasible(
     """Say that training ended far from feasible, where the projection shows it.
 
     That is, a constraint exceeded its bound by a share of it, or the projection moved
-    the parameters by a share of their size.
+    the parameters by a share of their norm.
 
     Args:
         projection: The one at the end, which succeeded.
@@ -175,32 +168,19 @@ def far_from_feasible(
         >>> far_from_feasible(done, {}, [torch.ones(1)])
         'training ended far from feasible: the projection moved ... strength'
     """
-    over = {
-        name: residual
+    far, size = LIMITS.far, norm(before)
+    over = [
+        f"{name!r} was {residual:+.2g}"
         for name, residual in projection.residuals_before.items()
-        if name in constraints and residual > FAR * constraints[name].scale() > 0
-    }
-    size = norm(before)
-    if not over and projection.distance <= FAR * size:
+        if name in constraints and residual > far * constraints[name].scale() > 0
+    ]
+    if not over and projection.distance <= far * size:
         return ""
-    seen = [f"{name!r} was {residual:+.2g}" for name, residual in over.items()]
-    moved = f"the projection moved the parameters by {projection.distance:.2g}"
-    told = ", ".join([*seen, f"{moved}, their norm was {size:.2g}"])
+    over += [f"the projection moved the parameters by {projection.distance:.2g}"]
     return (
-        f"training ended far from feasible: {told}; to end nearer, try more steps or a "
-        "larger strength"
+        f"training ended far from feasible: {', '.join(over)}, their norm was "
+        f"{size:.2g}; to end nearer, try more steps or a larger strength"
     )
-
-
-def _warn_of_neglect(steps: int) -> None:
-    message = (
-        f"The objective was not minimised: none of the {steps} updates was a step on "
-        "it, because a constraint was violated at each. Whatever the projection made "
-        "feasible is as good as chance has it. Start from a feasible point "
-        "(oneproj.project), or give more steps, a larger lr or a tolerance, or take "
-        'method="one-projection".'
-    )
-    warn(message)
 
 
 def warn_of_kept(
@@ -227,27 +207,23 @@ def warn_of_kept(
         why = f"the run ended with a higher objective, {reached:.4g} after {kept:.4g}"
     else:
         return
+    settings = {**run.settings, **run.method.describe()}
+    lr = settings.get("lr") or (settings["options"] or {}).get("lr")
+    advice = 'Try method="one-projection" with a small lr.'
+    if run.setting.schedule is not None:
+        advice = "Try the schedule of a smaller epsilon, which makes more updates."
+    elif lr is not None:
+        advice = (
+            f"Try a smaller lr, such as {lr / 10:.1g} (it was {lr:.2g}), more steps, "
+            "or features of zero mean and unit variance."
+        )
     first = "a good start, as that of a trained model is"
     left = first if status is Status.START else "good points"
     message = (
         f"The answer is {KEPT[status]}, which is feasible: {why}. Steps that are too "
-        f"long lead away from {left}. {_shorter(run)}"
+        f"long lead away from {left}. {advice}"
     )
     warn(message)
-
-
-def _shorter(run: Run) -> str:
-    """What to try for a run that lost a good start."""
-    if run.setting.schedule is not None:
-        return "Try the schedule of a smaller epsilon, which makes more updates."
-    settings = {**run.settings, **run.method.describe()}
-    lr = settings.get("lr") or settings["options"].get("lr")
-    if lr is None:
-        return 'Try method="one-projection" with a small lr.'
-    return (
-        f"Try a smaller lr, such as {lr / 10:.1g} (it was {lr:.2g}), more steps, or "
-        "features of zero mean and unit variance."
-    )
 
 
 def warn_if_risen(
@@ -262,13 +238,16 @@ def warn_if_risen(
         objective: At the answer.
         multipliers: Of the constraints, there.
     """
-    seen = record["objective"]
+    seen, rise = record["objective"], LIMITS.rise
     if not seen or any(mu > 0 for mu in multipliers.values()):
         return
-    overshot = [_overshot(record[name]) for name in multipliers]
-    feasible = all(record[name][0] <= 0 for name in multipliers)
-    risen = objective > RISE * abs(seen[0]) and _is_beyond_chance(seen, objective)
-    if risen and (feasible or any(overshot)):
+    residuals = [record[name] for name in multipliers]
+    overshot = any(max(each) > rise * abs(each[0]) for each in residuals)
+    feasible = all(each[0] <= 0 for each in residuals)
+    late = sorted(seen[len(seen) // 2 :])
+    low = late[int(LIMITS.low_share * len(late))]
+    risen = min(objective, low) > rise * abs(seen[0]) and low >= objective / rise
+    if risen and (feasible or overshot):
         message = (
             f"The objective rose from {seen[0]:.3g} at the first update to "
             f"{objective:.3g}, and no constraint asks for it: their multipliers are "
@@ -276,16 +255,6 @@ def warn_if_risen(
             "features (zero mean, unit variance), or give a smaller lr."
         )
         warn(message)
-
-
-def _is_beyond_chance(seen: Sequence[float], objective: float) -> bool:
-    late = sorted(seen[len(seen) // 2 :])
-    low = late[int(FEW * len(late))]
-    return low > RISE * abs(seen[0]) and low >= objective / RISE
-
-
-def _overshot(residuals: Sequence[float]) -> bool:
-    return max(residuals) > RISE * abs(residuals[0])
 
 
 def warn_if_falling(
@@ -299,35 +268,23 @@ def warn_if_falling(
         batch_size: Examples of each.
         examples: Of the objective; None for one that is no mean.
     """
-    share = late_fall(seen)
-    if share is None:
+    quarter = len(seen) // 4
+    if len(seen) < TRIAL:
         return
-    useful, unseen, n = LONGER * steps, "", examples or 0
-    if n > steps * batch_size:
-        useful = 100 * math.ceil(PASSES * n / batch_size / 100)
+    last, before = seen[-quarter:], seen[-2 * quarter : -quarter]
+    end, fall = fmean(last), fmean(before) - fmean(last)
+    error = math.sqrt((variance(before) + variance(last)) / quarter)
+    least = max(LIMITS.fall * abs(fmean(before)), LIMITS.standard_errors * error)
+    nearly_zero = abs(end) < LIMITS.nearly_zero * abs(seen[0])
+    if not fall > least or nearly_zero or not end < seen[0]:
+        return
+    useful, unseen, n = 2 * steps, "", examples or 0
+    if n > steps * batch_size:  # three passes over the data, in hundreds of updates
+        useful = 100 * math.ceil(3 * n / batch_size / 100)
         unseen = f", and updates of {batch_size} examples have not seen all {n} once"
     message = (
         f"The run may have ended too early: in the last quarter of its {steps} updates "
-        f"the objective still fell by {share:.0%}{unseen}. Try steps={useful}."
+        f"the objective still fell by {fall / abs(fmean(before)):.0%}{unseen}. Try "
+        f"steps={useful}."
     )
     warn(message)
-
-
-def late_fall(seen: Sequence[float]) -> float | None:
-    """By which share the last quarter is below the one before, if it clearly is.
-
-    Example:
-        >>> flat = [1.0 + 0.1 * (k % 2) for k in range(400)]
-        >>> late_fall(flat), late_fall([y - 0.002 * k for k, y in enumerate(flat)])
-        (None, 0.36...)
-    """
-    quarter = len(seen) // 4
-    if len(seen) < TRIAL:
-        return None
-    last, before = seen[-quarter:], seen[-2 * quarter : -quarter]
-    fall = fmean(before) - fmean(last)
-    error = math.sqrt((variance(before) + variance(last)) / quarter)
-    clear = fall > max(FALL * abs(fmean(before)), ERRORS * error)
-    end, first = fmean(last), seen[0]
-    on_its_way = abs(end) >= GONE * abs(first) and end < first
-    return fall / abs(fmean(before)) if clear and on_its_way else None

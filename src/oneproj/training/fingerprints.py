@@ -1,24 +1,14 @@
-"""What a function does, in a few digits: to tell tomorrow whether it is still the same.
+"""Is this the problem and the call that a checkpoint was written by?
 
-Two processes cannot share a function, but what it is compiled from. The digits stand
-for its instructions and constants, its defaults, and the numbers and strings that it
-takes from around it, together with the functions it is made of. Objects that it uses
-count by their types only, and what it reads from a file or a list does not count.
+``outline`` describes a run in words: its settings, what its optimiser and scheduler
+began with, the parameters' shapes, the constraints with their bounds and sizes.
+Functions count by a fingerprint of what they are compiled from: instructions,
+constants, defaults, and the numbers, strings and functions that they use. Objects that
+they use count by their types only.
 
-The outline of a run: what must be the same before its state is taken over, in words.
-
-The settings that determine the updates, functions among them by their fingerprints;
-what optimiser and scheduler began with; the shapes and dtypes of the parameters, the
-constraints with their names, bounds and sizes, and the ball.
-
-A fingerprint of what a run computes with: every term, on a sample of its data.
-
-The sample is the same examples each time, spread evenly over the data, and the values
-are those at the point that the parameters hold. Saved with a run they tell, when it is
-to go on, whether data, losses and frozen parameters are still what they were: not all
-of the data is looked at, but data that was shuffled, drawn, scaled or preprocessed in
-another way gives other values. It is no full pass and no constraint gradient, so the
-counts of a run do not have it.
+``sample_values`` evaluates every term on a few examples, always the same ones. Saved
+with a run, the values tell whether data, losses and frozen parameters are unchanged, as
+far as these examples show it. They are no full pass, and not counted.
 """
 
 from __future__ import annotations
@@ -28,6 +18,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -40,15 +31,12 @@ from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm, Constraint
 from oneproj.projection.margins import MARGIN_POWER
-from oneproj.tensor_schema import IMPLEMENTATION
+from oneproj.schema import IMPLEMENTATION
 from oneproj.vectors.arithmetic import norm, rounding_unit
 
-DIGITS = 12
-"""Of the fingerprint."""
+SAMPLE = 256  # examples of each term that are compared: a few minibatches
 PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-"""Which compiles to instructions of its own."""
-SIMPLE = (bool, int, float, complex, str, bytes, type(None), type(...))
-"""Values that say all that they are."""
+CODE = "code of"  # begins the name of what only one version of Python can compare
 
 
 def name_of(function: object) -> str:
@@ -64,7 +52,7 @@ def name_of(function: object) -> str:
 
 
 def fingerprint(function: object) -> str:
-    """The digits of a function; the same in every process of one version of Python.
+    """Twelve digits, the same in every process of one version of Python.
 
     Example:
         >>> def power(p): return lambda x: x ** p
@@ -73,78 +61,59 @@ def fingerprint(function: object) -> str:
     """
     module = getattr(function, "__module__", None)
     words = "\n".join(_words(function, module, set()))
-    return hashlib.sha256(words.encode()).hexdigest()[:DIGITS]
+    return hashlib.sha256(words.encode()).hexdigest()[:12]
 
 
 def _words(value: Any, module: str | None, seen: set[int]) -> Iterator[str]:  # noqa: ANN401 - anything
-    if isinstance(value, SIMPLE):
+    """What stands for a value in a fingerprint; functions of other modules by name."""
+    parts: tuple[Any, ...] = ()
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         yield f"{type(value).__name__} {value!r}"
     elif isinstance(value, tuple):
-        for item in value:
-            yield from _words(item, module, seen)
+        parts = value
     elif isinstance(value, frozenset):  # its order is another in every process
         yield from sorted(word for item in value for word in _words(item, module, seen))
     elif isinstance(value, CodeType):
-        yield value.co_code.hex()
-        yield " ".join(value.co_names)
-        yield from _words(value.co_consts, module, seen)
+        yield f"{value.co_code.hex()} {' '.join(value.co_names)}"
+        parts = value.co_consts
     elif isinstance(value, partial):
+        module = getattr(value.func, "__module__", None)
         parts = (value.func, value.args, *sorted(value.keywords.items()))
-        yield from _words(parts, getattr(value.func, "__module__", None), seen)
     elif isinstance(value, MethodType):
-        yield from _words(value.__func__, module, seen)
-    elif isinstance(value, FunctionType) and id(value) not in seen:
-        seen.add(id(value))
-        yield from _function(value, module, seen)
+        parts = (value.__func__,)
+    elif isinstance(value, FunctionType) and value.__module__ == module:
+        if id(value) not in seen:
+            seen.add(id(value))
+            named = {**(value.__kwdefaults__ or {}), **_used(value)}
+            parts = (value.__code__, value.__defaults__, *sorted(named.items()))
     else:
         yield name_of(value)
+    for part in parts:
+        yield from _words(part, module, seen)
 
 
-def _function(
-    function: FunctionType, module: str | None, seen: set[int]
-) -> Iterator[str]:
-    if function.__module__ != module:  # a library's: it has a version of its own
-        yield name_of(function)
-        return
-    around = _globals(function.__code__, function.__globals__)
-    for name, cell in zip(
-        function.__code__.co_freevars, function.__closure__ or (), strict=True
-    ):
-        try:
-            around[name] = cell.cell_contents
-        except ValueError:  # nothing in it yet
-            around[name] = None
-    parts = (function.__code__, function.__defaults__)
-    named = (*(function.__kwdefaults__ or {}).items(), *around.items())
-    yield from _words((*parts, *sorted(named, key=lambda pair: pair[0])), module, seen)
-
-
-def _globals(code: CodeType, place: dict[str, Any]) -> dict[str, Any]:
-    """What is read from the module, by this code and by the functions inside it."""
-    found = {
-        step.argval: place[step.argval]
-        for step in dis.get_instructions(code)
-        if step.opname == "LOAD_GLOBAL" and step.argval in place
-    }
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            found |= _globals(inner, place)
-    for step in dis.get_instructions(code):
-        if step.opname == "STORE_GLOBAL":  # a counter, which is another at every call
-            found.pop(step.argval, None)
-    return {name: value for name, value in found.items() if not name.startswith("__")}
-
-
-MOST_NAMED = 5
-"""Differences that a message spells out."""
-CODE = "code of"
-"""Begins the name of what only the same version of Python can compare."""
+def _used(function: FunctionType) -> dict[str, Any]:
+    """What a function, and the functions inside it, read from around them."""
+    place, stored, names = function.__globals__, set(), set()
+    codes = [function.__code__]
+    while codes:
+        code = codes.pop()
+        codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+        steps = [(step.opname, step.argval) for step in dis.get_instructions(code)]
+        names |= {name for op, name in steps if op == "LOAD_GLOBAL" and name in place}
+        stored |= {name for op, name in steps if op == "STORE_GLOBAL"}  # as counters
+    used = {name: place[name] for name in names - stored if name[:2] != "__"}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    for name, cell in cells:
+        with suppress(ValueError):  # nothing in it yet
+            used[name] = cell.cell_contents
+    return used
 
 
 def outline(
     problem: Problem, settings: Mapping[str, Any], state: Mapping[str, Any]
 ) -> dict[str, str]:
-    """What is to be compared, by name.
+    """What is compared before a run goes on, by name.
 
     Args:
         problem: That is solved.
@@ -159,11 +128,25 @@ def outline(
         >>> words["parameter 0"], words["seed"]
         ('(2,), float32', '0')
     """
-    return _of_problem(problem) | _flat(settings) | _steps(state)
+    center = problem.center
+    words = {
+        f"parameter {i}": f"{tuple(p.shape)}, {str(p.dtype).removeprefix('torch.')}"
+        for i, p in enumerate(problem.parameters)
+    }
+    constraints = problem.constraints.items()
+    words |= {f"constraint {name!r}": _describe(c) for name, c in constraints}
+    words |= {
+        "objective": _describe(problem.objective),
+        "model": type(problem.model).__name__,
+        "order of the constraints": str(list(problem.constraints)),
+        "radius": repr(problem.radius),
+        "center": "the origin" if center is None else f"of length {norm(center)!r}",
+    }
+    return words | _settings(settings) | _steps(state)
 
 
 def refuse_others(saved: Mapping[str, str], own: Mapping[str, str]) -> None:
-    """Raise with every difference, the first few in words.
+    """Raise with every difference, the first five in words.
 
     Raises:
         CheckpointError: They are of two runs.
@@ -171,34 +154,36 @@ def refuse_others(saved: Mapping[str, str], own: Mapping[str, str]) -> None:
     Example:
         >>> refuse_others({"seed": "0"}, {"seed": "0"})
     """
+    both = saved.keys() & own.keys()
     names = [
         name
         for name in {**saved, **own}
         if saved.get(name) != own.get(name)
-        and (name in saved.keys() & own.keys() or not name.startswith(CODE))
+        and (name in both or not name.startswith(CODE))
     ]
     if not names:
         return
     names.sort(key=lambda name: name.startswith(CODE))  # digits say least
-    told = "; ".join(
+    differences = [
         f"{name}: {saved.get(name, 'absent')} then, {own.get(name, 'absent')} now"
-        for name in names[:MOST_NAMED]
-    )
-    more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        for name in names[:5]
+    ]
+    if len(names) > len(differences):
+        differences.append(f"and {len(names) - len(differences)} more")
     message = (
-        f"The checkpoint is of another run: {told}{more}. A run resumes only as it "
-        "began, or its answer would be that of neither. Repeat the call that wrote it, "
-        "or start anew with another checkpoint path."
+        f"The checkpoint is of another run: {'; '.join(differences)}. A run resumes "
+        "only as it began, or its answer would be that of neither. Repeat the call "
+        "that wrote it, or start anew with another checkpoint path."
     )
     raise CheckpointError(message)
 
 
-def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
+def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
     """Every setting in words, options by their own names."""
     words: dict[str, str] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            words |= _flat(value)
+            words |= _settings(value)
         elif callable(value):  # two runs cannot share the object, but the function
             words[name] = name_of(value)
             words[f"{CODE} {name} in {PYTHON}"] = fingerprint(value)
@@ -211,19 +196,17 @@ def _steps(state: Mapping[str, Any]) -> dict[str, str]:
     """What optimisers and schedulers were made with, by their own states."""
     words: dict[str, str] = {}
     for name, value in state.items():
+        parts: dict[str, Mapping[str, Any]] = {}
         if name == "param_groups":
-            for i, group in enumerate(value):
-                own = f"group {i} of the optimiser"
-                told = {
-                    k: v
-                    for k, v in group.items()
-                    if k not in ("params", *IMPLEMENTATION)
-                }
-                words |= {f"{k!r} in {own}": _plain(v) for k, v in told.items()}
+            parts = {f"group {i} of the optimiser": g for i, g in enumerate(value)}
         elif name == "scheduler" and value is not None:
-            words |= {f"{k!r} in the scheduler": _plain(v) for k, v in value.items()}
+            parts = {"the scheduler": value}
         elif isinstance(value, Mapping):
             words |= _steps(value)
+        for owner, part in parts.items():
+            for key, item in part.items():
+                if key not in ("params", *IMPLEMENTATION):
+                    words[f"{key!r} in {owner}"] = _plain(item)
     return words
 
 
@@ -237,35 +220,11 @@ def _plain(value: object) -> str:
     return repr(value) if plain else type(value).__name__
 
 
-def _of_problem(problem: Problem) -> dict[str, str]:
-    """What can be told of a problem without its data and functions."""
-    words = {
-        f"parameter {i}": f"{tuple(p.shape)}, {str(p.dtype).removeprefix('torch.')}"
-        for i, p in enumerate(problem.parameters)
-    }
-    words |= {
-        f"constraint {name!r}": _describe(c) for name, c in problem.constraints.items()
-    }
-    words["objective"] = _describe(problem.objective)
-    words["model"] = type(problem.model).__name__
-    words["order of the constraints"] = str(list(problem.constraints))
-    words["radius"] = repr(problem.radius)
-    center = problem.center
-    words["center"] = "the origin" if center is None else f"of length {norm(center)!r}"
-    return words
-
-
 def _describe(term: AbstractTerm) -> str:
     size = "no data" if term.size is None else f"{term.size} examples"
     if isinstance(term, Constraint):
         return f"{size}, {'<=' if term.sense > 0 else '>='} {term.bound!r}"
     return f"{size}, {type(term).__name__}"
-
-
-SAMPLE = 256
-"""Examples of each term: the work of a few minibatches, at every checkpoint."""
-NOISE = 0
-"""Seeds what a term draws from torch's global generator, which is put back."""
 
 
 def sample_values(problem: Problem) -> dict[str, float]:
@@ -304,7 +263,7 @@ def check_sample(problem: Problem, saved: Mapping[str, float]) -> None:
         if _agree(then, now, room) or not _agree(_value(term), now, room):
             continue
         message = (
-            f"The data or the function of {term.name!r} is not what it was when the "
+            f"The data or the function of {term.name!r} has changed since the "
             "checkpoint was written: on the same examples, at the same parameters, it "
             f"was {then!r} then and is {now!r} now. A run resumes only with what it "
             "began with, or its answer would be that of neither. Nothing was loaded. "
@@ -322,9 +281,9 @@ def _value(term: AbstractTerm) -> float:
         indices = torch.arange(count, device="cpu") * term.size // count
     devices = range(torch.cuda.device_count())
     with torch.random.fork_rng(devices), evaluating(term.model):
-        torch.default_generator.manual_seed(NOISE)
+        torch.default_generator.manual_seed(0)  # noise is the same each time
         for device in devices:
-            torch.cuda.default_generators[device].manual_seed(NOISE)
+            torch.cuda.default_generators[device].manual_seed(0)
         return float(term.batch_value(indices))
 
 

@@ -1,61 +1,35 @@
-"""The record of a run: what each update saw, and how long each phase took.
+"""A run between two updates: its record, its start, and a state to go on from.
 
-A run between two updates: a state to save, and to go on from bit for bit.
-
-What is compared before a state is taken over: the ``outline`` of the run; then the
-value of every term on a sample of its data, at the point of the checkpoint
-(``samples``). Other data, another loss or another frozen layer give other values. What
-the sample does not hold is the user's to keep.
+Before a state is loaded, three things are compared with those of the new run: the
+``outline`` (settings, problem), the form of every entry, and the value of every term on
+a sample of its data at the saved point.
 """
 
 from __future__ import annotations
 
-import copy
 import dataclasses
+import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import PathLike
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from oneproj.arguments import as_path
+from oneproj import schema
 from oneproj.certificates.feasibility import ball_excess
-from oneproj.errors import CheckpointError, NonFiniteError, OneprojError
+from oneproj.errors import CheckpointError, NonFiniteError
 from oneproj.methods.base import AbstractUpdater
 from oneproj.methods.context import Setting
 from oneproj.problem.problem import Problem
 from oneproj.results import Counts, Update
-from oneproj.schema import (
-    AbstractSchema,
-    AsIs,
-    EmptyOr,
-    Equal,
-    Fields,
-    Integer,
-    Items,
-    Maybe,
-    Named,
-    Number,
-    Text,
-    require,
-)
-from oneproj.tensor_schema import PLAIN, GeneratorState, TensorSchema, vector_like
-from oneproj.training.checkpoints import State, checked, read_checkpoint
-from oneproj.training.fingerprints import (
-    check_sample,
-    outline,
-    refuse_others,
-    sample_values,
-)
-from oneproj.vectors.arithmetic import Vector, on_devices, snapshot
+from oneproj.training import fingerprints
+from oneproj.training.checkpoints import State
+from oneproj.vectors.arithmetic import on_devices, snapshot
 
-MAX_ROWS = 1000
-"""Longer runs record every n-th update, so that a long run stays small in memory."""
+MAX_ROWS = 1000  # of a history; longer runs record every n-th update, to stay small
 
 
 class History:
@@ -73,17 +47,15 @@ class History:
         self.steps = steps
         self._every = -(-steps // MAX_ROWS)
         self._start = time.perf_counter()
-        self.seconds_before = 0.0
-        """Of the run that this one resumes."""
+        self.seconds_before = 0.0  # of the run that this one resumes
         self._outer: int | None = None
-        self._constraints = tuple(constraints)
-        names = ("update", "objective", "seconds", *self._constraints)
+        names = ("update", "objective", "seconds", *constraints)
         self.columns: dict[str, list[float]] = {name: [] for name in names}
         self._pending: dict[str, float] = {}
 
     @property
     def seconds(self) -> float:
-        """Seconds since the run began, but for those between a stop and its resume."""
+        """Seconds since the run began, without those between a stop and its resume."""
         return self.seconds_before + time.perf_counter() - self._start
 
     def add(
@@ -96,7 +68,8 @@ class History:
         """Record an update if it is its turn, and describe it for the callbacks."""
         seconds = self.seconds
         row = {"update": update, "objective": objective, "seconds": seconds}
-        self._pending = row | {name: residuals[name] for name in self._constraints}
+        row |= residuals
+        self._pending = {name: row[name] for name in self.columns}
         if update % self._every == 0 or update == self.steps:
             self.close()
         closed = outer is not None and outer != (self._outer or 0)
@@ -110,7 +83,7 @@ class History:
             self.columns[name].append(value)
         self._pending = {}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """What was recorded, and the seconds so far."""
         return {
             "columns": {name: list(column) for name, column in self.columns.items()},
@@ -119,12 +92,11 @@ class History:
             "seconds": self.seconds,
         }
 
-    def state_schema(self) -> AbstractSchema:
-        """What such a state looks like."""
-        return _HistorySchema(tuple(self.columns), self.steps)
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with a record; its seconds count, those in between do not.
+
+        Raises:
+            SchemaError: It is not the record of such a run.
 
         Example:
             >>> first, second = History([], steps=2), History([], steps=2)
@@ -133,61 +105,29 @@ class History:
             >>> second.add(2, 0.4, {}).update, second.columns["objective"]
             (2, [0.5, 0.4])
         """
-        self.columns = {name: list(column) for name, column in state["columns"].items()}
-        self._pending, self._outer = dict(state["pending"]), state["outer"]
-        self.seconds_before = state["seconds"]
+        columns, pending = state["columns"], state["pending"]
+        schema.check_names(columns, "history.columns", self.columns)
+        schema.check_list(
+            columns["update"], "history.columns", 0, MAX_ROWS + self.steps
+        )
+        rows = len(columns["update"])
+        schema.check_like(
+            columns, dict.fromkeys(columns, [math.inf] * rows), "history.columns"
+        )
+        schema.check_names(
+            pending, "history.pending", self.columns, self.columns if pending else ()
+        )
+        schema.check_like(pending, dict.fromkeys(pending, math.inf), "history.pending")
+        for update in [*columns["update"], *([pending["update"]] if pending else [])]:
+            schema.check_range(update, "history.update", 1, self.steps)
+        if state["outer"] is not None:
+            schema.check_range(state["outer"], "history.outer", 0)
+        self.seconds_before = schema.check_range(
+            state["seconds"], "history.seconds", 0.0
+        )
+        self.columns = {name: list(column) for name, column in columns.items()}
+        self._pending, self._outer = dict(pending), state["outer"]
         self._start = time.perf_counter()
-
-
-@dataclass(frozen=True)
-class _HistorySchema(AbstractSchema):
-    """Columns of one length, and a row that is not in them yet, or none."""
-
-    names: tuple[str, ...]
-    steps: int
-
-    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
-        number = AsIs(Number())  # a method may have seen no objective yet: NaN
-        column = Items(number, most=MAX_ROWS + self.steps)
-        state: dict[str, Any] = Fields(
-            {
-                "columns": Named(column, self.names, complete=True),
-                "pending": EmptyOr(Named(number, self.names, complete=True)),
-                "outer": Maybe(Integer(least=0)),
-                "seconds": Number(least=0.0, finite=True),
-            }
-        ).check(value, where)
-        columns = state["columns"]
-        lengths = {len(column) for column in columns.values()}
-        require(len(lengths) == 1, lengths, f"{where}.columns", "of one length")
-        place = AsIs(Integer(least=1, most=self.steps))
-        pending = [state["pending"]["update"]] if state["pending"] else []
-        for update in (*columns["update"], *pending):
-            place.check(update, f"{where}.columns.update")
-        return state
-
-
-class Stopwatch:
-    """Seconds per phase, in the order in which the phases ended.
-
-    Example:
-        >>> watch = Stopwatch(); watch.lap("train"); list(watch.laps)
-        ['train']
-    """
-
-    def __init__(self) -> None:
-        """Start the first phase."""
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, phase: str, before: float = 0.0) -> None:
-        """End a phase and start the next; ``before`` was spent on it in another run."""
-        now = time.perf_counter()
-        self.laps[phase] = before + now - self._last
-        self._last = now
-
-
-Location: TypeAlias = str | PathLike[str]
 
 
 @dataclass
@@ -225,12 +165,8 @@ class Start:
         A value that is not finite is left to the first update, which reports it.
         """
         self.objective = _objective_if_feasible(problem, counts)
-        if self.objective is None:
-            return
-        self.parameters = snapshot(problem.parameters)
-        if problem.model is not None:
-            named = problem.model.named_buffers()
-            self.buffers = {name: buffer.detach().clone() for name, buffer in named}
+        if self.objective is not None:
+            self.parameters, self.buffers = _copy_point(problem)
 
     def judge(self, problem: Problem, counts: Counts) -> None:
         """Find the objective of a point that was kept unjudged; None if infeasible.
@@ -243,32 +179,31 @@ class Start:
         finally:
             self.exchange(problem)
 
-    @torch.no_grad()
     def exchange(self, problem: Problem) -> None:
         """Make the problem hold this point, and this object the one that it held."""
-        for p, kept in zip(problem.parameters, self.parameters, strict=True):
-            held = p.detach().clone()
-            p.copy_(kept)
-            kept.copy_(held)
-        if (model := problem.model) is not None:
-            held_buffers = dict(model.named_buffers())
-            for name in self.buffers.keys() & held_buffers.keys():
-                held = held_buffers[name].detach().clone()
-                _load_buffer(model, name, self.buffers[name])
-                self.buffers[name] = held
+        held = _copy_point(problem)
+        _load_point(problem, self.parameters, self.buffers)
+        self.parameters, self.buffers = held
 
     def state_dict(self) -> State:
         """The point as plain containers; tensors are not copied."""
         return dict(vars(self))
 
-    def load_state_dict(self, state: State, like: Vector) -> None:
-        """Take such a state over, on the devices of the parameters."""
-        self.objective = state["objective"]
-        self.parameters = on_devices(
-            state["parameters"], like[: len(state["parameters"])]
-        )
-        device = like[0].device
-        self.buffers = {name: t.to(device) for name, t in state["buffers"].items()}
+    def load_state_dict(self, state: State, problem: Problem) -> None:
+        """Take such a state over, on the devices of the parameters.
+
+        Raises:
+            SchemaError: It is neither empty nor a point of the problem.
+        """
+        objective, point, buffers = (state[f.name] for f in dataclasses.fields(self))
+        if objective is None:
+            schema.require(point == [] and buffers == {}, state, "start", "empty")
+            return
+        schema.check_like(objective, 0.0, "start.objective")
+        schema.check_like(point, problem.parameters, "start.parameters")
+        _check_buffers(buffers, problem.model)
+        self.objective, self.buffers = objective, buffers
+        self.parameters = on_devices(point, problem.parameters)
 
 
 def _objective_if_feasible(problem: Problem, counts: Counts) -> float | None:
@@ -308,9 +243,14 @@ class Run:
 
     def state_dict(self, update: int) -> State:
         """The state after an update; tensors are copied only out of larger ones."""
+        sample = fingerprints.sample_values(self.setting.problem)
+        return {"update": update, "sample": sample, **self._parts()}
+
+    def _parts(self) -> State:
         setting = self.setting
+        held = _buffers(setting.problem.model).items()
+        buffers = {name: _alone(buffer) for name, buffer in held}
         return {
-            "update": update,
             "outline": self._outline,
             "parameters": [_alone(p) for p in setting.problem.parameters],
             "method": self.method.state_dict(),
@@ -318,8 +258,7 @@ class Run:
             "selection": setting.selection.get_state(),
             "counts": dataclasses.asdict(setting.counts),
             "history": self.history.state_dict(),
-            "model": _model_state(setting.problem.model),
-            "sample": sample_values(setting.problem),
+            "model": {"buffers": buffers, "noise": torch.get_rng_state()},
             "start": self.start.state_dict(),
             "best anchor": dict(vars(setting.best_anchor)),
         }
@@ -330,98 +269,74 @@ class Run:
         Raises:
             CheckpointError: It is of another run; the message names the difference.
         """
-        schemas = self._schemas()
-        # Another run differs in its outline first: that says most to the user.
-        words = Fields(dict.fromkeys(schemas, PLAIN) | {"outline": schemas["outline"]})
-        refuse_others(checked(words, state)["outline"], self._outline)
-        state = checked(Fields(schemas), state)
-        problem, model = self.setting.problem, self.setting.problem.model
-        before = snapshot(problem.parameters), copy.deepcopy(_model_state(model))
-        _load(problem, state["parameters"], state["model"])
+        problem = self.setting.problem
+        before, noise = _copy_point(problem), torch.get_rng_state()
         try:
-            _check_sample(problem, state["sample"])
+            self._check(state)
+            _load_point(problem, state["parameters"], state["model"]["buffers"])
+            # Dropout, and a loss that adds noise, draw from the global generator.
+            torch.default_generator.set_state(state["model"]["noise"])
+            fingerprints.check_sample(problem, state["sample"])
             self.method.load_state_dict(state["method"])
-        except BaseException:
-            _load(problem, *before)
-            raise
+            self.history.load_state_dict(state["history"])
+            self.start.load_state_dict(state["start"], problem)
+            self._load_best_anchor(state["best anchor"])
+        except BaseException as error:
+            _load_point(problem, *before)
+            torch.default_generator.set_state(noise)
+            if isinstance(error, CheckpointError) or not isinstance(error, Exception):
+                raise
+            message = (
+                "The checkpoint is complete, but it is not that of a run that this "
+                f"call can go on with: {error}. Something else wrote it, or it was "
+                "changed. Nothing was loaded. Pass the path that was given to "
+                "solve(checkpoint=...), or start anew."
+            )
+            raise CheckpointError(message) from error
         self.setting.sampling.set_state(state["sampling"])
         self.setting.selection.set_state(state["selection"])
         vars(self.setting.counts).update(state["counts"])
-        self.history.load_state_dict(state["history"])
-        self.start.load_state_dict(state["start"], problem.parameters)
-        point, anchor = Start(), state["best anchor"]
-        point.load_state_dict(anchor, problem.parameters)
-        vars(self.setting.best_anchor).update(anchor | vars(point))
         return int(state["update"])
 
-    def _schemas(self) -> dict[str, AbstractSchema]:
-        """The schema of each part of the state; components have their own."""
-        setting, problem = self.setting, self.setting.problem
+    def _load_best_anchor(self, state: State) -> None:
+        """Take over the best feasible anchor, a point like the start."""
+        schema.check_names(state, "best anchor", vars(self.setting.best_anchor))
+        schema.check_like(state["total"], 0.0, "best anchor.total")
+        schema.check_range(state["count"], "best anchor.count", 0)
+        point = Start()
+        point.load_state_dict(state, self.setting.problem)
+        vars(self.setting.best_anchor).update(state | vars(point))
+
+    def _check(self, state: State) -> None:
+        """Compare a state with that of this run, which is new."""
+        problem, own = self.setting.problem, self._parts()
         terms = (problem.objective, *problem.constraints.values())
-        return {
-            "update": Integer(least=0, most=setting.steps),
-            "outline": Named(Text()),
-            "parameters": vector_like(problem.parameters),
-            "method": self.method.state_schema(),
-            "sampling": GeneratorState(),
-            "selection": GeneratorState(),
-            "counts": Fields(
-                {field.name: Integer(least=0) for field in dataclasses.fields(Counts)}
-            ),
-            "history": self.history.state_schema(),
-            "model": Fields(
-                {"buffers": _Buffers(problem.model), "noise": GeneratorState()}
-            ),
-            "sample": Named(Number(), [term.name for term in terms], complete=True),
-            "start": _StartState(problem),
-            "best anchor": _StartState(
-                problem, {"total": Number(finite=True), "count": Integer(least=0)}
-            ),
-        }
+        own["sample"] = {term.name: math.inf for term in terms}
+        schema.check_plain(state, "it")
+        schema.check_names(state, "it", own | {"update": 0})
+        # Another run differs in its outline first: that says most to the user.
+        for name, words in state["outline"].items():
+            schema.require(type(words) is str, words, f"outline.{name}", "a string")
+        fingerprints.refuse_others(state["outline"], self._outline)
+        schema.check_range(state["update"], "update", 0, self.setting.steps)
+        own["model"]["buffers"] = {}  # a module may add some as it goes
+        schema.check_like(state, own | {"update": 0, "outline": {}}, "it")
+        for name, count in state["counts"].items():
+            schema.check_range(count, f"counts.{name}", 0)
+        _check_buffers(state["model"]["buffers"], problem.model)
+        for generator in (
+            state["sampling"],
+            state["selection"],
+            state["model"]["noise"],
+        ):
+            torch.Generator().set_state(generator)
 
     @cached_property
     def _outline(self) -> dict[str, str]:
         """The outline of the run before its first update, or before it is resumed."""
-        return outline(self.setting.problem, self.settings, self.method.state_dict())
-
-
-def resume_run(
-    run: Run, checkpoint: Path | None, *, resume: Location | bool | None
-) -> int:
-    """Bring a run to where it is to go on; returns the updates that are done.
-
-    A run that begins keeps its start, if that is feasible.
-
-    Args:
-        run: Not begun yet.
-        checkpoint: Where it will be saved, if it will.
-        resume: A path, which must exist; True for ``checkpoint``, if it exists; None or
-            False to start anew, which a checkpoint that exists forbids.
-
-    Raises:
-        CheckpointError: There is nothing to resume, or something that would be lost.
-    """
-    if resume is True:
-        if checkpoint is None:
-            message = (
-                "resume=True goes on from the checkpoint of the same call, but none is "
-                "given. Pass checkpoint=path as well, or resume=path."
-            )
-            raise CheckpointError(message)
-        resume = checkpoint if checkpoint.exists() else None
-    begins = resume is None or resume is False
-    source = None if begins else as_path("resume", resume, also=", True or None")
-    if checkpoint is not None and checkpoint.exists() and checkpoint != source:
-        message = (
-            f"There is a checkpoint at {str(checkpoint)!r} already, and this run would "
-            "overwrite it. Pass resume=True to go on from it (and to start where there "
-            "is none), or delete it, or choose another path."
+        return fingerprints.outline(
+            self.setting.problem, self.settings, self.method.state_dict()
         )
-        raise CheckpointError(message)
-    if source is not None:
-        return run.load_state_dict(read_checkpoint(source))
-    run.start.keep_if_feasible(run.setting.problem, run.setting.counts)
-    return 0
 
 
 def _alone(tensor: Tensor) -> Tensor:
@@ -435,98 +350,48 @@ def _alone(tensor: Tensor) -> Tensor:
     return own.clone() if own.untyped_storage().nbytes() > own.nbytes else own
 
 
-def _model_state(model: torch.nn.Module | None) -> State:
-    """What calls change: the model's buffers, and where noise is drawn from."""
-    named = () if model is None else model.named_buffers()
-    buffers = {name: _alone(buffer) for name, buffer in named}
-    return {"buffers": buffers, "noise": torch.get_rng_state()}
+def _buffers(model: torch.nn.Module | None) -> dict[str, Tensor]:
+    """The buffers of a model, which calls change, by name."""
+    return {} if model is None else dict(model.named_buffers())
 
 
-@dataclass(frozen=True)
-class _Buffers(AbstractSchema):
-    """Values of a model's buffers, by name; a module may add some as it goes."""
-
-    model: torch.nn.Module | None
-
-    def check(self, value: Any, where: str) -> dict[str, Tensor]:  # noqa: ANN401 - whatever a file had
-        if self.model is None:
-            require(value == {}, value, where, "empty")
-            return {}
-        modules = dict(self.model.named_modules())
-        buffers = dict(self.model.named_buffers())
-        state = Named(PLAIN).check(value, where)
-        for name, kept in state.items():
-            require(isinstance(kept, Tensor), kept, f"{where}.{name}", "a tensor")
-            path, _, own = name.rpartition(".")
-            known = modules.get(path)
-            # A new one must not take the place of anything else of the module.
-            free = known is not None and own.isidentifier() and own not in dir(known)
-            fits = name in buffers or free or _is_empty_buffer(known, own)
-            require(fits, name, where, "named like buffers of the model")
-            dtype = buffers[name].dtype if name in buffers else kept.dtype
-            shape = (None,) * kept.dim()
-            TensorSchema(shape, dtype, finite=False).check(kept, f"{where}.{name}")
-        return state
+def _check_buffers(state: State, model: torch.nn.Module | None) -> None:
+    """Require values of a model's buffers; a module may add some as it goes."""
+    modules = {} if model is None else dict(model.named_modules())
+    buffers = _buffers(model)
+    schema.check_names(state, "buffers", state)
+    for name, kept in state.items():
+        path, _, own = name.rpartition(".")
+        module = modules.get(path)
+        # A new one must not take the place of anything else of the module.
+        free = module is not None and own.isidentifier() and own not in dir(module)
+        empty = module is not None and own in module._buffers  # noqa: SLF001 - no other name
+        fits = isinstance(kept, Tensor) and (name in buffers or free or empty)
+        schema.require(fits, name, "buffers", "buffers of the model")
+        dtype = buffers[name].dtype if name in buffers else kept.dtype
+        schema.check_tensor(kept, name, [None] * kept.dim(), dtype, within=None)
 
 
-@dataclass(frozen=True)
-class _StartState(AbstractSchema):
-    """The state of a ``Start``: empty, or a point of the problem."""
-
-    problem: Problem
-    more: Mapping[str, AbstractSchema] = field(default_factory=dict)
-    """Of what is kept beside the point."""
-
-    def check(self, value: Any, where: str) -> State:  # noqa: ANN401 - whatever a file had
-        kept = isinstance(value, dict) and value.get("objective") is not None
-        like = self.problem.parameters if kept else []
-        parts: dict[str, AbstractSchema] = {
-            "objective": Number(finite=True) if kept else Equal(None),
-            "parameters": vector_like(like),
-            "buffers": _Buffers(self.problem.model if kept else None),
-        }
-        return Fields({**parts, **self.more}).check(value, where)  # type: ignore[no-any-return]
-
-
-def _is_empty_buffer(module: torch.nn.Module | None, name: str) -> bool:
-    """Whether a module has a buffer of that name without a value yet."""
-    return module is not None and name in module._buffers  # noqa: SLF001 - no other name
-
-
-def _check_sample(problem: Problem, saved: Mapping[str, float]) -> None:
-    """Compare values on a sample; what cannot be computed is not this problem's state.
-
-    Raises:
-        CheckpointError: They differ, or a term fails with the saved model.
-    """
-    try:
-        check_sample(problem, saved)
-    except OneprojError:
-        raise
-    except Exception as error:  # the user's own functions: of any kind
-        message = (
-            "With the parameters and buffers of the checkpoint a term of the problem "
-            f"cannot be computed: {error}. They are not those of this model. Nothing "
-            "was loaded. Start anew with another checkpoint path."
-        )
-        raise CheckpointError(message) from error
+def _copy_point(problem: Problem) -> tuple[list[Tensor], dict[str, Tensor]]:
+    """Copies of the parameters, and of the buffers of the model."""
+    held = _buffers(problem.model).items()
+    return snapshot(problem.parameters), {k: b.detach().clone() for k, b in held}
 
 
 @torch.no_grad()
-def _load(problem: Problem, parameters: Vector, model: State) -> None:
-    """Make a problem hold parameters, and what its model had beside them."""
+def _load_point(
+    problem: Problem, parameters: Iterable[Tensor], buffers: Mapping[str, Tensor]
+) -> None:
+    """Make a problem hold parameters, and its model buffers."""
     for p, kept in zip(problem.parameters, parameters, strict=True):
         p.copy_(kept)
-    if (owner := problem.model) is not None:
-        for name, kept in model["buffers"].items():
-            _load_buffer(owner, name, kept.to(problem.parameters[0].device))
-    # Dropout, and a loss that adds noise, draw from the global generator, which a
-    # resumed run has to go on with.
-    torch.default_generator.set_state(model["noise"])
+    if (model := problem.model) is not None:
+        for name, buffer in buffers.items():
+            _load_buffer(model, name, buffer.to(problem.parameters[0].device))
 
 
 def _load_buffer(model: torch.nn.Module, name: str, kept: Tensor) -> None:
-    """Give a buffer its value; one that its module makes as it goes may not be there.
+    """Give a buffer its value; one that its module makes as it goes may be missing.
 
     Example:
         >>> model = torch.nn.Sequential(torch.nn.BatchNorm1d(2))

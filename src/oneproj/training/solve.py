@@ -5,31 +5,20 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
+from oneproj import distributed
 from oneproj.arguments import plain
 from oneproj.certificates.certify import certify_run
 from oneproj.certificates.feasibility import ball_excess
-from oneproj.distributed import (
-    Fact,
-    agreeing,
-    compares_ranks,
-    setting_facts,
-    staying_in_step,
-)
+from oneproj.defaults import Defaults
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.methods import choose_method
-from oneproj.methods.base import (
-    AbstractMethod,
-    AbstractUpdater,
-    check_anchor_size,
-    make_method,
-)
-from oneproj.methods.context import Setting, prepare
+from oneproj.methods.base import AbstractMethod, check_anchor_size, make_method
+from oneproj.methods.context import prepare
 from oneproj.problem.autograd import borrowing_gradients, fresh_casts
 from oneproj.problem.problem import Problem, check_problem, problem_facts
 from oneproj.projection.project import (
@@ -41,22 +30,86 @@ from oneproj.projection.project import (
 from oneproj.results import KEPT, Projection, Solution, Status
 from oneproj.theory import Schedule
 from oneproj.theory.schedules import check_schedule
+from oneproj.training import diagnostics
 from oneproj.training.callbacks import Callback, Callbacks
-from oneproj.training.checkpoints import checkpoint_file
-from oneproj.training.diagnostics import (
-    explained,
-    far_from_feasible,
-    warn_in_hindsight,
-    warn_of_kept,
-)
-from oneproj.training.loop import End, Loop, heed_end
-from oneproj.training.run import History, Location, Run, Start, Stopwatch, resume_run
+from oneproj.training.checkpoints import Checkpoint, Files, Location, read_checkpoint
+from oneproj.training.loop import End, Loop, warn_of_end
+from oneproj.training.run import History, Run, Start
 from oneproj.vectors.arithmetic import norm
 
-CHECKPOINT_EVERY = 100
-"""Updates between two checkpoints, unless the user says otherwise."""
-CALL = "oneproj.solve"
-"""What messages about the ranks of a process group call this."""
+CALL = "oneproj.solve"  # in messages about the ranks of a process group
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What ``solve`` was asked for, as far as it determines the updates and the answer.
+
+    Checked, compared between ranks, described in ``Solution.settings``, and part of the
+    outline in a checkpoint. The fields are arguments of ``solve``; ``saved`` says
+    whether there is a checkpoint: of files each rank may have its own.
+    """
+
+    method: str | AbstractMethod
+    steps: int | None
+    seed: int
+    schedule: Schedule | None
+    projector: ProjectorLike
+    oracle: str
+    batch_size: int | None
+    anchor_size: int | None
+    on_failure: OnFailure
+    defaults: Defaults
+    saved: bool
+    options: Mapping[str, Any]
+
+    def facts(
+        self, problem: Problem, seconds: float | None
+    ) -> dict[str, distributed.Fact]:
+        """What all ranks have to agree on; nothing where there is one rank.
+
+        Raises:
+            InvalidProblemError: An argument does not fit. Or there is a budget of time,
+                which each rank would measure by a clock of its own.
+        """
+        check_problem(problem)
+        check_on_failure(self.on_failure)
+        check_schedule(self.schedule)
+        if not distributed.compares_ranks():
+            return {}
+        if seconds is not None:
+            message = (
+                f"seconds={seconds} cannot be given in a process group with more than "
+                "one rank: each rank has its own clock, and they would stop at "
+                "different updates. Give steps instead."
+            )
+            raise InvalidProblemError(message)
+        told = {"schedule": repr(self.schedule), "method": repr(self.method)}
+        own = {**vars(self), **told, "defaults": repr(self.defaults), **self.options}
+        del own["options"]
+        return distributed.setting_facts(own) | problem_facts(problem)
+
+    def begin(self, problem: Problem) -> Run:
+        """A run of the method before its first update.
+
+        Raises:
+            InvalidProblemError: An argument does not fit; the message names it.
+        """
+        own, seed = vars(self).copy(), plain(self.seed)
+        for name in ("method", "on_failure", "options"):
+            del own[name]
+        context = prepare(problem, **own | {"seed": seed})
+        arguments = inspect.getfullargspec(solve).kwonlyargs
+        chosen, scheduled = choose_method(self.method), self.schedule is not None
+        method = make_method(chosen, self.options, self.schedule, beside=arguments)
+        check_anchor_size(method, self.anchor_size, self.oracle, scheduled=scheduled)
+        described = {
+            "method": method.name,
+            "seed": seed,
+            "options": None if scheduled else method.options,
+            **context.describe(),
+        }
+        history = History(problem.constraints, context.steps)
+        return Run(context, method.begin(context), history, described)
 
 
 def solve(
@@ -73,23 +126,24 @@ def solve(
     progress: bool | None = None,
     callbacks: Iterable[Callback] | Callback = (),
     seconds: float | None = None,
-    checkpoint: Location | None = None,
-    checkpoint_every: int = CHECKPOINT_EVERY,
+    checkpoint: Checkpoint | Location | None = None,
+    checkpoint_every: int | None = None,
     resume: Location | bool | None = None,
     on_failure: OnFailure = "raise",
+    defaults: Defaults | None = None,
     **options: Any,  # noqa: ANN401 - each method declares and checks its own
 ) -> Solution:
     """Solve a problem; its parameters hold the answer afterwards, in place.
 
-    Their ``.grad`` is what it was before, however this call ends.
+    Their ``.grad`` is restored, however this call ends.
 
     Args:
         problem: What to minimise, under which constraints.
-        method: ``"one-projection"``; its rivals ``"projected-sgd"``, ``"penalty-sgd"``,
-            ``"lagrangian"`` and ``"switching-subgradient"``; ``"slsqp"`` for few
-            parameters; or ``"auto"``, which takes SLSQP where the problem is small
-            enough for it and no checkpoint is asked for, and says why in the
-            solution's settings. Or an object with its options, such as
+        method: ``"one-projection"``; for comparison ``"projected-sgd"``,
+            ``"penalty-sgd"``, ``"lagrangian"`` and ``"switching-subgradient"``;
+            ``"slsqp"`` for few parameters; or ``"auto"``, which takes SLSQP where the
+            problem is small enough for it and no checkpoint is asked for, and says why
+            in the solution's settings. Or an object with its options, such as
             ``oneproj.methods.ProjectedSGD(lr=0.1)``, or of a class of your own.
         steps: Stochastic gradients to use, 500 unless a schedule says T * K.
         seed: Determines every random number that the run draws. Dropout and the like
@@ -111,27 +165,29 @@ def solve(
             2.5 million at most. The solution's settings say how many. Constraints with
             up to twice as many examples, or what costs as little, are seen as a whole.
         anchor_size: Examples of a constraint that an anchor looks at; None for all or,
-            where that is costly, for a sample that takes less time than the updates
-            between two anchors. All data is then seen every few anchors, unless there
-            is too much of it. Refused where no anchor is taken.
+            where that is costly, for a sample of up to 0.4 times the examples that the
+            updates between two anchors see. All data is then seen every few anchors,
+            unless there is too much of it. Refused where no anchor is taken.
         progress: Show a bar; None shows it in a notebook or on a terminal.
         callbacks: One or more, each called with an ``Update`` after every update; one
             that returns True stops the run. ``update.at_center`` is True once per
             outer iteration, when it is complete. An exception in one ends the run and
-            reaches you as it is; that a log of ``oneproj.logs`` cannot be written any
+            reaches you unchanged; that a log of ``oneproj.logs`` cannot be written any
             more is only warned of.
         seconds: A time budget for the updates of this call: the one that passes it is
             the last. The projection and the certificate come on top.
-        checkpoint: A file that holds the whole run, replaced in one step every
-            ``checkpoint_every`` updates and when the updates end.
-        checkpoint_every: Updates between two checkpoints, if there are any.
-        resume: A checkpoint to go on from, to the same bits as without the stop. True
-            is for the command that can be run again after a crash: it goes on from
-            ``checkpoint`` if that file exists and starts otherwise. Without it, a file
-            at ``checkpoint`` is not overwritten but refused. Other settings, another
-            problem, or other values on a sample of the data are refused as well.
+        checkpoint: A ``oneproj.Checkpoint``: the file that holds the whole run, how
+            often it is replaced, and whether to go on from it, to the same bits as
+            without the stop. The command that can be run again after a crash is
+            ``solve(..., checkpoint=oneproj.Checkpoint(path))``. A path alone saves
+            every 100 updates and refuses a file that exists. A file of other settings,
+            of another problem, or with other values on a sample of the data is refused.
+        checkpoint_every: Deprecated since 0.2.0: ``Checkpoint(every=...)``.
+        resume: Deprecated since 0.2.0: ``Checkpoint(resume=...)``.
         on_failure: ``"raise"`` when the projection fails, or ``"return"`` the solution
             with its status.
+        defaults: Other numbers than the library's own where an argument is left out:
+            ``dataclasses.replace(oneproj.Defaults(), longest_lr=0.01)``.
         **options: Of the method: lr, prox_weight, inner_steps, strength, ...; an
             unknown one is answered with the list. The solution's settings have all.
 
@@ -191,35 +247,8 @@ def solve(
         >>> [round(x, 2) for x in w.tolist()]       # the nearest point of the ball
         [0.6, 0.8]
     """
-    alike = options | {
-        "method": method,
-        "steps": steps,
-        "seed": seed,
-        "schedule": repr(schedule),
-        "projector": projector,
-        "oracle": oracle,
-        "batch_size": batch_size,
-        "anchor_size": anchor_size,
-        "on_failure": on_failure,
-        # Of files only whether there is one: each rank may have its own.
-        "checkpoint": checkpoint is not None,
-        "resume": bool(resume),
-    }
-    with agreeing(CALL) as facts:
-        check_problem(problem)
-        check_on_failure(on_failure)
-        check_schedule(schedule)
-        facts.update(_facts(problem, alike, seconds))
-    calls, seed = Callbacks(callbacks), plain(seed)
-    loop = Loop(
-        callback=calls,
-        progress=progress,
-        seconds=seconds,
-        checkpoint=None if checkpoint is None else checkpoint_file(checkpoint),
-        checkpoint_every=checkpoint_every,
-    )
-    setting = prepare(
-        problem,
+    settings = Settings(
+        method=method,
         steps=steps,
         seed=seed,
         schedule=schedule,
@@ -227,55 +256,49 @@ def solve(
         oracle=oracle,
         batch_size=batch_size,
         anchor_size=anchor_size,
+        on_failure=on_failure,
+        defaults=Defaults() if defaults is None else defaults,
         saved=checkpoint is not None or bool(resume),
+        options=options,
     )
-    chosen = choose_method(method)
-    mine = inspect.getfullargspec(solve).kwonlyargs
-    made = make_method(chosen, options, schedule, beside=mine)
-    own = made.options if schedule is None else None  # a schedule leaves no options
-    check_anchor_size(made, anchor_size, oracle, scheduled=schedule is not None)
-    compared = len(problem.constraints) if facts else 0  # each took a gradient
-    setting.counts.constraint_gradients += compared
-    setting.counts.constraint_passes += compared
-    settings = {"method": made.name, "seed": seed, "options": own}
-    finish = partial(_execute, resume=resume, on_failure=on_failure)
-    return finish(setting, partial(made.begin, setting), settings, loop, calls)
-
-
-def _execute(
-    setting: Setting,
-    make_method: Callable[[], AbstractUpdater],
-    settings: Mapping[str, Any],
-    loop: Loop,
-    calls: Callbacks,
-    *,
-    resume: Location | bool | None,
-    on_failure: OnFailure,
-) -> Solution:
-    """Iterate, project once, certify; the ranks of a process group stay in step."""
-    problem = setting.problem
-    watch, history = Stopwatch(), History(problem.constraints, setting.steps)
-    lent, start = borrowing_gradients(problem.parameters), norm(problem.parameters)
-    described = {**settings, **setting.describe()}
-    in_step = staying_in_step(CALL, problem.parameters)
+    with distributed.agreeing(CALL) as facts:
+        facts.update(settings.facts(problem, seconds))
+    began, length = time.perf_counter(), norm(problem.parameters)
+    files, calls = Files.of(checkpoint, checkpoint_every, resume), Callbacks(callbacks)
+    loop = Loop(calls, files, progress=progress, seconds=seconds)
+    lent = borrowing_gradients(problem.parameters)
+    in_step = distributed.staying_in_step(CALL, problem.parameters)
     with fresh_casts(), lent:
-        with agreeing(CALL):
-            run = Run(setting, make_method(), history, described)
-            watch.lap("train")
-            done = resume_run(run, loop.checkpoint, resume=resume)
-        watch.lap("start")
+        with distributed.agreeing(CALL):
+            run = settings.begin(problem)
+            if facts:  # to compare the ranks took a gradient of each constraint
+                run.setting.counts.constraint_gradients += len(problem.constraints)
+                run.setting.counts.constraint_passes += len(problem.constraints)
+            prepared = time.perf_counter()
+            done = _judge_start(run, files)
+        judged = time.perf_counter() - prepared
         loop.begin(run, done)
         with in_step as ending:
             with calls.at_work(), _start_after_overflow(run):
                 end, stopped = loop.run(run, done), time.monotonic()
-            with explained(problem, start):
-                solution = _complete(run, setting, end, watch, on_failure)
-            update = int(max(history.columns["update"], default=0))
-            ending["the last update"] = Fact(str(update), "end")
+            trained = run.history.seconds_before + time.perf_counter() - began - judged
+            with diagnostics.explained(problem, length):
+                laps = {"start": judged, "train": trained}
+                solution = _finish(run, end, on_failure, laps)
+            update = int(max(run.history.columns["update"], default=0))
+            ending["the last update"] = distributed.Fact(str(update), "end")
     if solution.status.ok:
         kept = solution.status if solution.status in KEPT else None
-        heed_end(end, stopped, update, setting.steps, kept=kept)
+        warn_of_end(end, stopped, update, run.setting.steps, kept=kept)
     return solution
+
+
+def _judge_start(run: Run, files: Files) -> int:
+    """Keep a feasible start, or go on from a file; returns the updates done so far."""
+    if files.source is not None:
+        return run.load_state_dict(read_checkpoint(files.source))
+    run.start.keep_if_feasible(run.setting.problem, run.setting.counts)
+    return 0
 
 
 @contextmanager
@@ -290,73 +313,53 @@ def _start_after_overflow(run: Run) -> Iterator[None]:
         raise
 
 
-def _facts(
-    problem: Problem, settings: Mapping[str, object], seconds: float | None
-) -> dict[str, Fact]:
-    """What all ranks have to agree on; nothing where there is one rank.
-
-    Raises:
-        InvalidProblemError: There is a budget of time, which each rank would measure by
-            a clock of its own.
-    """
-    if not compares_ranks():
-        return {}
-    if seconds is not None:
-        message = (
-            f"seconds={seconds} cannot be given in a process group with more than one "
-            "rank: each rank has its own clock, and they would stop at different "
-            "updates. Give steps instead."
-        )
-        raise InvalidProblemError(message)
-    return setting_facts(settings) | problem_facts(problem)
-
-
-def _complete(
-    run: Run,
-    setting: Setting,
-    end: End,
-    watch: Stopwatch,
-    on_failure: OnFailure,
+def _finish(
+    run: Run, end: End, on_failure: OnFailure, laps: Mapping[str, float]
 ) -> Solution:
-    """Project what the updates left, judge it, and put the solution together."""
-    watch.lap("train", before=watch.laps["train"] + run.history.seconds_before)
-    problem = setting.problem
+    """Select and project once, return to a better start, and certify."""
+    context, problem = run.setting, run.setting.problem
     check_problem(problem)  # a callback may have frozen a parameter, or replaced it
+    began = time.perf_counter()
     projection = _verified(run.method.finish(), problem)
+    projected, remark = time.perf_counter(), ""
     residuals, status = projection.residuals, projection.status
-    watch.lap("project")
     if not status.ok:
-        setting.undo()
-    remark, trained = "", setting.unprojected
+        context.undo()
     objective = problem.objective.value() if status.ok else math.inf
     kept = _return_to_kept(run, projection, objective)
     if kept is not None:
         status, objective, residuals = kept
     elif status.ok:
         status = end.status
-        if trained:
-            remark = far_from_feasible(projection, problem.constraints, trained)
+        if context.unprojected:
+            before = context.unprojected
+            remark = diagnostics.far_from_feasible(
+                projection, problem.constraints, before
+            )
     else:
         if on_failure == "raise":
             raise_if_infeasible(projection)
         objective, residuals = problem.objective.value(), problem.residuals()
-    # The guarantee is that of a whole run. Not the gradient mapping: it takes another
+    # The guarantee is that of a complete run. No gradient mapping: it takes another
     # projection, and there is one.
-    planned = end is End.PLANNED
-    executed = setting.schedule if status is Status.FEASIBLE else None
+    executed = context.schedule if status is Status.FEASIBLE else None
     seen = run.method.seen
     certificate = certify_run(problem, seen, executed)
-    warn_in_hindsight(run, objective, certificate.multipliers, planned=planned)
-    watch.lap("certify")
+    planned = end is End.PLANNED
+    diagnostics.warn_of_record(run, objective, certificate.multipliers, planned=planned)
     return Solution(
         status=status,
         objective=objective,
         residuals=residuals,
         certificate=certificate,
-        counts=setting.counts,
+        counts=context.counts,
         projection=projection,
         history=run.history.columns,
-        seconds=watch.laps,
+        seconds={
+            **laps,
+            "project": projected - began,
+            "certify": time.perf_counter() - projected,
+        },
         settings={**run.settings, **run.method.describe()},
         remark=remark,
     )
@@ -394,7 +397,7 @@ def _return_to_kept(
         point.exchange(problem)
         residuals = problem.residuals()
         if all(residual <= 0 for residual in residuals.values()):
-            warn_of_kept(run, projection, objective, status, value)
+            diagnostics.warn_of_kept(run, projection, objective, status, value)
             return status, value, residuals
         point.exchange(problem)  # a random constraint was met by chance
     return None

@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.schema import AbstractSchema, Items
-from oneproj.tensor_schema import TensorSchema, vector_like
+from oneproj.schema import Data, check_like, check_tensor
 from oneproj.vectors.arithmetic import (
     Array,
     Vector,
@@ -237,29 +236,21 @@ def pile_of(like: AbstractPacked) -> AbstractPile[Any]:
     return _ShortPile(like.eps) if isinstance(like, Short) else _LongPile()
 
 
-def pile_schema(like: Vector, count: int) -> AbstractSchema:
-    """What the state of a pile of ``count`` vectors shaped ``like`` one looks like.
-
-    Example:
-        >>> pile_schema([torch.zeros(3)], 2).check(torch.ones(2, 3).double(), "normals")
-        tensor([[1., 1., 1.],
-                [1., 1., 1.]], dtype=torch.float64)
-    """
-    if is_short(like):
-        return TensorSchema((count, dimension(like)), torch.float64)
-    return Items(vector_like(like), least=count, most=count)
-
-
-def pile_of_state(state: Tensor | list[Vector], like: Vector) -> AbstractPile[Any]:
+def pile_of_state(state: Data, like: Vector, count: int) -> AbstractPile[Any]:
     """The pile of such a state, on the devices of a vector ``like`` those in it.
 
+    Raises:
+        SchemaError: It does not hold ``count`` vectors like that one.
+
     Example:
-        >>> pile = pile_of_state(torch.ones(2, 3).double(), [torch.zeros(3)])
+        >>> pile = pile_of_state(torch.ones(2, 3).double(), [torch.zeros(3)], count=2)
         >>> pile.products(Short(np.ones(3), eps=2**-52)).tolist()
         [3.0, 3.0]
     """
-    if isinstance(state, Tensor):
+    if is_short(like):
+        check_tensor(state, "vectors", (count, dimension(like)), torch.float64)
         return _ShortPile.of_state(state, rounding_unit(like))
+    check_like(state, [like] * count, "vectors")
     pile = _LongPile()
     for vector in state:
         pile.store(Long(on_devices(vector, like)))

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from oneproj.errors import InvalidProblemError
-from oneproj.methods.defaults import choose_inner_steps
+from oneproj.methods.step_size import choose_inner_steps
 from oneproj_paper.experiments.calibration_file import (
     SHIPPED,
     Calibration,

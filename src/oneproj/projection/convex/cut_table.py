@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oneproj.schema import AbstractSchema, Fields, Integer, Items, Text
-from oneproj.tensor_schema import TensorSchema
+from oneproj.schema import (
+    check_list,
+    check_names,
+    check_range,
+    check_tensor,
+    require,
+)
 from oneproj.vectors.arithmetic import Array
 
 Indices: TypeAlias = NDArray[np.intp]
@@ -130,16 +134,27 @@ class CutTable:
         gram = torch.from_numpy(self.gram.copy())
         return {"room": len(self._gram), "names": self.names, "gram": gram, **arrays}
 
-    @staticmethod
-    def state_schema(names: Collection[str], most: int) -> AbstractSchema:
-        """What such a state looks like, of at most so many cuts of these names."""
-        return _TableSchema(names, most)
-
     @classmethod
-    def of_state(cls, state: Mapping[str, Any]) -> CutTable:
-        """The table of such a state."""
+    def of_state(
+        cls, state: Mapping[str, Any], names: Collection[str], most: int
+    ) -> CutTable:
+        """The table of such a state, of at most so many cuts of these names.
+
+        While a cut is exchanged there is one more, and room is doubled.
+        """
         table = cls()
-        n = table.count = len(state["gram"])
+        check_names(state, "cuts", ("room", "names", "gram", "facts", "owner", "worth"))
+        check_range(state["room"], "room", ROOM, 4 * max(most, ROOM))
+        check_list(state["names"], "names", 0, len(names))
+        for name in state["names"]:
+            require(name in names, name, "cuts.names", f"one of {', '.join(names)}")
+        check_tensor(state["gram"], "gram", (None, None), torch.float64)
+        n, m = len(state["gram"]), len(state["names"])
+        check_range(n, "the number of cuts", 0, state["room"])
+        for name, rows in ("gram", n), ("facts", 6), ("worth", m):
+            check_tensor(state[name], name, (rows, n), torch.float64)
+        check_tensor(state["owner"], "owner", (n,), torch.int64, within=(-1, m - 1))
+        table.count = n
         room, table.names = state["room"], list(state["names"])
         table._facts, table._gram = np.zeros((6, room)), np.zeros((room, room))
         table._worth = np.zeros((len(table.names), room))
@@ -160,36 +175,3 @@ class CutTable:
         facts[:, :n], worth[:, :n], gram[:n, :n] = self._facts, self._worth, self._gram
         self._facts, self._worth, self._gram = facts, worth, gram
         self._owner = np.resize(self._owner, room)
-
-
-@dataclass(frozen=True)
-class _TableSchema(AbstractSchema):
-    """A table of cuts whose arrays have one entry per cut.
-
-    While a cut is exchanged there is one more than are kept, and room is doubled.
-    """
-
-    names: Collection[str]
-    most: int
-
-    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
-        numbers, any_count = torch.float64, (None, None)
-        schemas: dict[str, AbstractSchema] = {
-            "room": Integer(least=ROOM, most=4 * max(self.most, ROOM)),
-            "names": Items(Text(self.names), most=len(self.names)),
-            "gram": TensorSchema(any_count, numbers),
-            "facts": TensorSchema(any_count, numbers),
-            "worth": TensorSchema(any_count, numbers),
-            "owner": TensorSchema((None,), torch.int64),
-        }
-        state = Fields(schemas).check(value, where)
-        n, m = len(state["gram"]), len(state["names"])
-        Integer(least=0, most=state["room"]).check(n, f"the number of cuts of {where}")
-        schemas |= {
-            "gram": TensorSchema((n, n), numbers),
-            "facts": TensorSchema((6, n), numbers),
-            "worth": TensorSchema((m, n), numbers),
-            "owner": TensorSchema((n,), torch.int64, least=-1, most=m - 1),
-        }
-        checked: dict[str, Any] = Fields(schemas).check(state, where)
-        return checked

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from oneproj.projection.convex.cut_table import CutTable
 from oneproj.projection.convex.weak_duality import summed
-from oneproj.schema import AbstractSchema, Fields
-from oneproj.tensor_schema import PLAIN
+from oneproj.schema import check_names
 from oneproj.vectors.arithmetic import Array, Vector, rounding_unit
 from oneproj.vectors.space import AbstractPacked
 from oneproj.vectors.storage import (
     AbstractPile,
     pile_of,
     pile_of_state,
-    pile_schema,
 )
 
 SURE, UNITS = 1e-6, 1e3
@@ -102,17 +99,13 @@ class KeptCuts:
             return None
         return {"table": self._cuts.state(), "normals": self._normals.state()}
 
-    @staticmethod
-    def state_schema(
-        names: Collection[str], like: Vector, capacity: int
-    ) -> AbstractSchema:
-        """What such a state looks like."""
-        return _CutsSchema(CutTable.state_schema(names, capacity), like)
-
-    def load_state(self, state: Mapping[str, Any], like: Vector) -> None:
-        """Go on with the cuts of such a state."""
-        self._cuts = CutTable.of_state(state["table"])
-        self._normals = pile_of_state(state["normals"], like)
+    def load_state(
+        self, state: Mapping[str, Any], like: Vector, names: Collection[str]
+    ) -> None:
+        """Go on with the cuts of such a state, of constraints with these names."""
+        check_names(state, "cuts", ("table", "normals"))
+        self._cuts = CutTable.of_state(state["table"], names, self._capacity)
+        self._normals = pile_of_state(state["normals"], like, self._cuts.count)
         self._sure = max(SURE, UNITS * rounding_unit(like))
 
     def forget(self) -> None:
@@ -189,16 +182,3 @@ class KeptCuts:
         worth = dict(zip(cuts.names, cuts.worth.dot(share).tolist(), strict=True))
         level = float(share @ cuts.level)
         self._append(mixed, level, offset, worth, weight, rounding=float(blur))
-
-
-@dataclass(frozen=True)
-class _CutsSchema(AbstractSchema):
-    """A table of cuts, and as many normals as it has cuts."""
-
-    table: AbstractSchema
-    like: Vector
-
-    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
-        state = Fields({"table": self.table, "normals": PLAIN}).check(value, where)
-        normals = pile_schema(self.like, len(state["table"]["gram"]))
-        return {**state, "normals": normals.check(state["normals"], f"{where}.normals")}

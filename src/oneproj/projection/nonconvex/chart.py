@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,7 @@ from oneproj.projection.nonconvex.curvature import Curvature
 from oneproj.projection.nonconvex.frame import Frame
 from oneproj.projection.nonconvex.model import Model, Place
 from oneproj.projection.view import Look, View
-from oneproj.schema import AbstractSchema, Fields
-from oneproj.tensor_schema import TensorSchema
+from oneproj.schema import check_names, check_tensor
 from oneproj.vectors.arithmetic import Array, Vector
 from oneproj.vectors.space import AbstractPacked
 
@@ -45,22 +44,6 @@ class Carried:
             "curvature": self.curvature.state(),
         }
 
-    @staticmethod
-    def state_schema(
-        names: Sequence[str], like: Vector, capacity: int, memory: int
-    ) -> AbstractSchema:
-        """What such a state looks like."""
-        m = len(names)
-        numbers = TensorSchema((m,), torch.float64)
-        return Fields(
-            {
-                "mu": numbers,
-                "bend": numbers,
-                "frame": Frame.state_schema(like, capacity),
-                "curvature": Curvature.state_schema(m, capacity, memory),
-            }
-        )
-
     @classmethod
     def of_state(
         cls,
@@ -71,11 +54,15 @@ class Carried:
         memory: int,
     ) -> Carried:
         """What such a state was made of."""
+        m = len(names)
+        check_names(state, "models", ("mu", "bend", "frame", "curvature"))
+        for name in ("mu", "bend"):
+            check_tensor(state[name], name, (m,), torch.float64)
         mu, bend = (np.array(state[name].numpy()) for name in ("mu", "bend"))
         frame = Frame(capacity)
         frame.load_state(state["frame"], like)
         curvature = Curvature(memory)
-        curvature.load_state(state["curvature"])
+        curvature.load_state(state["curvature"], m, capacity)
         return cls(names, mu, bend, frame, curvature)
 
 

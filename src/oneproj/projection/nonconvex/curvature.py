@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.linalg.blas import dtrsm
 
-from oneproj.schema import AbstractSchema, Fields, Integer
-from oneproj.tensor_schema import TensorSchema
+from oneproj.schema import check_names, check_range, check_tensor
 from oneproj.vectors.arithmetic import Array
 
 LEAST = 0.2
@@ -86,13 +84,17 @@ class Curvature:
         S, Y = torch.from_numpy(self._S.copy()), torch.from_numpy(self._Y.copy())
         return {"moves": self.moves, "S": S, "Y": Y}
 
-    @staticmethod
-    def state_schema(constraints: int, dimension: int, memory: int) -> AbstractSchema:
-        """What such a state looks like, in a frame of so many dimensions."""
-        return _CurvatureSchema(constraints, dimension, memory)
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on with the moves of such a state."""
+    def load_state(
+        self, state: Mapping[str, Any], constraints: int, dimension: int
+    ) -> None:
+        """Go on with the moves of such a state, in so many dimensions."""
+        check_names(state, "curvature", ("moves", "S", "Y"))
+        check_tensor(state["S"], "curvature.S", (None, None), torch.float64)
+        room = check_range(len(state["S"]), "moves", 0, self._memory)
+        m, n = (constraints, dimension) if room else (0, 0)
+        check_range(state["moves"], "moves", 0, room)
+        check_tensor(state["S"], "curvature.S", (room, n), torch.float64)
+        check_tensor(state["Y"], "curvature.Y", (m, room * n), torch.float64)
         self.moves = state["moves"]
         self._S, self._Y = (np.array(state[name].numpy()) for name in ("S", "Y"))
 
@@ -109,28 +111,3 @@ class Curvature:
         if k:
             moves[:k], changes[:, : k * n] = self._S, self._Y
         self._S, self._Y = moves, changes
-
-
-@dataclass(frozen=True)
-class _CurvatureSchema(AbstractSchema):
-    """Moves in a frame, and the changes of each constraint's gradient along them."""
-
-    constraints: int
-    dimension: int
-    memory: int
-
-    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
-        table = TensorSchema((None, None), torch.float64)
-        any_moves = Fields({"moves": Integer(), "S": table, "Y": table})
-        state = any_moves.check(value, where)
-        room = len(state["S"])
-        Integer(least=0, most=self.memory).check(room, f"the room of {where}")
-        m, n = (self.constraints, self.dimension) if room else (0, 0)
-        checked: dict[str, Any] = Fields(
-            {
-                "moves": Integer(least=0, most=room),
-                "S": TensorSchema((room, n), torch.float64),
-                "Y": TensorSchema((m, room * n), torch.float64),
-            }
-        ).check(state, where)
-        return checked

@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from oneproj.errors import NonFiniteError
-from oneproj.schema import AbstractSchema, Fields, Integer, Maybe
-from oneproj.tensor_schema import PLAIN, TensorSchema
+from oneproj.schema import check_names, check_range, check_tensor
 from oneproj.vectors.arithmetic import Array, Vector
 from oneproj.vectors.space import AbstractMove, AbstractPacked, AbstractSpace
 from oneproj.vectors.storage import (
     AbstractPile,
     pile_of,
     pile_of_state,
-    pile_schema,
 )
 
 INDEPENDENT, CLEAR = 1e-9, 1e-2
@@ -89,17 +86,15 @@ class Frame:
             "inverse": torch.from_numpy(self._inverse[:n, :n].copy()),
         }
 
-    @staticmethod
-    def state_schema(like: Vector, room: int) -> AbstractSchema:
-        """What such a state looks like."""
-        return _FrameSchema(like, room)
-
     def load_state(self, state: Mapping[str, Any], like: Vector) -> None:
         """Go on with the vectors of such a state."""
-        n = len(state["inverse"])
+        check_names(state, "frame", ("vectors", "inverse"))
+        check_tensor(state["inverse"], "inverse", (None, None), torch.float64)
+        n = check_range(len(state["inverse"]), "axes", 0, self.room)
+        check_tensor(state["inverse"], "inverse", (n, n), torch.float64)
         self._inverse[:n, :n] = state["inverse"].numpy()
-        if state["vectors"] is not None:
-            self._pile = pile_of_state(state["vectors"], like)
+        if n or state["vectors"] is not None:
+            self._pile = pile_of_state(state["vectors"], like, n)
 
     def all_coordinates(self, vectors: Sequence[AbstractPacked]) -> Array:
         """The coordinates of one vector after the other, as rows.
@@ -217,29 +212,6 @@ class Frame:
             raise ValueError(message)
         n = len(self._pile)
         return self._pile, coordinates[:n].dot(self._inverse[:n, :n])
-
-
-@dataclass(frozen=True)
-class _FrameSchema(AbstractSchema):
-    """A frame that has as many vectors as axes."""
-
-    like: Vector
-    room: int
-
-    def check(self, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 - whatever a file had
-        square = TensorSchema((None, None), torch.float64)
-        state = Fields({"vectors": PLAIN, "inverse": square}).check(value, where)
-        n = Integer(least=0, most=self.room).check(
-            len(state["inverse"]), f"the size of {where}"
-        )
-        vectors = pile_schema(self.like, n)
-        checked: dict[str, Any] = Fields(
-            {
-                "vectors": vectors if n else Maybe(vectors),
-                "inverse": TensorSchema((n, n), torch.float64),
-            }
-        ).check(state, where)
-        return checked
 
 
 class _Move(AbstractMove):

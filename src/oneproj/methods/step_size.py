@@ -1,19 +1,14 @@
-"""The steps of Algorithm 1 where nobody says: how long they are, and how many to K.
+"""How long the first step of Algorithm 1 is, and how many inner steps there are.
 
-A step of Adam changes a parameter by about lr at most, so N updates that decay change
-it by about ``N lr / 2``. A start can be farther than that from being feasible: a model
-that fits its task perfectly has parameters of the size 30, and is now to keep a cap on
-another. The way to a bound is, in the parameter that changes most,
+``default_lr`` finds the longest first step along which no term bends too much.
 
-    ``c_j(x) / |grad c_j(x)|_1``
-
-at least if c_j is convex, and the way from there to the solution comes on top. Steps
-whose sum is not ``WAYS`` times that are lengthened until it is. Of a c_j that is not
-declared convex, a start where it is nearly flat would be said to be far from
-everything, so the size of the largest parameter that it depends on is the most that
-counts: other starts are near zero, and remain as they are. Of one that is, the way is
-what it is, up to ``FARTHEST``: a mean prediction that is to be 200 takes an intercept
-of about 200, from wherever it starts.
+``far_lr`` lengthens it for a start that is far from feasible. A step of Adam changes a
+parameter by about lr, so N updates with a decay change it by about ``N lr / 2``. The
+distance to a bound is at least ``c_j(x) / |grad c_j(x)|_1``, in the parameter that
+changes most, if c_j is convex. The steps together should be ``far_start_path`` times
+that. A c_j that is not declared convex may be nearly flat at the start and seem far
+from everything, so its distance counts for no more than the largest parameter that it
+depends on.
 """
 
 from __future__ import annotations
@@ -26,6 +21,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from oneproj.defaults import Defaults
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.methods.checks import check_inner_steps
 from oneproj.oracles import Anchor
@@ -36,30 +32,24 @@ from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
 from oneproj.vectors.arithmetic import Vector, assign, rounding_unit, snapshot
 
-INNER_STEPS = 10
-"""K, unless the user says otherwise."""
-LR, HALVINGS = 0.1, 14
-"""The longest first step of Adam, and how many halvings of it lead to the shortest."""
+OWN = Defaults()
+"""The library's own."""
 EXAMPLES = 64
 """Of each term, on which first steps are tried where no batch size is known."""
 ROUNDINGS = 8.0
 """Units of rounding: differences of three values are no more exact than this."""
-FEW_PARAMETERS = 1000
-"""Up to so many, a start far from feasible lengthens the steps."""
-WAYS = 12.0
-"""So many times the way to the bounds is what all steps together should allow."""
 FARTHEST = 1e6
-"""No way to a bound is taken for longer: c_j may be flat because nothing meets it."""
-LONGEST = 0.05
-"""Of that way: no step becomes longer than this share, however few there are."""
+"""No distance to a bound is taken for longer: c_j may be flat where it is."""
 
 
-def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
-    """K as asked for, or about 10 so that hardly an update is left over.
+def choose_inner_steps(
+    inner_steps: int | None, steps: int, defaults: Defaults = OWN
+) -> int:
+    """Return K as asked for, or 10, or half of fewer than 20 updates.
 
     Example:
-        >>> choose_inner_steps(None, 500), choose_inner_steps(None, 484)
-        (10, 11)
+        >>> choose_inner_steps(None, 500), choose_inner_steps(None, 8)
+        (10, 4)
     """
     if inner_steps is None:
         if steps == 1:
@@ -69,9 +59,7 @@ def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
             )
             warn(message)
         # Not 1 where there is a choice: the centre would never move.
-        middle = min(INNER_STEPS, max(2, steps // 2))
-        near = range(min(steps, max(2, middle // 2)), middle + middle // 2 + 1)
-        return min(near, key=lambda K: (steps % K, abs(K - middle)))
+        return min(steps, defaults.inner_steps, max(2, steps // 2))
     inner_steps = check_inner_steps(inner_steps)
     if inner_steps == 1:
         message = (
@@ -96,7 +84,9 @@ def choose_inner_steps(inner_steps: int | None, steps: int) -> int:
     return inner_steps
 
 
-def default_lr(problem: Problem, examples: int = EXAMPLES) -> float:
+def default_lr(
+    problem: Problem, examples: int = EXAMPLES, defaults: Defaults = OWN
+) -> float:
     """Return the longest step, up to 0.1, along which no term bends too much.
 
     The first step of Adam moves each parameter by lr, against the sign of the
@@ -113,6 +103,7 @@ def default_lr(problem: Problem, examples: int = EXAMPLES) -> float:
     Args:
         problem: Its parameters hold the start, and hold it again afterwards.
         examples: Of each term, drawn at random.
+        defaults: The longest step, and the number of its halvings.
 
     Example:
         >>> import oneproj, torch
@@ -132,11 +123,12 @@ def default_lr(problem: Problem, examples: int = EXAMPLES) -> float:
                 p.copy_(x - s * slope.sign())
             return [look().item() for look in looks]
 
-    s, unit = LR * 0.5**HALVINGS, ROUNDINGS * rounding_unit(parameters)
+    longest, unit = defaults.longest_lr, ROUNDINGS * rounding_unit(parameters)
+    s = longest * 0.5**defaults.lr_halvings
     try:
         before, middle = values(0.0), values(s)
         distances = [0.0, *map(abs, before[1:])]
-        while s < LR:
+        while s < longest:
             after = values(2.0 * s)
             lines = zip(before, middle, after, distances, strict=True)
             if not all(_is_straight(*line, unit) for line in lines):
@@ -175,13 +167,19 @@ def _slopes(look: Callable[[], Tensor], parameters: Vector) -> list[Tensor]:
     return [zero if slope is None else slope.to_dense() for zero, slope in pairs]
 
 
-def far_lr(anchor: Anchor, steps: int, convex: Collection[str] = ()) -> float:
+def far_lr(
+    anchor: Anchor,
+    steps: int,
+    convex: Collection[str] = (),
+    defaults: Defaults = OWN,
+) -> float:
     """The step with which that many updates come back from such a start.
 
     Args:
         anchor: The constraints at the start.
         steps: Updates that are planned.
         convex: The constraints that are declared to be.
+        defaults: How long all steps together should be.
 
     Example:
         >>> import torch
@@ -202,7 +200,8 @@ def far_lr(anchor: Anchor, steps: int, convex: Collection[str] = ()) -> float:
         if c > 0 and steepness > 0:
             certain = FARTHEST if name in convex else _largest(anchor.point, slopes)
             way = max(way, min(c / steepness, certain))
-    return way * min(2.0 * WAYS / steps, LONGEST)
+    path = 2.0 * defaults.far_start_path / steps
+    return way * min(path, defaults.far_start_share)
 
 
 def lengthen(optimizer: Optimizer, scheduler: LRScheduler, lr: float) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import ConstantLR
 
 import oneproj
-from oneproj.methods.defaults import (
+from oneproj.methods.step_size import (
     FARTHEST,
     INNER_STEPS,
     LR,
@@ -116,7 +116,7 @@ def test_a_resumed_run_has_the_longer_steps(tmp_path: Path) -> None:
         halves, steps=60, checkpoint=file, callbacks=lambda update: update.update == 25
     )
     again = warm(60.0)
-    solution = oneproj.solve(again, steps=60, resume=file)
+    solution = oneproj.solve(again, steps=60, checkpoint=oneproj.Checkpoint(file))
     assert torch.equal(again.parameters[0], whole.parameters[0])
     assert solution.settings["lr"] == expected.settings["lr"] > LR
 
