@@ -85,6 +85,13 @@ def test_no_constraint_and_a_flat_one_have_no_multiplier() -> None:
     assert multipliers(wide(0.0, 0.0), [wide(1.0, 0.0)]).tolist() == [0.0]
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
+@pytest.mark.parametrize("m", [1, 2])
+def test_products_that_are_not_finite_give_no_multiplier(m: int, bad: float) -> None:
+    c = [wide(1.0, 0.0), wide(1.0, 1.0)][:m]
+    assert multipliers(wide(-1.0, bad), c).tolist() == [0.0] * m
+
+
 def test_duplicates_share_the_multiplier() -> None:
     c = wide(2.0, 1.0)
     mu = multipliers(wide(-4.0, -2.0), [c, c, c])

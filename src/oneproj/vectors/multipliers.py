@@ -61,7 +61,8 @@ def estimate_multipliers(G: Array, prices: Array | None = None) -> Array:
     """Return the multipliers, given the inner products of v, n_1, ..., n_m.
 
     The vectors are scaled to length 1, so that their units do not matter. Vectors that
-    are zero get the multiplier 0.
+    are zero get the multiplier 0, and so do all where a product is NaN or overflows:
+    whoever takes the next value names the cause.
 
     Args:
         G: The Gram matrix, v first.
@@ -77,7 +78,7 @@ def estimate_multipliers(G: Array, prices: Array | None = None) -> Array:
     """
     lengths, m = np.sqrt(np.diag(G)), len(G) - 1
     costs = np.zeros(m) if prices is None else prices
-    if m == 0 or lengths[0] == 0:
+    if m == 0 or lengths[0] == 0 or not np.isfinite(G).all():
         return np.zeros(m)
     unit = np.where(lengths > 0, lengths, 1.0)
     if m == 1:  # the common case, exact and fast
