@@ -93,9 +93,9 @@ def test_the_examples_are_those_of_the_sampler(
     source = as_source(DataLoader(X, **given))
     assert torch.equal(torch.get_rng_state(), before), "what was drawn is put back"
     assert source.size == len(expected)
-    (rows,) = source.span(0, source.size)
+    (rows,) = source.read(slice(0, source.size))
     assert rows.tolist() == expected
-    (rows,) = source.take(torch.tensor([1, 0]))
+    (rows,) = source.read(torch.tensor([1, 0]))
     assert rows.tolist() == [expected[1], expected[0]]
 
 
@@ -150,8 +150,8 @@ class Together(Dataset[Tensor]):
 )
 def test_many_at_a_time(data: Any, expected: list[int]) -> None:  # noqa: ANN401 - all kinds
     source = as_source(data)
-    assert source.span(0, 3).tolist() == expected
-    assert source.take(torch.tensor([2, 0])).tolist() == [expected[2], expected[0]]
+    assert source.read(slice(0, 3)).tolist() == expected
+    assert source.read(torch.tensor([2, 0])).tolist() == [expected[2], expected[0]]
 
 
 def test_indices_beyond_the_data_are_refused() -> None:

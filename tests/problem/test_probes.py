@@ -17,7 +17,7 @@ def with_company(share: float, dtype: torch.dtype) -> oneproj.Problem:
     """A constraint whose values change by this share of the largest in their batch."""
 
     def rows(b: Tensor) -> Tensor:
-        return (W.to(dtype) * (b + 2.0)).float() + share * b.max()
+        return (W * (b + 2.0) + share * b.max()).to(dtype)
 
     term = oneproj.mean(rows, data=X)
     return oneproj.Problem(W, term, {"cap": term <= 1.0})

@@ -28,7 +28,6 @@ from torch.optim.lr_scheduler import LRScheduler
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.methods.checks import check_inner_steps
 from oneproj.oracles import Anchor
-from oneproj.problem.autograd import fresh_parametrisations
 from oneproj.problem.checks import holds
 from oneproj.problem.modes import evaluating, evaluating_when_called
 from oneproj.problem.problem import Problem
@@ -133,7 +132,7 @@ def _in_use(term: AbstractTerm, parameters: Vector) -> list[int]:
         some = torch.arange(EXAMPLES, device="cpu") * term.size // EXAMPLES
     drawn = torch.random.fork_rng(range(torch.cuda.device_count()))
     unseen = evaluating_when_called(enabled=not holds(term.model, parameters))
-    with drawn, evaluating(term.model), unseen, fresh_parametrisations():
+    with drawn, evaluating(term.model), unseen:
         value = term.batch_value(some)
         if not value.requires_grad:  # evaluating, a model may be without a graph
             return [0] * len(parameters)

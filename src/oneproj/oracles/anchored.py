@@ -42,7 +42,8 @@ from torch import Tensor
 
 from oneproj.oracles.anchor import Anchor, indices_of
 from oneproj.oracles.base import AbstractOracle
-from oneproj.problem.terms import AbstractTerm, accumulate
+from oneproj.problem.autograd import accumulate
+from oneproj.problem.terms import AbstractTerm
 from oneproj.schema import AbstractSchema, Fields, Integer, Maybe, Number
 from oneproj.tensor_schema import vector_like
 from oneproj.vectors.arithmetic import Vector, on_devices
