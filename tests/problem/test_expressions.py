@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import oneproj
-from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.problem.functions import function, mean
+from oneproj import InvalidProblemError, NonFiniteError, function, mean
 from oneproj.problem.terms import AbstractExpression, Combination
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import oneproj
-from oneproj.errors import OneprojWarning
+from oneproj import OneprojWarning
 
 X = torch.tensor([1.0, -1.0, 2.0, 3.0, 0.0])
 W = torch.ones((), requires_grad=True)

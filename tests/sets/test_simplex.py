@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oneproj
-from oneproj.errors import InvalidProblemError
+from oneproj import InvalidProblemError
 from oneproj.sets import L1Ball, Simplex
 from oneproj.sets.simplex import Sorted
 
