@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -156,6 +157,18 @@ def test_a_gradient_is_added_to_what_is_there_and_to_no_other_leaf() -> None:
     torch.testing.assert_close(a.grad, 1.0 + 3.0 + a.detach() * b.detach())
     torch.testing.assert_close(b.grad, 0.5 * a.detach().square())
     assert other.grad is None
+
+
+def test_a_torch_without_the_private_engine_will_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(torch.autograd.graph, "_engine_run_backward")
+    spec = importlib.util.find_spec("oneproj.problem.autograd")
+    fresh = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fresh)
+    w = torch.tensor([2.0, -1.0], requires_grad=True)
+    fresh.add_gradient([w.square().sum(), w[0]], [0.5, 3.0], [w])
+    assert w.grad.tolist() == [5.0, -1.0]
 
 
 def test_a_parameter_of_another_class_takes_its_own_way_back() -> None:
