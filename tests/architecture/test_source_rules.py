@@ -33,7 +33,7 @@ TORCH_DRAWS = frozenset(
     f"torch.{name}"
     for name in ("bernoulli", "multinomial", "normal", "poisson", "rand", "randint")
 ) | {"torch.randn", "torch.randperm"}
-# Private names of torch, by the file that may use them: they have no public counterpart,
+# Private names of torch, by the file that may use them: they have no public equivalent,
 # or without them an update of a small problem takes more than 5 % longer.
 PRIVATE_ALLOWED = {
     ("oneproj/problem/data.py", "_version"),  # counts writes in place
