@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -97,19 +97,28 @@ class Doubled(nn.Module):
         return 2.0 * x
 
 
-def test_what_a_parametrisation_keeps_is_made_anew() -> None:
+def test_inside_a_cache_of_parametrisations_nothing_is_evaluated() -> None:
     layer, problem = line(0.5)
     parametrize.register_parametrization(layer, "weight", Doubled())
     (raw,) = layer.parameters()
-    size = problem.constraints["size"]
+    objective, caps = problem.objective, problem.constraints
+    built = oneproj.Problem(raw, objective, caps)
+    calls: dict[str, Callable[[], object]] = {
+        "Problem": lambda: oneproj.Problem(raw, objective, caps),
+        "solve": lambda: oneproj.solve(built, steps=4),
+        "project": lambda: oneproj.project(raw, caps),
+        "certify": lambda: oneproj.certify(built),
+        "residuals": built.residuals,
+    }
+    for call in calls.values():
+        with (
+            parametrize.cached(),
+            pytest.raises(oneproj.InvalidProblemError, match=r"parametrize\.cached"),
+        ):
+            call()
+    assert raw.item() == 0.5
+    nn.init.constant_(raw, 3.0)
     with parametrize.cached():
-        nn.init.constant_(raw, 3.0)
-        assert cast(layer) == 6.0, "and kept"
-        projection = oneproj.project(raw, {"size": size})
-        assert projection.residuals_before["size"] == 35.0
-        assert 1.9 < 2.0 * cast(layer) <= 2.0, "what comes after sees the answer"
-        assert parametrize._cache, "which is kept again"
-        built = oneproj.Problem(raw, problem.objective, {"size": size})
-        solution = oneproj.solve(built, steps=20)
-    assert solution.feasible
-    assert size.value() == solution.residuals["size"]
+        assert cast(layer) == 6.0
+    assert built.residuals() == {"size": 35.0}, "outside, the parameters count"
+    assert oneproj.solve(built, steps=20).feasible

@@ -12,13 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from oneproj.errors import NonFiniteError
+from oneproj import Counts, Hinge, NonFiniteError, Problem, function, mean
 from oneproj.oracles import ORACLES, AbstractOracle, Minibatch
-from oneproj.oracles.penalties import Hinge
-from oneproj.problem.functions import function, mean
-from oneproj.problem.problem import Problem
-from oneproj.problem.terms import AbstractTerm
-from oneproj.results import Counts
+from oneproj.problem import AbstractTerm
 
 # --- terms on all data --------------------------------------------------------
 

@@ -14,16 +14,8 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.results import (
-    Certificate,
-    Counts,
-    Measure,
-    Projection,
-    Solution,
-    Status,
-    Update,
-    table,
-)
+from oneproj import Certificate, Counts, Measure, Projection, Solution, Status, Update
+from oneproj.results import table
 
 CERTIFICATE = Certificate(
     (

@@ -1,7 +1,7 @@
-"""Checks of what callers hand over: numbers, counts, paths and tensors.
+"""Checks of arguments: numbers, counts, paths and tensors.
 
-A function here takes the name that the caller knows an argument by, and what was given.
-It returns that as a plain number, a path or a tensor, or raises with words.
+A function here takes the name of an argument and its value. It returns the value as a
+plain number, a path or a tensor, or raises an error that says what is wrong.
 """
 
 from __future__ import annotations
@@ -36,24 +36,22 @@ def is_number(value: object) -> bool:
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - whatever was given
-    """A number of another library, in whatever precision, as Python's own.
+    """Convert a number of NumPy or torch to Python's own; return others unchanged.
 
-    Those do not overflow, do not change when their owner does, and compare with what
-    was saved. Anything else is returned as it is.
+    Python's numbers do not overflow, do not change when a tensor does, and compare
+    equal after they were saved and loaded.
 
     Example:
         >>> plain(np.uint8(64)), plain(torch.tensor(0.5)), plain("auto")
         (64, 0.5, 'auto')
     """
     number = value
-    there = not (isinstance(value, Tensor) and value.is_meta)
-    if isinstance(value, Tensor | np.ndarray | np.generic) and there:
-        number = value.item() if math.prod(value.shape) == 1 else None
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        empty = isinstance(value, Tensor) and value.is_meta
+        number = value.item() if math.prod(value.shape) == 1 and not empty else None
     if isinstance(number, Real) and is_number(number):
-        try:
+        with suppress(OverflowError):  # a ratio that no float can hold
             return int(number) if isinstance(number, Integral) else float(number)
-        except OverflowError:  # a ratio that no float can hold
-            return value
     return value
 
 
@@ -68,8 +66,8 @@ def check_number(
     """Return a finite number > 0 as Python's own float; refuse anything else.
 
     Args:
-        name: What the caller calls it.
-        value: What was given; a tensor or an array of one entry is a number.
+        name: Of the argument.
+        value: Of the argument; a tensor or an array of one entry is a number.
         why: What it is for, and what to try.
         zero: Whether 0 is allowed as well.
         infinite: Whether infinity is allowed as well.
@@ -92,9 +90,9 @@ def check_number(
 
 
 def as_number(given: object) -> float | None:
-    """A finite real number as a float; None if it is none.
+    """A finite real number as a float; None for anything else.
 
-    A tensor that requires grad is none: it may move, and its value now would stay.
+    Also None for a tensor that requires grad: it may move, and the float would not.
 
     Example:
         >>> as_number(torch.tensor(0.5)), as_number(10**400), as_number("1")
@@ -102,26 +100,21 @@ def as_number(given: object) -> float | None:
     """
     if isinstance(given, Tensor | np.ndarray) and given.ndim:
         return None
-    if isinstance(given, Tensor) and given.requires_grad:
-        return None
     number = plain(given)
-    if not is_number(number):
-        return None
-    try:
-        found = float(number)
-    except OverflowError:  # a whole number that no float can hold
-        return None
-    return found if math.isfinite(found) else None
+    if is_number(number) and not (isinstance(given, Tensor) and given.requires_grad):
+        with suppress(OverflowError):  # a whole number that no float can hold
+            return float(number) if math.isfinite(number) else None
+    return None
 
 
 def check_count(name: str, value: object, why: str, *, least: int = 1) -> int:
     """Return a whole number as Python's own int; refuse anything else, 2.0 included.
 
     Args:
-        name: What the caller calls it.
-        value: What was given.
+        name: Of the argument.
+        value: Of the argument.
         why: What it counts, and what to try.
-        least: The smallest that is allowed.
+        least: The smallest value that is allowed.
 
     Example:
         >>> check_count("inner_steps", 2.5, "It is K.")
@@ -169,9 +162,9 @@ def check_generator(generator: object, why: str) -> None:
 
 
 def as_path(name: str, given: object, *, also: str = "") -> Path:
-    """A file or folder by its name; ``also`` says what else may be given.
+    """A path as an absolute ``Path``; ``also`` says what else may be given.
 
-    From the root: a program that changes its folder does not change the file.
+    Absolute, so that it stays the same file if the program changes its folder.
 
     Example:
         >>> path = as_path("checkpoint", "run.pt")
@@ -193,7 +186,7 @@ def as_tensor(name: str, given: object) -> Tensor:
     Tensors and arrays keep their dtype, plain numbers become float64.
 
     Raises:
-        InvalidProblemError: There is something else in it, or not all of it is there.
+        InvalidProblemError: It holds something else, or masked entries.
 
     Example:
         >>> as_tensor("center", [1, 2.5])
@@ -202,7 +195,7 @@ def as_tensor(name: str, given: object) -> Tensor:
     check_unmasked(name, given)
     try:
         with warnings.catch_warnings():
-            # That an array is read-only, or a list one of arrays, does not matter.
+            # Ignored: the array is read-only, or the list holds arrays.
             warnings.simplefilter("ignore", UserWarning)
             if isinstance(given, np.ndarray):
                 found = torch.as_tensor(np.ascontiguousarray(given), device="cpu")
@@ -227,7 +220,7 @@ def as_tensor(name: str, given: object) -> Tensor:
 
 
 def check_dense(name: str, tensor: Tensor) -> None:
-    """Refuse tensors whose entries cannot be looked at one by one.
+    """Refuse tensors whose entries cannot be read one by one.
 
     Example:
         >>> check_dense("data", torch.ones(2))
@@ -248,7 +241,7 @@ def check_dense(name: str, tensor: Tensor) -> None:
 
 
 def check_unmasked(name: str, given: object) -> None:
-    """Refuse an array with a mask, which a tensor would not have.
+    """Refuse an array with masked entries: a tensor has no mask.
 
     Example:
         >>> check_unmasked("data", np.ma.masked_array([1.0, 2.0]))

@@ -1,16 +1,15 @@
 """Many processes: every collective of the library is in this module.
 
 Data cannot be declared as sharded yet, so all ranks of the default process group of
-``torch.distributed`` have to pose the same problem: equal parameters, equal settings
-and all of the data on each. Otherwise each rank finds a point that is feasible for its
-own rows, and the ranks disagree. ``agreeing`` compares what the ranks are about to do,
-``staying_in_step`` what has become of the parameters.
+``torch.distributed`` must pose the same problem: equal parameters, equal settings and
+all of the data on each. Otherwise each rank finds a point that is feasible for its own
+rows, and the ranks disagree. ``agreeing`` compares the ranks before a call,
+``staying_in_step`` compares the parameters after it.
 
 Without a process group, or with one rank, nothing is computed and nothing is sent.
 
-Parameters are compared bit for bit: replicas are equal, or they drift apart. Numbers
-that are computed from the data have room for rounding, which may be another on another
-machine (``Fact.room``).
+Parameters are compared bit for bit, or replicas would drift apart. Numbers computed
+from the data have room for rounding, which differs between machines (``Fact.room``).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from oneproj.errors import InvalidProblemError
 MOST_NAMED = 3
 """Differences that a message spells out."""
 _INSIDE: ContextVar[bool] = ContextVar("inside", default=False)
-"""Whether this is part of a call that compares the ranks itself."""
+"""Whether an outer call compares the ranks already."""
 
 About = Literal["data", "parameters", "settings", "end"]
 ADVICE: dict[About, str] = {
@@ -60,12 +59,12 @@ ADVICE: dict[About, str] = {
 
 
 class Fact(NamedTuple):
-    """One thing that has to be the same on all ranks."""
+    """A value that must be the same on all ranks."""
 
     value: str | float | None
     about: About
     room: float = 0.0
-    """By how much a number may differ, for the sake of rounding."""
+    """By how much a number may differ, because of rounding."""
 
     def agrees(self, other: Fact) -> bool:
         """Whether both are the same, up to rounding.
@@ -83,8 +82,12 @@ class Fact(NamedTuple):
         return type(a) is type(b) and a == b
 
 
+ABSENT = Fact("absent", "data")
+"""Stands for a fact that a rank does not have."""
+
+
 class _Statement(NamedTuple):
-    """What a rank tells the others."""
+    """What a rank sends to the others."""
 
     call: str
     failure: str | None
@@ -104,10 +107,10 @@ def world_size() -> int:
 
 
 def compares_ranks() -> bool:
-    """Whether a call that begins here has other ranks to be compared with.
+    """Whether a call that begins here must compare the ranks.
 
-    Not inside a call that compares them itself: ``solve`` compares the ranks once, not
-    at every projection and certificate within.
+    It must not inside a call that compares them itself: ``solve`` compares the ranks
+    once, not at every projection and certificate within.
 
     Example:
         >>> compares_ranks()
@@ -119,7 +122,7 @@ def compares_ranks() -> bool:
 def is_dtensor(tensor: Tensor) -> bool:
     """Whether a tensor is a ``DTensor``, as FSDP2 and ``distribute_tensor`` make them.
 
-    The module of ``DTensor`` takes seconds to import. Where it was not, there is none.
+    The module of ``DTensor`` takes seconds to import; unless it is, there is none.
 
     Example:
         >>> is_dtensor(torch.ones(2))
@@ -131,13 +134,13 @@ def is_dtensor(tensor: Tensor) -> bool:
 
 @contextmanager
 def agreeing(call: str) -> Iterator[dict[str, Fact]]:
-    """Compare what the ranks are about to do; the block collects the facts.
+    """Compare the facts that the block collects between the ranks, when it ends.
 
     Every rank takes part, also one whose block raises: its error is raised there, and
-    the others say that it failed. So no rank waits for one that has given up.
+    the others report that it failed. So no rank waits for one that has stopped.
 
     Args:
-        call: What is called, in words.
+        call: The name of the function that is called.
 
     Raises:
         InvalidProblemError: A fact differs between ranks, or another rank failed.
@@ -169,7 +172,7 @@ def staying_in_step(
     without the other ranks: where they agree they raise it as well.
 
     Args:
-        call: What is called, in words.
+        call: The name of the function that is called.
         parameters: That the block moves.
 
     Raises:
@@ -207,7 +210,7 @@ def is_first_with(value: str) -> bool:
 
 
 def digest(vector: Sequence[Tensor]) -> str:
-    """Digits that stand for every bit of a vector, and for its shapes and dtypes.
+    """A hash of every bit of a vector, and of its shapes and dtypes.
 
     Example:
         >>> digest([torch.ones(2)]) == digest([torch.ones(2)])
@@ -224,20 +227,18 @@ def digest(vector: Sequence[Tensor]) -> str:
 
 
 def setting_facts(settings: Mapping[str, object]) -> dict[str, Fact]:
-    """Settings as facts; objects that are not plain count by their type.
+    """Settings as facts; of objects that are not plain, the type.
 
     Example:
         >>> setting_facts({"lr": 0.1, "base": torch.optim.SGD})["lr"].value
         '0.1'
     """
-    return {name: Fact(_plain(given), "settings") for name, given in settings.items()}
-
-
-def _plain(given: object) -> str:
-    value = plain(given)
-    if value is None or isinstance(value, bool | int | float | str):
-        return repr(value)
-    return str(getattr(value, "__qualname__", type(value).__name__))
+    facts = {}
+    for name, value in ((name, plain(given)) for name, given in settings.items()):
+        simple = value is None or isinstance(value, bool | int | float | str)
+        kind = str(getattr(value, "__qualname__", type(value).__name__))
+        facts[name] = Fact(repr(value) if simple else kind, "settings")
+    return facts
 
 
 def _gather(own: _Statement) -> list[_Statement]:
@@ -266,29 +267,23 @@ def _refuse_differences(statements: list[_Statement]) -> None:
         raise InvalidProblemError(message)
     differences: dict[str, About] = {}
     for name in {name: None for statement in statements for name in statement.facts}:
-        found = [statement.facts.get(name) for statement in statements]
-        about = next(fact.about for fact in found if fact is not None)
-        for rank, fact in enumerate(found):
-            if not _agree(found[0], fact):
-                values = f"{_word(found[0])} on rank 0, {_word(fact)} on rank {rank}"
-                differences[f"{name} ({values})"] = about
-                break
+        found = [statement.facts.get(name, ABSENT) for statement in statements]
+        other = next(
+            (k for k, fact in enumerate(found) if not found[0].agrees(fact)), 0
+        )
+        if other:
+            values = f"{found[0].value} on rank 0, {found[other].value} on rank {other}"
+            about = next(fact.about for fact in found if fact is not ABSENT)
+            differences[f"{name} ({values})"] = about
     if differences:
-        raise InvalidProblemError(_message(calls[0], differences, len(statements)))
-
-
-def _agree(a: Fact | None, b: Fact | None) -> bool:
-    return a is b if a is None or b is None else a.agrees(b)
-
-
-def _word(fact: Fact | None) -> str:
-    return "absent" if fact is None else str(fact.value)
-
-
-def _message(call: str, differences: Mapping[str, About], ranks: int) -> str:
-    named = list(differences)[:MOST_NAMED]
-    more = len(differences) - len(named)
-    told = "; ".join(named) + (f"; and {more} more" if more else "")
-    about = {differences[name]: None for name in named}
-    advice = " ".join(ADVICE[which] for which in about)
-    return f"At {call} the {ranks} ranks of the process group differ: {told}. {advice}"
+        named = list(differences)[:MOST_NAMED]
+        more = len(differences) - len(named)
+        listed = "; ".join(named) + (f"; and {more} more" if more else "")
+        advice = " ".join(
+            ADVICE[k] for k in {differences[name]: None for name in named}
+        )
+        message = (
+            f"At {calls[0]} the {len(statements)} ranks of the process group differ: "
+            f"{listed}. {advice}"
+        )
+        raise InvalidProblemError(message)

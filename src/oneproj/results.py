@@ -1,6 +1,6 @@
-"""Data as text: columns for a reader, plain types for JSON.
+"""What the library returns: status, counts, projection, certificate, solution.
 
-What comes back: status, counts, projection, certificate, solution. Pure data.
+Pure data, which prints as tables and converts to plain JSON types.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _html_row(cells: Sequence[str], tag: str) -> str:
 
 
 def jsonable(value: Any) -> Any:  # noqa: ANN401 - any dataclass, any JSON value
-    """A value in plain JSON types; what JSON has not becomes a string.
+    """A value in plain JSON types; what JSON cannot hold becomes a string.
 
     Example:
         >>> import torch
@@ -99,27 +99,31 @@ def jsonable(value: Any) -> Any:  # noqa: ANN401 - any dataclass, any JSON value
     return _leaf(value)
 
 
-class Plain:
-    """A dataclass that ``to_dict`` turns into plain JSON types, for ``json.dump``.
+def _leaf(value: object) -> bool | float | str | None:
+    if isinstance(value, enum.Enum):
+        return value.name.lower()
+    if isinstance(value, Tensor):  # as large as the model: not for JSON
+        return f"a tensor of shape {tuple(value.shape)}"
+    if value is None or isinstance(value, bool | str):
+        return value
+    # The abstract numbers, so that NumPy's scalars stay numbers.
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real) and math.isfinite(value):
+        return float(value)
+    return str(value)
 
-    Numbers that are not finite become strings, and tensors their shapes.
 
-    Example:
-        >>> @dataclasses.dataclass
-        ... class Gap(Plain):
-        ...     value: float
-        >>> Gap(math.inf).to_dict()
-        {'value': 'inf'}
-    """
+class Readable(ABC):
+    """A dataclass that prints as tables or HTML, and converts to JSON types."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, by name."""
+        """The fields by name, in plain JSON types, for ``json.dump``.
+
+        Numbers that are not finite become strings, and tensors their shapes.
+        """
         found: dict[str, Any] = jsonable(self)
         return found
-
-
-class Readable(Plain, ABC):
-    """A plain dataclass that prints as tables, and in a notebook as HTML."""
 
     @abstractmethod
     def _parts(self) -> list[Rows | str]:
@@ -132,21 +136,6 @@ class Readable(Plain, ABC):
     def _repr_html_(self) -> str:
         """The same for a notebook."""
         return as_html(self._parts())
-
-
-def _leaf(value: object) -> bool | float | str | None:
-    if isinstance(value, enum.Enum):
-        return value.name.lower()
-    if isinstance(value, Tensor):  # a point, as large as the model: not for JSON
-        return f"a tensor of shape {tuple(value.shape)}"
-    if value is None or isinstance(value, bool | str):
-        return value
-    # The abstract numbers, so that NumPy's scalars stay numbers.
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real) and math.isfinite(value):
-        return float(value)
-    return str(value)
 
 
 class Status(enum.Enum):

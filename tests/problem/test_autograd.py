@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 
 import oneproj
+from oneproj import InvalidProblemError, Update
 from oneproj.certificates.stationarity import kkt_residual
-from oneproj.errors import InvalidProblemError
 from oneproj.methods import METHODS
 from oneproj.oracles import ORACLES
 from oneproj.problem.autograd import add_gradient, densify
-from oneproj.results import Update
 
 INSIDE = r"inside torch.inference_mode\(\).*torch.no_grad\(\) does no harm"
 

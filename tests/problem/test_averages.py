@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import oneproj
-from oneproj.errors import InvalidProblemError
-from oneproj.problem.functions import Mean, function, mean
+from oneproj import InvalidProblemError, function, mean
+from oneproj.problem import AbstractTerm
 
 examples = settings(derandomize=True, deadline=None, max_examples=40)
 
@@ -185,7 +185,7 @@ def test_the_kind_of_data_does_not_matter(data: Any, chunk: int) -> None:  # noq
 # --- minibatches --------------------------------------------------------------
 
 
-def skewed(*, weighted: bool) -> tuple[Mean, Tensor]:
+def skewed(*, weighted: bool) -> tuple[AbstractTerm, Tensor]:
     """Ten values whose extremes sit at both ends, where a wrong draw misses them."""
     x = torch.tensor([-57.0, *range(1, 9), 100.0], dtype=torch.float64)
     weights = torch.linspace(-1.0, 3.0, 10, dtype=torch.float64) if weighted else None

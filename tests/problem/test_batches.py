@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from oneproj.errors import InvalidProblemError
-from oneproj.problem.data import AbstractSource, as_source, changes
+import oneproj
+from oneproj import InvalidProblemError
+from oneproj.problem.data import as_source, changes
 
 X = torch.arange(10.0).reshape(5, 2)
 Y = torch.arange(5)
@@ -86,19 +87,19 @@ def rows(batch: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401 - every kind of b
 def test_example_i_is_row_i_of_every_kind_of_data(data: Any) -> None:  # noqa: ANN401
     source = as_source(data)
     assert source.size == 5
-    x, y = rows(source.span(1, 4))
+    x, y = rows(source.read(slice(1, 4)))
     assert torch.equal(x, X[1:4])
     assert torch.equal(y, Y[1:4])
     indices = torch.tensor([3, 0, 3])
-    x, y = rows(source.take(indices))
+    x, y = rows(source.read(indices))
     assert torch.equal(x, X[indices])
     assert torch.equal(y, Y[indices])
 
 
 def test_a_batch_has_the_type_of_the_data() -> None:
-    assert isinstance(as_source(X).span(0, 2), Tensor)
-    assert isinstance(as_source((X, Y)).span(0, 2), tuple)
-    assert list(as_source({"x": X, "y": Y}).span(0, 2)) == ["x", "y"]
+    assert isinstance(as_source(X).read(slice(0, 2)), Tensor)
+    assert isinstance(as_source((X, Y)).read(slice(0, 2)), tuple)
+    assert list(as_source({"x": X, "y": Y}).read(slice(0, 2))) == ["x", "y"]
 
 
 class Pair(NamedTuple):
@@ -159,7 +160,7 @@ class Shared(Fixed, MutableMapping[str, Tensor]):
 )
 def test_a_batch_has_the_class_of_the_data(data: Any, kind: type) -> None:  # noqa: ANN401 - of all classes
     source = as_source(data)
-    for batch in (source.span(1, 3), source.take(torch.tensor([1, 2]))):
+    for batch in (source.read(slice(1, 3)), source.read(torch.tensor([1, 2]))):
         assert type(batch) is kind
         x = batch.x if kind in {Pair, Named} else batch["x"]
         assert x.tolist() == [1, 2]
@@ -172,21 +173,21 @@ def test_a_shuffling_loader_is_read_in_the_order_of_its_data_set() -> None:
     assert not torch.equal(torch.cat([y for _, y in loader]), Y), "it does shuffle"
     source = as_source(loader)
     for _ in range(2):
-        seen = [source.span(*span)[1] for span in source.spans(2)]
+        seen = [source.read(span)[1] for span in source.chunks(2)]
         assert torch.equal(torch.cat(seen), Y)
 
 
 def test_the_collate_function_of_a_loader_is_used() -> None:
     ragged = Listed([[1.0], [2.0, 3.0]])
     loader = DataLoader(ragged, collate_fn=lambda items: [len(item) for item in items])
-    assert as_source(loader).span(0, 2) == [1, 2]
+    assert as_source(loader).read(slice(0, 2)) == [1, 2]
 
 
 # --- no copies ----------------------------------------------------------------
 
 
 def test_spans_are_views_of_the_users_tensors() -> None:
-    x, y = as_source((X, Y)).span(2, 4)
+    x, y = as_source((X, Y)).read(slice(2, 4))
     assert x.data_ptr() == X[2].data_ptr()
     assert y.data_ptr() == Y[2].data_ptr()
 
@@ -195,8 +196,8 @@ def test_data_changed_by_the_user_is_seen() -> None:
     data = torch.zeros(3)
     source = as_source(data)
     data[1] = 7.0
-    assert source.span(1, 2).item() == 7.0
-    assert source.take(torch.tensor([1])).item() == 7.0
+    assert source.read(slice(1, 2)).item() == 7.0
+    assert source.read(torch.tensor([1])).item() == 7.0
 
 
 def test_a_minibatch_reads_its_own_items_only() -> None:
@@ -207,7 +208,7 @@ def test_a_minibatch_reads_its_own_items_only() -> None:
 
     read: list[int] = []
     source = as_source(Recording([torch.tensor(float(i)) for i in range(100)]))
-    source.take(torch.tensor([4, 90]))
+    source.read(torch.tensor([4, 90]))
     assert read == [4, 90]
 
 
@@ -218,34 +219,36 @@ def test_a_minibatch_reads_its_own_items_only() -> None:
 @given(size=st.integers(1, 40), chunk=st.integers(1, 50))
 def test_spans_cover_everything_once_in_order(size: int, chunk: int) -> None:
     source = as_source(torch.arange(size))
-    spans = list(source.spans(chunk))
-    assert torch.equal(torch.cat([source.span(*s) for s in spans]), torch.arange(size))
-    assert max(stop - start for start, stop in spans) <= chunk
+    spans = list(source.chunks(chunk))
+    assert torch.equal(torch.cat([source.read(s) for s in spans]), torch.arange(size))
+    assert max(span.stop - span.start for span in spans) <= chunk
 
 
-def counts_of_draws(source: AbstractSource, total: int) -> Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return torch.bincount(source.draw(total, generator), minlength=source.size)
+TERM = oneproj.mean(lambda batch: batch[:, 0], X)
+
+
+def counts_of_draws(total: int) -> Tensor:
+    drawn = TERM.draw(total, torch.Generator().manual_seed(1))
+    return torch.bincount(drawn, minlength=TERM.size)
 
 
 def test_draws_are_uniform_over_all_examples() -> None:
     n = 40_000
-    counts = counts_of_draws(as_source(X), n).double()
+    counts = counts_of_draws(n).double()
     # Chi-square with 4 degrees of freedom; 23.5 is its 0.9999 quantile.
     expected = n / 5
     assert float(((counts - expected) ** 2 / expected).sum()) < 23.5
 
 
 def test_a_minibatch_may_exceed_the_data() -> None:
-    assert counts_of_draws(as_source(X), 50).sum() == 50
+    assert counts_of_draws(50).sum() == 50
 
 
 def test_the_generator_alone_decides_the_draw() -> None:
-    source = as_source(X)
     global_state = torch.get_rng_state()
-    first, second = (source.draw(20, torch.Generator().manual_seed(3)) for _ in "ab")
+    first, second = (TERM.draw(20, torch.Generator().manual_seed(3)) for _ in "ab")
     assert torch.equal(first, second)
-    other = source.draw(20, torch.Generator().manual_seed(4))
+    other = TERM.draw(20, torch.Generator().manual_seed(4))
     assert not torch.equal(first, other)
     assert torch.equal(torch.get_rng_state(), global_state)
 
@@ -292,10 +295,10 @@ def test_arrays_are_seen_in_their_own_memory_and_dtype(dtype: type) -> None:
     x = np.arange(6).reshape(3, 2).astype(dtype)
     x.flags.writeable = False  # and no warning, which would be an error
     alone, paired = as_source(x), as_source({"x": x, "y": torch.arange(3)})
-    assert alone.span(1, 3).numpy().tolist() == [[2, 3], [4, 5]]
-    assert alone.span(1, 3).numpy().dtype == dtype
-    assert alone.span(0, 3).data_ptr() == x.ctypes.data
-    assert paired.take(torch.tensor([2]))["x"].tolist() == [[4, 5]]
+    assert alone.read(slice(1, 3)).numpy().tolist() == [[2, 3], [4, 5]]
+    assert alone.read(slice(1, 3)).numpy().dtype == dtype
+    assert alone.read(slice(0, 3)).data_ptr() == x.ctypes.data
+    assert paired.read(torch.tensor([2]))["x"].tolist() == [[4, 5]]
 
 
 def test_changes_are_counted_in_containers_and_through_views() -> None:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from oneproj.errors import InvalidProblemError
-from oneproj.problem.functions import function, mean
+from oneproj import InvalidProblemError, function, mean
 
 
 def test_at_most_and_at_least_are_residuals_of_opposite_sign() -> None:

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import oneproj
-from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.problem.expressions import AbstractExpression, Combination
-from oneproj.problem.functions import function, mean
+from oneproj import InvalidProblemError, NonFiniteError, function, mean
+from oneproj.problem.terms import AbstractExpression, Combination
 
 
 def risk(w: Tensor, n: int, seed: int = 0) -> AbstractExpression:
@@ -146,7 +145,7 @@ def test_the_model_evaluates_for_every_part() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Dropout(0.9))
     x = torch.ones(6, 2)
     both = mean(lambda b: model(b)[:, 0], x) - mean(lambda b: model(b)[:, 0], x[:4])
-    judged = (both <= 0.0).judged_by(model.train())
+    judged = (both <= 0.0).named("gap", model.train())
     assert judged.value() == pytest.approx(0.0, abs=1e-6)
     assert model.training
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import oneproj
-from oneproj.errors import OneprojWarning
-from oneproj.results import Measure
+from oneproj import Measure, OneprojWarning
 
 IN_FLOAT64, REASONS = "residuals in float64", "not checked in float64"
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from oneproj.errors import InvalidProblemError
-from oneproj.problem.functions import function
+from oneproj import InvalidProblemError, function
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
 import oneproj
-from oneproj.errors import InvalidProblemError
+from oneproj import InvalidProblemError
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.errors import InvalidProblemError
+from oneproj import InvalidProblemError
 
 
-def constraint(w: Tensor) -> dict[str, oneproj.problem.terms.Constraint]:
+def constraint(w: Tensor) -> dict[str, oneproj.problem.Constraint]:
     size = oneproj.function(lambda: w.square().sum(), curvature="convex")
     return {"size": size <= 1.0}
 

@@ -23,10 +23,23 @@ from torch.utils.data import (
 )
 
 import oneproj
-from oneproj.errors import InvalidProblemError
-from oneproj.problem.data import as_source
+from oneproj import InvalidProblemError
 
 N = 20
+
+
+def batch_of(data: Any, indices: list[int]) -> Any:  # noqa: ANN401 - all kinds of data
+    """The batch that a mean passes to its function for these examples."""
+    batches: list[Any] = []
+
+    def fn(batch: Any) -> Tensor:  # noqa: ANN401 - all kinds of data
+        batches.append(batch)
+        return torch.zeros(len(indices))
+
+    oneproj.mean(fn, data).examples(torch.tensor(indices))
+    return batches[0]
+
+
 X = TensorDataset(torch.arange(N))
 SOME = [3, 11, 7]
 
@@ -90,13 +103,18 @@ def test_the_examples_are_those_of_the_sampler(
     given: dict[str, Any], expected: list[int]
 ) -> None:
     before = torch.get_rng_state()
-    source = as_source(DataLoader(X, **given))
+    loader, rows = DataLoader(X, **given), list[int]()
+
+    def collect(batch: tuple[Tensor]) -> Tensor:
+        rows.extend(batch[0].tolist())
+        return torch.zeros(len(batch[0]))
+
+    mean = oneproj.mean(collect, loader, chunk_size=2)
     assert torch.equal(torch.get_rng_state(), before), "what was drawn is put back"
-    assert source.size == len(expected)
-    (rows,) = source.span(0, source.size)
-    assert rows.tolist() == expected
-    (rows,) = source.take(torch.tensor([1, 0]))
-    assert rows.tolist() == [expected[1], expected[0]]
+    assert mean.size == len(expected)
+    mean.value()
+    assert rows == expected
+    assert batch_of(loader, [1, 0])[0].tolist() == [expected[1], expected[0]]
 
 
 WEIGHTED = WeightedRandomSampler(torch.rand(N), N)
@@ -116,7 +134,7 @@ def test_what_leaves_the_examples_open_is_refused(
     given: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InvalidProblemError, match=words):
-        as_source(DataLoader(X, **given))
+        oneproj.mean(lambda batch: batch[0], DataLoader(X, **given))
 
 
 def test_the_weights_that_are_advised_give_the_mean_of_the_sampler() -> None:
@@ -149,9 +167,8 @@ class Together(Dataset[Tensor]):
     ids=["data set", "loader", "part"],
 )
 def test_many_at_a_time(data: Any, expected: list[int]) -> None:  # noqa: ANN401 - all kinds
-    source = as_source(data)
-    assert source.span(0, 3).tolist() == expected
-    assert source.take(torch.tensor([2, 0])).tolist() == [expected[2], expected[0]]
+    assert batch_of(data, [0, 1, 2]).tolist() == expected
+    assert batch_of(data, [2, 0]).tolist() == [expected[2], expected[0]]
 
 
 def test_indices_beyond_the_data_are_refused() -> None:

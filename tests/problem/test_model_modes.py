@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 import oneproj
+from oneproj import Update
 from oneproj.methods import METHODS
 from oneproj.oracles import ORACLES
 from oneproj.problem.functions import CHUNK_SIZE
-from oneproj.results import Update
 from oneproj.training import loop as iterate
 from oneproj.training import loop as statistics
 

@@ -17,7 +17,7 @@ X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
 
 def terms(
     model: nn.Module,
-) -> tuple[oneproj.problem.expressions.AbstractExpression, ...]:
+) -> tuple[oneproj.problem.terms.AbstractExpression, ...]:
     def loss(batch: Tensor) -> Tensor:
         made = model(batch)
         return (made[0] if isinstance(made, tuple) else made).square().sum(1)
@@ -89,7 +89,7 @@ def test_a_projection_judges_what_trains_in_evaluation_mode(kind: str) -> None:
     assert done.residuals_before["risk"] > 0 >= done.residuals["risk"]
     assert all(torch.equal(b, kept[name]) for name, b in gathered(model).items())
     assert all(module.training for module in model.modules())
-    assert constraint.judged_by(model.eval()).named("risk").value() <= 0
+    assert constraint.named("risk", model.eval()).value() <= 0
 
 
 @pytest.mark.parametrize("kind", RESTLESS)

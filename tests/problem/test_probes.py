@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import oneproj
-from oneproj.errors import OneprojWarning
+from oneproj import OneprojWarning
 
 X = torch.tensor([1.0, -1.0, 2.0, 3.0, 0.0])
 W = torch.ones((), requires_grad=True)
@@ -17,7 +17,7 @@ def with_company(share: float, dtype: torch.dtype) -> oneproj.Problem:
     """A constraint whose values change by this share of the largest in their batch."""
 
     def rows(b: Tensor) -> Tensor:
-        return (W.to(dtype) * (b + 2.0)).float() + share * b.max()
+        return (W * (b + 2.0) + share * b.max()).to(dtype)
 
     term = oneproj.mean(rows, data=X)
     return oneproj.Problem(W, term, {"cap": term <= 1.0})

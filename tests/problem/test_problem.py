@@ -12,10 +12,15 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning
-from oneproj.problem.checks import check_connected
-from oneproj.problem.functions import function, mean
-from oneproj.problem.problem import Problem, check_problem, named_constraints
+from oneproj import (
+    InvalidProblemError,
+    NonFiniteError,
+    OneprojWarning,
+    Problem,
+    function,
+    mean,
+)
+from oneproj.problem.problem import check_problem
 
 W = torch.tensor([2.0, 0.0], requires_grad=True)
 ELSEWHERE = torch.ones(2, requires_grad=True)
@@ -201,14 +206,14 @@ def test_a_value_that_is_not_finite_at_the_start_names_the_term(bad: float) -> N
 
 
 def test_reaching_one_parameter_is_enough() -> None:
-    check_connected([function(lambda: W.sum() + ELSEWHERE.sum())], [ELSEWHERE, W])
-    check_connected([function(W.sum)], [ELSEWHERE, W])
+    Problem([ELSEWHERE, W], function(lambda: W.sum() + ELSEWHERE.sum()), {})
+    Problem([ELSEWHERE, W], function(W.sum), {})
 
 
 def test_pairs_keep_their_order() -> None:
     pairs = [(name, SIZE) for name in ("z", "a", "m")]
-    assert list(named_constraints(pairs)) == ["z", "a", "m"]
-    assert list(named_constraints(iter(pairs))) == ["z", "a", "m"]
+    for given in (pairs, iter(pairs)):
+        assert list(Problem(W, OBJECTIVE, given).constraints) == ["z", "a", "m"]
 
 
 def test_constraints_without_names_are_refused() -> None:
@@ -343,10 +348,6 @@ def test_bounds_that_exclude_each_other_are_refused() -> None:
     both = {"small": size <= 0.1, "large": size >= 0.2}
     with pytest.raises(InvalidProblemError, match=r"'large' and 'small' contradict"):
         oneproj.project(W, both)
-    oneproj.problem.problem.named_constraints(
-        {"small": size <= 0.2, "large": size >= 0.1}
-    )
+    Problem(W, OBJECTIVE, {"small": size <= 0.2, "large": size >= 0.1})
     twin = function(lambda: -W.square().sum())  # another term may be anything
-    oneproj.problem.problem.named_constraints(
-        {"small": size <= 0.1, "large": twin >= 0.2}
-    )
+    Problem(W, OBJECTIVE, {"small": size <= 0.1, "large": twin >= 0.2})

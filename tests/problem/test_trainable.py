@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import pytest
 import torch
 from torch import Tensor
 
-from oneproj.errors import InvalidProblemError
-from oneproj.problem.trainable import trainable
+import oneproj
+from oneproj import InvalidProblemError
 
 
-def test_trainable_keeps_the_order_and_drops_frozen_and_repeated_tensors() -> None:
+def optimised(
+    parameters: Iterable[Tensor] | Tensor, used: Iterable[Tensor] = ()
+) -> list[Tensor]:
+    """The parameters of a problem whose objective uses these tensors."""
+    tensors = list(used)
+    objective = oneproj.function(lambda: torch.stack([t.sum() for t in tensors]).sum())
+    return oneproj.Problem(parameters, objective, {}).parameters
+
+
+def test_a_problem_keeps_the_order_and_drops_frozen_and_repeated_tensors() -> None:
     a, b, frozen = torch.ones(2), torch.ones(3), torch.ones(4)
     a.requires_grad_()
     b.requires_grad_()
-    found = trainable(iter([b, frozen, a, b]))
+    found = optimised(iter([b, frozen, a, b]), [a, b])
     assert [id(t) for t in found] == [id(b), id(a)]
 
 
 def test_one_tensor_stands_for_a_list() -> None:
     w = torch.ones(2, requires_grad=True)
-    assert trainable(w)[0] is w
+    assert optimised(w, [w])[0] is w
 
 
 def test_a_generator_that_was_gone_through_is_told_of() -> None:
-    parameters = torch.nn.Linear(2, 1).parameters()
-    assert len(trainable(parameters)) == 2
+    layer = torch.nn.Linear(2, 1)
+    parameters = layer.parameters()
+    assert len(optimised(parameters, layer.parameters())) == 2
     with pytest.raises(InvalidProblemError, match=r"list\(model\.parameters\(\)\)"):
-        trainable(parameters)
+        optimised(parameters)
 
 
 def test_parameters_that_share_memory_are_refused() -> None:
@@ -39,13 +50,14 @@ def test_parameters_that_share_memory_are_refused() -> None:
     parts = [torch.nn.Parameter(whole[:4]), torch.nn.Parameter(whole[2:])]
     for pair in ([tied, a], [a, torch.nn.Parameter(torch.ones(9)), turned], parts):
         with pytest.raises(InvalidProblemError, match=r"share memory.*b\.weight = a"):
-            trainable(pair)
+            optimised(pair)
 
 
 def test_parts_of_one_tensor_that_have_nothing_in_common_may_move() -> None:
     whole, z = torch.ones(6), torch.ones(4, dtype=torch.complex64)
     parts = [whole[:4], whole[4:], z.real, z.imag]
-    assert len(trainable([torch.nn.Parameter(part) for part in parts])) == len(parts)
+    parameters = [torch.nn.Parameter(part) for part in parts]
+    assert len(optimised(parameters, parameters)) == len(parts)
 
 
 NAN = torch.tensor([1.0, math.nan], requires_grad=True)
@@ -78,4 +90,4 @@ def test_what_cannot_be_optimised_is_refused(
     parameters: list[Tensor], match: str
 ) -> None:
     with pytest.raises(InvalidProblemError, match=match):
-        trainable(parameters)
+        optimised(parameters)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oneproj
-from oneproj.errors import InvalidProblemError
+from oneproj import InvalidProblemError
 from oneproj.sets import Box
 
 HALF, SINGLE, DOUBLE = torch.float16, torch.float32, torch.float64

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oneproj
-from oneproj.errors import InvalidProblemError
+from oneproj import InvalidProblemError
 from oneproj.sets import SecondOrderCone
 
 CONE = SecondOrderCone()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oneproj
-from oneproj.errors import InvalidProblemError
+from oneproj import InvalidProblemError
 from oneproj.sets import Affine
 
 examples = settings(derandomize=True, deadline=None, max_examples=50)

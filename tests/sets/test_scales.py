@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.errors import InvalidProblemError
+from oneproj import InvalidProblemError
 
 WIDE, NARROW = torch.float64, torch.float32
 SIZES = {

@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oneproj.vectors.arithmetic import (
+from oneproj.vectors import (
     assign,
     combine,
     difference,
     distance,
     dot,
-    gradients,
     is_finite,
     norm,
     project_ball_,
     snapshot,
 )
+from oneproj.vectors.arithmetic import gradients
 
 SHAPES = ((), (3,), (2, 2), (1, 2, 3))
 SEEDS = st.integers(0, 2**31)

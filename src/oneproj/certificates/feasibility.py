@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
-from oneproj.problem.problem import Problem, check_in_float64, warn_if_signs_differ
+from oneproj.problem.float64 import check_in_float64, warn_if_signs_differ
+from oneproj.problem.problem import Problem
 from oneproj.results import Measure
 from oneproj.vectors.arithmetic import (
     Vector,

@@ -25,7 +25,6 @@ from oneproj.defaults import Defaults
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.methods.checks import check_inner_steps
 from oneproj.oracles import Anchor
-from oneproj.problem.autograd import fresh_parametrisations
 from oneproj.problem.checks import holds
 from oneproj.problem.modes import evaluating, evaluating_when_called
 from oneproj.problem.problem import Problem
@@ -152,7 +151,7 @@ def _value(term: AbstractTerm, some: Tensor | None, parameters: Vector) -> Tenso
     """The value of a term on some examples, as in evaluation mode."""
     drawn = torch.random.fork_rng(range(torch.cuda.device_count()))
     unseen = evaluating_when_called(enabled=not holds(term.model, parameters))
-    with drawn, evaluating(term.model), unseen, fresh_parametrisations():
+    with drawn, evaluating(term.model), unseen:
         return term.batch_value(some)
 
 

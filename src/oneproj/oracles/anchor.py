@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from oneproj.oracles.plan import LOOKS, SLOPES, AnchorPlan, sees_the_same
+from oneproj.problem.autograd import accumulate
 from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
-from oneproj.problem.terms import AbstractTerm, accumulate
+from oneproj.problem.terms import AbstractTerm
 from oneproj.results import Counts
 from oneproj.schema import check_like, check_names, check_range, check_tensor
 from oneproj.vectors.arithmetic import Vector, on_devices, snapshot

@@ -42,7 +42,8 @@ from torch import Tensor
 
 from oneproj.oracles.anchor import Anchor, check_indices
 from oneproj.oracles.base import AbstractOracle
-from oneproj.problem.terms import AbstractTerm, accumulate
+from oneproj.problem.autograd import accumulate
+from oneproj.problem.terms import AbstractTerm
 from oneproj.schema import LARGEST, check_like, check_names, check_range
 from oneproj.vectors.arithmetic import Vector, on_devices
 

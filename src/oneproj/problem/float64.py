@@ -1,9 +1,9 @@
-"""The user's functions once more in float64, whatever precision they compute in.
+"""Evaluating constraints once more in float64, whatever precision they compute in.
 
 A torch function mode replaces every floating-point tensor that a function reads by its
-float64 copy, and every narrower dtype that it names by float64. Closures, modules,
-captured tensors and casts inside the function are covered, and the user's model stays
-as it is: what a function writes in place goes to the copies.
+float64 copy, and every narrower dtype that it names by float64. That covers closures,
+modules, captured tensors and casts inside the function. The user's model does not
+change: a function that writes in place writes into the copies.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import functools
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,9 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from oneproj.errors import OneprojError
+from oneproj.errors import OneprojError, warn
+from oneproj.problem.autograd import fresh_casts
+from oneproj.problem.terms import AbstractTerm
 
 CASTS = {Tensor.float, Tensor.half, Tensor.bfloat16}
 """Methods that name a narrower dtype by their own name."""
@@ -34,11 +36,11 @@ class NotInFloat64(OneprojError):  # noqa: N818 - a reason, which no user meets
 
 
 class Float64Mode(TorchFunctionMode):
-    """Computes what torch functions compute in float64.
+    """Makes torch functions compute in float64.
 
-    A tensor has one float64 copy for as long as the mode lasts, so that a write in
-    place is seen by the reads that follow, and gradients are taken of what was used.
-    Integers, complex numbers and metadata stay.
+    A tensor has one float64 copy for as long as the mode lasts: reads see earlier
+    in-place writes, and gradients belong to the tensors that were used. Integers,
+    complex numbers and metadata are not converted.
 
     Example:
         >>> third = torch.tensor(1.0) / 3.0
@@ -61,7 +63,7 @@ class Float64Mode(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 - whatever the function returns
-        """Call the function with wide arguments; what it returns is wide too."""
+        """Call the function with float64 arguments and return float64 results."""
         del types
         func = Tensor.double if func in CASTS else func
         args, kwargs = self._wide(args), self._wide(kwargs or {})
@@ -114,7 +116,7 @@ _active: ContextVar[Float64Mode | None] = ContextVar("float64 mode", default=Non
 
 
 def is_computing_in_float64() -> bool:
-    """Whether functions of the user are computed in float64 now.
+    """Whether the user's functions are computed in float64 now.
 
     Example:
         >>> is_computing_in_float64(), in_float64(is_computing_in_float64)
@@ -124,11 +126,10 @@ def is_computing_in_float64() -> bool:
 
 
 def in_float64(value: Callable[[], float]) -> float:
-    """The value with every function of the user computed in float64.
+    """Return a value with every function of the user computed in float64.
 
     Args:
-        value: That of a term; it reads data as it is, and calls functions by
-            ``call_as_asked``.
+        value: The ``value`` of a term, which calls functions by ``call_as_asked``.
 
     Raises:
         NotInFloat64: A function does what cannot be repeated in float64.
@@ -141,7 +142,7 @@ def in_float64(value: Callable[[], float]) -> float:
         (0.30000001192092896, 0.30000000447034836)
     """
     token = _active.set(Float64Mode())
-    compiled = "torch._dynamo" in sys.modules  # something may be
+    compiled = "torch._dynamo" in sys.modules  # else nothing can be compiled yet
     stance = torch.compiler.set_stance("force_eager") if compiled else nullcontext()
     try:
         with stance, torch.random.fork_rng(devices=[]):
@@ -151,7 +152,7 @@ def in_float64(value: Callable[[], float]) -> float:
 
 
 def call_as_asked(fn: Callable[..., object], *batch: object) -> object:
-    """Call a function of the user: in float64 inside ``in_float64``, plainly elsewhere.
+    """Call a function of the user, in float64 inside ``in_float64``.
 
     Example:
         >>> call_as_asked(torch.add, torch.ones(1), torch.ones(1)).dtype
@@ -171,9 +172,10 @@ def call_as_asked(fn: Callable[..., object], *batch: object) -> object:
 
 @contextmanager
 def _unchanged_modules() -> Iterator[None]:
-    """Give modules that this thread calls the attributes and buffers back they had.
+    """Restore the attributes of the modules that this thread calls in the block.
 
-    A module may keep what it computes, which is float64 here.
+    A module may store what it computes, which is float64 here: in an attribute, or in
+    a dict that is one, such as that of its buffers.
     """
     kept: dict[nn.Module, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
     own = threading.get_ident()
@@ -185,18 +187,83 @@ def _unchanged_modules() -> Iterator[None]:
         if isinstance(module, torch.jit.ScriptModule):
             message = "a scripted module in it computes as it was compiled"
             raise NotInFloat64(message)
-        held = vars(module), module._buffers  # noqa: SLF001 - no other name
-        kept[module] = [(attributes, dict(attributes)) for attributes in held]
+        attributes = vars(module)
+        held = [attributes, *(v for v in attributes.values() if isinstance(v, dict))]
+        kept[module] = [(entries, dict(entries)) for entries in held]
 
     handle = register_module_forward_pre_hook(keep)
     try:
         with warnings.catch_warnings():
-            # A compiled module is then seen twice, which does not matter here.
+            # torch compiles a module again because of the hook. It does not matter.
             warnings.filterwarnings("ignore", ".*there are global hooks on modules")
             yield
     finally:
         handle.remove()
         for pairs in kept.values():
-            for attributes, before in pairs:
-                attributes.clear()
-                attributes.update(before)
+            for entries, before in pairs:
+                entries.clear()
+                entries.update(before)
+
+
+class Float64Check(NamedTuple):
+    """Constraints whose functions compute in less than float64, in float64."""
+
+    residuals: dict[str, float]
+    """On all data."""
+    reasons: dict[str, str]
+    """Why others could not be computed in float64."""
+
+
+def check_in_float64(
+    parameters: Iterable[Tensor], constraints: Mapping[str, AbstractTerm]
+) -> Float64Check:
+    """Evaluate constraints on all data once more, with their functions in float64.
+
+    One pass for each constraint, and none for a set, or where parameters and values
+    are float64 already. Nothing that belongs to the user is changed.
+
+    Example:
+        >>> from oneproj import function
+        >>> w = torch.full((3,), 0.1, requires_grad=True)
+        >>> size = function(lambda: w.sum()) <= 0.30000001
+        >>> size.value(), check_in_float64([w], {"size": size}).residuals
+        (1.92...e-09, {'size': -5.52...e-09})
+    """
+    exact = all(p.dtype == torch.float64 for p in parameters)
+    found = Float64Check({}, {})
+    with fresh_casts():
+        for name, c in constraints.items():
+            if c.always_float64 or (exact and c.precision() in (None, torch.float64)):
+                continue
+            try:
+                found.residuals[name] = in_float64(c.value)
+            except NotInFloat64 as reason:
+                found.reasons[name] = str(reason).partition("\n")[0]
+            except Exception as error:  # noqa: BLE001 - whatever a function may raise
+                first_line = str(error).partition("\n")[0]
+                found.reasons[name] = f"{type(error).__name__}: {first_line}"
+    return found
+
+
+def warn_if_signs_differ(
+    residuals: Mapping[str, float], wide_residuals: Mapping[str, float]
+) -> None:
+    """Warn about constraints that are met in one precision and violated in the other.
+
+    Args:
+        residuals: In the model's own arithmetic.
+        wide_residuals: Those that were computed in float64 as well.
+    """
+    for name, wide in wide_residuals.items():
+        own = residuals[name]
+        if (own <= 0) == (wide <= 0):
+            continue
+        message = (
+            f"Rounding decides about the constraint {name!r}: its residual is "
+            f"{own:.3g} in the model's own arithmetic and {wide:.3g} in float64. "
+            "Feasible means <= 0 in the model's own, so it counts as "
+            f"{'met' if own <= 0 else 'violated'}. To have both agree, tighten its "
+            f"bound by more than {abs(wide - own):.1g}, compute in a wider dtype, or "
+            "centre and scale the features."
+        )
+        warn(message)

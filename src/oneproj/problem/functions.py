@@ -1,9 +1,4 @@
-"""How the user's functions are called.
-
-A scalar function of the parameters, as a term without data.
-
-The average of a quantity over a data set, as a term.
-"""
+"""The terms that users write: ``mean`` over data, ``function`` of the parameters."""
 
 from __future__ import annotations
 
@@ -18,21 +13,23 @@ from torch import Tensor
 
 from oneproj.arguments import TensorLike, as_tensor, check_count
 from oneproj.errors import InvalidProblemError
-from oneproj.problem.autograd import check_real
-from oneproj.problem.data import AbstractSource, DataLike, as_source, changes
-from oneproj.problem.expressions import AbstractExpression
+from oneproj.problem.autograd import accumulate
+from oneproj.problem.data import DataLike, Source, as_source, changes
 from oneproj.problem.float64 import call_as_asked, is_computing_in_float64
 from oneproj.problem.modes import evaluating
-from oneproj.problem.terms import Curvature, Survey, accumulate, check_curvature
+from oneproj.problem.terms import AbstractExpression, Curvature, Survey
 from oneproj.vectors.arithmetic import Vector
+
+CHUNK_SIZE = 4096
+"""Examples per forward pass of a full evaluation, unless the term says otherwise."""
 
 
 class Call:
-    """A user's function, called in the mode that it needs; its errors name the term.
+    """A function of the user, whose errors name the term that it belongs to.
 
     A function that differentiates inside, for a bound on slopes or the residual of a
-    differential equation, needs a graph also where only its value is asked for. Whether
-    it does shows when it fails without.
+    differential equation, needs a graph even if only its value is asked for. It is
+    recognised by its failure without one.
 
     Example:
         >>> x = torch.ones(2, requires_grad=True)
@@ -43,7 +40,7 @@ class Call:
     """
 
     def __init__(self, fn: Callable[..., object]) -> None:
-        """Keep the function; refuse what cannot be called before a run tries to."""
+        """Keep the function; refuse what cannot be called."""
         if not callable(fn):
             message = (
                 f"A term is made of a function that returns a tensor, but got a "
@@ -54,21 +51,36 @@ class Call:
         self._fn, self._differentiates = fn, False
 
     def __call__(self, name: str, *batch: object) -> object:
-        """What the function returns for the batch, if it takes one."""
+        """Return what the function returns for the batch, if it takes one."""
         try:
             return self._value(*batch)
         except Exception as error:
             given = f", for {_describe(batch[0])}" if batch else ""
             where = f"In the function of {name!r}{given}"
-            cause = self._misfit(batch) or _two_precisions(error) or _lone_norm(error)
-            if cause:
-                message = f"{where}: {error}. {cause}"
+            advice = self._misfit(batch) or _known_mistake(error)
+            if advice:
+                message = f"{where}: {error}. {advice}"
                 raise InvalidProblemError(message) from error
             error.add_note(f"{where}.")
             raise
 
+    def _value(self, *batch: object) -> object:
+        recording = torch.is_grad_enabled()
+        if recording or not self._differentiates:
+            try:
+                return call_as_asked(self._fn, *batch)
+            except RuntimeError:
+                if recording:
+                    raise
+        with torch.enable_grad():
+            value = call_as_asked(
+                self._fn, *batch
+            )  # raises again, if a graph is not it
+        self._differentiates = True
+        return value.detach() if isinstance(value, Tensor) else value
+
     def _misfit(self, batch: tuple[object, ...]) -> str:
-        """What to change if the function takes other arguments than it is given."""
+        """The advice if the function takes other arguments than it is given."""
         fn = self._fn.forward if isinstance(self._fn, torch.nn.Module) else self._fn
         try:
             inspect.signature(fn).bind(*batch)
@@ -84,49 +96,29 @@ class Call:
                 "for one that takes a batch of data."
             )
         except ValueError:  # some builtins have no signature
-            return ""
+            pass
         return ""
 
-    def _value(self, *batch: object) -> object:
-        if torch.is_grad_enabled():
-            return call_as_asked(self._fn, *batch)
-        if not self._differentiates:
-            try:
-                return call_as_asked(self._fn, *batch)
-            except RuntimeError:
-                value = self._with_graph(*batch)  # raises again, if that is not it
-                self._differentiates = True
-                return value
-        return self._with_graph(*batch)
 
-    @torch.enable_grad()
-    def _with_graph(self, *batch: object) -> object:
-        value = call_as_asked(self._fn, *batch)
-        return value.detach() if isinstance(value, Tensor) else value
-
-
-def _two_precisions(error: Exception) -> str:
-    """What to change if numbers of two precisions met, as torch says it."""
-    named = re.findall("double|bfloat16|half|float16|float64|float", str(error).lower())
+def _known_mistake(error: Exception) -> str:
+    """The advice for two common errors of torch; "" for others."""
+    told = str(error)
+    if "more than 1 value per channel when training" in told:
+        return (
+            "Batch norm in training mode normalises by the mean and variance of the "
+            "batch, and one example has no variance. Give batch_size=2 or more, and "
+            "more than one example of data, or call eval() on the norm to keep its "
+            "running statistics."
+        )
+    named = re.findall("double|bfloat16|half|float16|float64|float", told.lower())
     same = {"float64": "double", "float16": "half"}
-    if not isinstance(error, RuntimeError) or len({same.get(n, n) for n in named}) < 2:  # noqa: PLR2004 - a pair
-        return ""
-    return (
-        "Numbers of two precisions met: NumPy's are float64 as a rule, and torch's "
-        "models float32. Convert the data (.float(), .astype(np.float32)) or the model "
-        "(.double())."
-    )
-
-
-def _lone_norm(error: Exception) -> str:
-    """What to change if batch norm was given one example in training mode."""
-    if "more than 1 value per channel when training" not in str(error):
-        return ""
-    return (
-        "Batch norm in training mode normalises by the mean and variance of the batch, "
-        "and one example has no variance. Give batch_size=2 or more, and more than one "
-        "example of data, or call eval() on the norm to keep its running statistics."
-    )
+    if isinstance(error, RuntimeError) and len({same.get(n, n) for n in named}) > 1:
+        return (
+            "Numbers of two precisions met: NumPy's are float64 as a rule, and torch's "
+            "models float32. Convert the data (.float(), .astype(np.float32)) or the "
+            "model (.double())."
+        )
+    return ""
 
 
 def _describe(batch: object) -> str:
@@ -146,24 +138,47 @@ def _describe(batch: object) -> str:
     return f"a {type(batch).__name__}"
 
 
+def _check_real(name: str, value: Tensor) -> Tensor:
+    """Refuse values without a gradient: integers, bools, complex numbers."""
+    if value.is_floating_point():
+        return value
+    message = (
+        f"The function of {name!r} returned values of dtype {value.dtype}, but only "
+        "real floating-point ones can be optimised. A count or an accuracy has no "
+        "gradient: use a surrogate, such as a sigmoid of the score. Of a complex value "
+        "take the real part or the absolute value."
+    )
+    raise InvalidProblemError(message)
+
+
+def _check_curvature(curvature: Curvature | None) -> Curvature | None:
+    if curvature in (None, "convex", "concave", "linear"):
+        return curvature
+    message = (
+        'curvature must be "convex", "concave", "linear" or None, got '
+        f"{curvature!r}. It declares the shape of the term in the parameters."
+    )
+    raise InvalidProblemError(message)
+
+
 class Function(AbstractExpression):
     """A scalar function of the parameters alone; made by ``oneproj.function``."""
 
     def __init__(
         self, fn: Callable[[], Tensor], curvature: Curvature | None = None
     ) -> None:
-        """Keep the function and what is known of it."""
+        """Keep the function and its declared curvature."""
         self._call = Call(fn)
-        self.curvature = check_curvature(curvature)
+        self.curvature = _check_curvature(curvature)
 
     def __repr__(self) -> str:
         return "function of the parameters"
 
     def batch_value(self, indices: Tensor | None) -> Tensor:
-        del indices  # there is nothing to sample: every evaluation is exact
+        del indices  # without data every evaluation is exact
         value = self._call(self.name)
         if isinstance(value, Tensor) and value.numel() == 1:
-            return check_real(self.name, value).reshape(())
+            return _check_real(self.name, value).reshape(())
         got = tuple(value.shape) if isinstance(value, Tensor) else type(value)
         message = (
             f"The function of {self.name!r} must return a scalar tensor, but returned "
@@ -171,21 +186,18 @@ class Function(AbstractExpression):
         )
         raise InvalidProblemError(message)
 
-    @torch.no_grad()
-    def value(self) -> float:
-        with evaluating(self.model):
-            value = float(self.batch_value(None).double())
-        self.check_finite(value)
-        return value
-
-    @torch.enable_grad()
-    def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
-        with evaluating(self.model):
-            value = self.batch_value(None)
-        gradient = [torch.zeros_like(p) for p in parameters]
-        accumulate(gradient, value, parameters)
-        self.check_finite(float(value.detach()), gradient)
-        return float(value.detach().double()), gradient
+    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
+        del each  # there are no examples
+        with torch.set_grad_enabled(parameters is not None):
+            with evaluating(self.model):
+                value = self.batch_value(None)
+            gradient = None
+            if parameters is not None:
+                gradient = [torch.zeros_like(p) for p in parameters]
+                accumulate(gradient, value, parameters)
+        number = float(value.detach().double())
+        self.check_finite(number, gradient or ())
+        return Survey(number, gradient, None)
 
 
 def function(
@@ -209,10 +221,6 @@ def function(
     return Function(fn, curvature)
 
 
-CHUNK_SIZE = 4096
-"""Examples per forward pass of a full evaluation, unless the term says otherwise."""
-
-
 class Mean(AbstractExpression):
     """The average ``(1/n) sum_i w_i fn(example_i)``; made by ``oneproj.mean``."""
 
@@ -221,27 +229,22 @@ class Mean(AbstractExpression):
     def __init__(
         self,
         fn: Callable[[Any], Tensor],
-        source: AbstractSource,
+        source: Source,
         weights: Tensor | None,
         chunk_size: int,
         curvature: Curvature | None,
     ) -> None:
-        """Keep the function and where its examples come from."""
+        """Keep the function and its data."""
         self.size = source.size
-        # Who asks for smaller chunks has examples that take more than their rows do.
+        # Smaller chunks are asked for if an example needs more memory than its row.
         self.tabular = source.tabular and chunk_size >= CHUNK_SIZE
-        self._call = Call(fn)
-        self._tried = False
-        self._source = source
-        self._weights = weights
+        self.curvature = _check_curvature(curvature)
+        self._call, self._tried = Call(fn), False
+        self._source, self._weights = source, weights
         self._chunk_size = chunk_size
-        self.curvature = check_curvature(curvature)
 
     def __repr__(self) -> str:
         return f"mean over {self.size} example{'s' if self.size != 1 else ''}"
-
-    def draw(self, batch_size: int, generator: torch.Generator) -> Tensor | None:
-        return self._source.draw(batch_size, generator)
 
     def precision(self) -> torch.dtype | None:
         return self._dtype
@@ -249,83 +252,54 @@ class Mean(AbstractExpression):
     def batch_value(self, indices: Tensor | None) -> Tensor:
         if indices is not None:
             return self.examples(indices).mean()
-        n = self._source.size
-        values = self._values(self._read(self._source.span, 0, n), n)
-        weights = self._weights
-        return (values if weights is None else values * weights.to(values)).mean()
+        return self._weighted(slice(0, self._source.size), self._source.size).mean()
 
     def examples(self, indices: Tensor) -> Tensor:
-        values = self._values(self._read(self._source.take, indices), len(indices))
-        if self._weights is None:
-            return values
-        return values * self._weights[indices].to(values)
+        return self._weighted(indices, len(indices))
 
-    def value(self) -> float:
-        return self._value(None)
+    def _weighted(self, at: Tensor | slice, count: int) -> Tensor:
+        values, weights = self._values(at, count), self._weights
+        return values if weights is None else values * weights[at].to(values)
 
-    def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
-        return self._value_and_gradient(parameters, None)
-
-    def survey(self, parameters: Vector | None) -> Survey:
-        kept: list[Tensor] = []
-        if parameters is None:
-            return Survey(self._value(kept), None, torch.cat(kept))
-        value, gradient = self._value_and_gradient(parameters, kept)
-        return Survey(value, gradient, torch.cat(kept))
-
-    @torch.no_grad()
-    def _value(self, kept: list[Tensor] | None) -> float:
-        with evaluating(self.model):
-            value = self._average([float(chunk) for chunk in self._sums(kept)])
-        self.check_finite(value)
-        return value
-
-    @torch.enable_grad()
-    def _value_and_gradient(
-        self, parameters: Vector, kept: list[Tensor] | None
-    ) -> tuple[float, list[Tensor]]:
-        total = [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
-        sums = []
-        with evaluating(self.model):
+    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
+        kept: list[Tensor] | None = [] if each else None
+        sums, gradient = [], None
+        totals = [torch.zeros_like(p, dtype=torch.float64) for p in parameters or ()]
+        with torch.set_grad_enabled(parameters is not None), evaluating(self.model):
             for chunk in self._sums(kept):
                 sums.append(float(chunk.detach()))
-                accumulate(total, chunk / self._source.size, parameters)
-        gradient = [t.to(p.dtype) for t, p in zip(total, parameters, strict=True)]
-        value = self._average(sums)
-        self.check_finite(value, gradient)
-        return value, gradient
-
-    def _average(self, sums: list[float]) -> float:
+                if parameters is not None:
+                    accumulate(totals, chunk / self._source.size, parameters)
+        if parameters is not None:
+            gradient = [t.to(p.dtype) for t, p in zip(totals, parameters, strict=True)]
         try:
-            return math.fsum(sums) / self._source.size
-        except (OverflowError, ValueError):  # how fsum says inf, and inf - inf
-            return math.nan
+            value = math.fsum(sums) / self._source.size
+        except (OverflowError, ValueError):  # what fsum raises for inf and inf - inf
+            value = math.nan
+        self.check_finite(value, gradient or ())
+        return Survey(value, gradient, None if kept is None else torch.cat(kept))
 
     def _sums(self, kept: list[Tensor] | None) -> Iterator[Tensor]:
-        """The sum of every chunk; the values of its examples are kept if asked to."""
-        for start, stop in self._source.spans(self._chunk_size):
-            batch = self._read(self._source.span, start, stop)
-            values = self._values(batch, stop - start)
+        """Yield the sum of every chunk; add the values of its examples to ``kept``."""
+        for chunk in self._source.chunks(self._chunk_size):
+            values = self._values(chunk, chunk.stop - chunk.start)
             wide = values.double()
             if self._weights is not None:
-                wide = wide * self._weights[start:stop].to(wide)
+                wide = wide * self._weights[chunk].to(wide)
             if kept is not None:
                 kept.append(wide.detach().to(values.dtype))
             yield wide.sum()
 
-    def _read(self, read: Callable[..., Any], *where: Tensor | int) -> Any:  # noqa: ANN401 - a batch
+    def _values(self, at: Tensor | slice, count: int) -> Tensor:
+        """The value of each of these examples, without weights."""
         try:
-            return read(*where)
+            batch = self._source.read(at)
         except Exception as error:
             error.add_note(f"In the data of {self.name!r}, where a batch is made.")
             raise
-
-    def _values(self, batch: Any, count: int) -> Tensor:  # noqa: ANN401 - the user's
-        """The value of each example; the first time, the batch must stay as it is."""
-        if self._tried:
-            return self._check_shape(self._call(self.name, batch), count)
-        before, values = changes(batch), self._call(self.name, batch)
-        if changes(batch) != before:
+        before = 0 if self._tried else changes(batch)
+        values = self._call(self.name, batch)
+        if not self._tried and changes(batch) != before:
             message = (
                 f"The function of {self.name!r} changes its batch in place (x -= mean, "
                 "x.mul_(2) or the like). A full pass lends it the data itself, which "
@@ -334,13 +308,10 @@ class Mean(AbstractExpression):
             )
             raise InvalidProblemError(message)
         self._tried = True
-        return self._check_shape(values, count)
-
-    def _check_shape(self, values: object, count: int) -> Tensor:
         if isinstance(values, Tensor) and values.shape == (count,):
             if not is_computing_in_float64():
                 self._dtype = values.dtype
-            return check_real(self.name, values)
+            return _check_real(self.name, values)
         got = tuple(values.shape) if isinstance(values, Tensor) else type(values)
         square = got == (count, count)
         pairs = ", as scores (n, 1) with labels (n,) do" if square else ""
@@ -390,7 +361,7 @@ def mean(
         3.0
     """
     source = as_source(data)
-    chunk = "A full pass looks at so many examples together: fewer take less memory."
+    chunk = "It is the number of examples per forward pass: fewer take less memory."
     chunk_size = check_count("chunk_size", chunk_size, chunk)
     each = None if weights is None else _as_weights(weights, source.size)
     return Mean(fn, source, each, chunk_size, curvature)

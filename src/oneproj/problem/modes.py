@@ -1,7 +1,7 @@
-"""Modules with two modes: put into evaluation mode, or caught training.
+"""Modules that behave differently in training and in evaluation mode.
 
 In training mode dropout is random, batch norm depends on the rest of the batch and
-spectral norm changes with every call, so a constraint that they take part in has no one
+spectral norm changes with every call, so a constraint that uses them has no single
 value there.
 """
 
@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
-from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.module import register_module_forward_pre_hook
-from torch.nn.utils.parametrizations import _SpectralNorm
-from torch.nn.utils.spectral_norm import SpectralNorm
+
+DROPOUTS = (
+    *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d),
+    *(nn.AlphaDropout, nn.FeatureAlphaDropout),
+)
 
 
 @contextmanager
 def evaluating(model: nn.Module | None) -> Iterator[None]:
     """Put a model into evaluation mode while the block runs; None for no model.
 
-    Every module then gets back the mode that it had, also after an error.
+    Every module then gets its own mode back, also after an error.
 
     Example:
         >>> model = nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.5))
@@ -50,7 +51,7 @@ def evaluating(model: nn.Module | None) -> Iterator[None]:
 
 @contextmanager
 def settled(model: nn.Module | None) -> Iterator[None]:
-    """Let norms keep their running statistics while the block runs, and use them.
+    """Make norms use their running statistics, unchanged, while the block runs.
 
     The rest of the model keeps its mode, and the norms get theirs back.
 
@@ -62,19 +63,28 @@ def settled(model: nn.Module | None) -> Iterator[None]:
         >>> model[0].training
         True
     """
-    modules = () if model is None else model.modules()
-    with without_training(m for m in modules if m.training and _has_statistics(m)):
+    modules = [] if model is None else list(model.modules())
+    norms = [m for m in modules if m.training and _has_statistics(m)]
+    try:
+        for norm in norms:
+            norm.training = False
         yield
+    finally:
+        for norm in norms:
+            norm.training = True
 
 
 @contextmanager
 def evaluating_when_called(*, enabled: bool = True) -> Iterator[list[nn.Module]]:
-    """Put modules that have two modes into evaluation mode as they are called.
+    """Put modules that have two modes into evaluation mode when they are called.
 
-    That is before they run, so that no norm gathers statistics of what is only tried,
-    and by this thread: others may train theirs meanwhile. Yields those that were in
-    training mode, which the block fills; none where it is not enabled. At the end they
-    train again.
+    A module is switched before it runs, so no norm updates its statistics, and only if
+    this thread calls it: other threads may train theirs meanwhile. At the end of the
+    block the modules are back in training mode.
+
+    Yields:
+        The modules that were switched, filled while the block runs; none if not
+        ``enabled``.
 
     Example:
         >>> import torch
@@ -91,7 +101,7 @@ def evaluating_when_called(*, enabled: bool = True) -> Iterator[list[nn.Module]]
         del given
         if not module.training or threading.get_ident() != own:
             return
-        if restless_parts(module):
+        if kind_with_two_modes(module):
             module.training = False
             if not any(module is known for known in found):
                 found.append(module)
@@ -102,8 +112,8 @@ def evaluating_when_called(*, enabled: bool = True) -> Iterator[list[nn.Module]]
     handle = register_module_forward_pre_hook(switch)
     try:
         with warnings.catch_warnings():
-            # A compiled module is then seen twice, and asked for its thread in between,
-            # of which torch's compiler warns. Neither matters here.
+            # torch's compiler warns that it compiles a module again because of the
+            # hook, and that the hook asks for its thread. Neither matters here.
             warnings.filterwarnings("ignore", ".*there are global hooks on modules")
             warnings.filterwarnings("ignore", "(?s).*get_ident")
             yield found
@@ -113,51 +123,25 @@ def evaluating_when_called(*, enabled: bool = True) -> Iterator[list[nn.Module]]
             module.training = True
 
 
-@contextmanager
-def without_training(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Put these modules, not their parts, into evaluation mode; then they train again.
+def kind_with_two_modes(module: nn.Module) -> str:
+    """The kind of a module that training mode changes; "" for any other.
 
     Example:
-        >>> dropout = nn.Dropout(0.5)
-        >>> with without_training([dropout]):
-        ...     dropout.training
-        False
-        >>> dropout.training
-        True
+        >>> kind_with_two_modes(nn.Dropout(0.5)), kind_with_two_modes(nn.Linear(2, 2))
+        ('Dropout', '')
     """
-    switched = list(modules)
-    try:
-        for module in switched:
-            module.training = False
-        yield
-    finally:
-        for module in switched:
-            module.training = True
+    buffers = {name for name, _ in module.named_buffers(recurse=False)}
+    if any(name.endswith("_u") and f"{name[:-1]}v" in buffers for name in buffers):
+        return "SpectralNorm"  # its two singular vectors, in torch's old and new form
+    if isinstance(module, DROPOUTS):
+        two_modes = module.p > 0
+    elif isinstance(module, nn.RNNBase | nn.MultiheadAttention):
+        two_modes = module.dropout > 0
+    else:
+        two_modes = _has_statistics(module) or isinstance(module, nn.RReLU)
+    return type(module).__name__ if two_modes else ""
 
 
-def restless_parts(module: nn.Module) -> list[str]:
-    """What of a module has two modes, by name: itself, or a hook before it.
-
-    Example:
-        >>> restless_parts(nn.Dropout(0.5)), restless_parts(nn.Linear(2, 2))
-        (['Dropout'], [])
-    """
-    parts = module, *module._forward_pre_hooks.values()  # noqa: SLF001 - no other name
-    names = [type(part).__name__ for part in parts if _has_two_modes(part)]
-    return [name.removeprefix("_") for name in names]
-
-
-def _has_two_modes(part: object) -> bool:
-    """Whether training changes what a module or a hook does; those of torch only."""
-    if isinstance(part, _DropoutNd):
-        return part.p > 0
-    if isinstance(part, nn.RNNBase | nn.MultiheadAttention):
-        return part.dropout > 0
-    if _has_statistics(part):
-        return True
-    return isinstance(part, _BatchNorm | nn.RReLU | _SpectralNorm | SpectralNorm)
-
-
-def _has_statistics(part: object) -> bool:
-    """Whether a norm gathers statistics in training and uses them in evaluation."""
-    return isinstance(part, _NormBase) and part.track_running_stats
+def _has_statistics(module: nn.Module) -> bool:
+    """Whether a norm collects statistics in training, to use them in evaluation."""
+    return getattr(module, "track_running_stats", False) is True

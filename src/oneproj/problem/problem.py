@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,9 +18,7 @@ from oneproj.distributed import Fact, digest, setting_facts
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.problem.autograd import fresh_casts, require_autograd
 from oneproj.problem.checks import check_connected, check_still_connected, common_facts
-from oneproj.problem.expressions import AbstractExpression
-from oneproj.problem.float64 import NotInFloat64, in_float64
-from oneproj.problem.terms import AbstractTerm, check_bounds
+from oneproj.problem.terms import AbstractExpression, AbstractTerm, check_bounds
 from oneproj.problem.trainable import as_center, trainable
 from oneproj.vectors.arithmetic import dimension
 
@@ -45,17 +43,17 @@ class Problem:
             error. None leaves the modes to you, with a warning where a module of torch
             that has two is in training mode.
 
-    **Dropout** is noise of the minibatches; the answer is that of ``model.eval()``. Two
-    looks at one minibatch then differ, so the anchored oracle loses some of its
-    precision. The noise comes from torch's global generator: seed it yourself.
+    **Dropout** adds noise to the minibatches; the answer is that of ``model.eval()``.
+    Two evaluations of one minibatch then differ, which makes the anchored oracle less
+    precise. The noise comes from torch's global generator: seed it yourself.
 
     **Batch norm** moves its running statistics with every minibatch that it sees in
     training mode. ``solve`` lets it do so in the first half of the planned updates, or
     of ``seconds`` if that ends sooner and there is no checkpoint. Later updates, the
-    projection and the certificate use the statistics that are there by then, and leave
-    them as they are: what was found feasible is feasible with ``model.eval()``. A run
-    that is stopped in its first half may have a much higher objective than one that was
-    planned to be as short. A layer in evaluation mode keeps its statistics throughout:
+    projection and the certificate use the statistics of that time and do not change
+    them: what was found feasible is feasible with ``model.eval()``. A run that is
+    stopped in its first half may have a much higher objective than one that was planned
+    to be as short. A layer in evaluation mode keeps its statistics throughout:
     call its ``eval()`` if the model is trained already. ``method="slsqp"``, which
     ``"auto"`` takes for small problems, sees no minibatches: every layer keeps the
     statistics that it has, and those of a new model are mean 0 and variance 1.
@@ -97,18 +95,26 @@ class Problem:
         """Check the parts against each other."""
         self.parameters = trainable(parameters)
         self.model = _as_model(model)
-        self.objective = _as_objective(objective).judged_by(model)
-        named = named_constraints(constraints)
-        self.constraints = {name: c.judged_by(model) for name, c in named.items()}
-        self.radius = _as_radius(radius)
+        self.objective = _as_objective(objective).named("objective", model)
+        self.constraints = named_constraints(constraints, model)
+        why = "It bounds every iterate; leave it out for no bound."
+        ball = "The radius of the safeguard ball"
+        self.radius = check_number(ball, radius, why, infinite=True)
         self.center = as_center(center, self.parameters)
         terms = (self.objective, *self.constraints.values())
         probe = check_connected(terms, self.parameters)
-        if probe.training:
-            _warn_of_modes(probe.kinds())
+        if probe.kinds:
+            message = (
+                f"{probe.kinds} in training mode: the value of a term is random, "
+                "changes with every call, or depends on the rest of its batch, so that "
+                "what is found feasible need not be so after model.eval(). Pass "
+                "oneproj.Problem(..., model=model), the one that has them, which "
+                "evaluates where it counts, or call model.eval() first."
+            )
+            warn(message)
 
     def __repr__(self) -> str:
-        """What it is about, in words."""
+        """The size of the problem, its objective and its constraints, in words."""
         n, tensors = dimension(self.parameters), len(self.parameters)
         named = "; ".join(f"{name!r}: {c!r}" for name, c in self.constraints.items())
         parts = [
@@ -148,78 +154,11 @@ class Problem:
             return {name: c.value() for name, c in self.constraints.items()}
 
 
-class Float64Check(NamedTuple):
-    """Constraints whose functions compute in less than float64, seen in float64."""
-
-    residuals: dict[str, float]
-    """On all data."""
-    reasons: dict[str, str]
-    """Why others could not be computed in float64."""
-
-
-def check_in_float64(
-    parameters: Iterable[Tensor], constraints: Mapping[str, AbstractTerm]
-) -> Float64Check:
-    """Evaluate constraints on all data once more, with their functions in float64.
-
-    One pass for each constraint, and none for a set, or where parameters and values
-    are float64 already. Nothing that belongs to the user is changed.
-
-    Example:
-        >>> from oneproj import function
-        >>> w = torch.full((3,), 0.1, requires_grad=True)
-        >>> size = function(lambda: w.sum()) <= 0.30000001
-        >>> size.value(), check_in_float64([w], {"size": size}).residuals
-        (1.92...e-09, {'size': -5.52...e-09})
-    """
-    exact = all(p.dtype == torch.float64 for p in parameters)
-    found = Float64Check({}, {})
-    with fresh_casts():
-        for name, c in constraints.items():
-            if c.always_float64 or (exact and c.precision() in (None, torch.float64)):
-                continue
-            try:
-                found.residuals[name] = in_float64(c.value)
-            except Exception as error:  # noqa: BLE001 - whatever a function may raise
-                found.reasons[name] = _reason(error)
-    return found
-
-
-def _reason(error: Exception) -> str:
-    told = str(error).partition("\n")[0]
-    return (
-        told if isinstance(error, NotInFloat64) else f"{type(error).__name__}: {told}"
-    )
-
-
-def warn_if_signs_differ(
-    residuals: Mapping[str, float], wide_residuals: Mapping[str, float]
-) -> None:
-    """Warn of constraints that rounding decides: met or not, by the precision.
-
-    Args:
-        residuals: In the model's own arithmetic.
-        wide_residuals: Those that were computed in float64 as well.
-    """
-    for name, wide in wide_residuals.items():
-        own = residuals[name]
-        if (own <= 0) == (wide <= 0):
-            continue
-        message = (
-            f"Rounding decides about the constraint {name!r}: its residual is "
-            f"{own:.3g} in the model's own arithmetic and {wide:.3g} in float64. "
-            "Feasible means <= 0 in the model's own, so it counts as "
-            f"{'met' if own <= 0 else 'violated'}. To have both agree, tighten its "
-            f"bound by more than {abs(wide - own):.1g}, compute in a wider dtype, or "
-            "centre and scale the features."
-        )
-        warn(message)
-
-
 def named_constraints(
     constraints: Mapping[str, AbstractTerm] | Iterable[tuple[str, AbstractTerm]],
+    model: torch.nn.Module | None = None,
 ) -> dict[str, AbstractTerm]:
-    """Check the names and give each constraint its own.
+    """Check the names and give each constraint its own, and the model if there is one.
 
     Example:
         >>> from oneproj import function
@@ -227,19 +166,13 @@ def named_constraints(
         >>> list(named_constraints([("size", function(lambda: w.norm()) <= 1.0)]))
         ['size']
     """
-    if not isinstance(constraints, Iterable):
-        message = (
-            f"Constraints need names, but got a bare {type(constraints).__name__}. "
-            'Pass a dict: {"source risk": risk <= 0.1}, {} for none.'
-        )
-        raise InvalidProblemError(message)
     pairs = constraints.items() if isinstance(constraints, Mapping) else constraints
     named: dict[str, AbstractTerm] = {}
-    for pair in pairs:
+    for pair in pairs if isinstance(pairs, Iterable) else [pairs]:
         if not (isinstance(pair, tuple) and len(pair) == 2):  # noqa: PLR2004 - a pair
             message = (
                 f"Constraints need names, but got a bare {type(pair).__name__}. Pass a "
-                'dict: {"source risk": risk <= 0.1}.'
+                'dict: {"source risk": risk <= 0.1}, {} for none.'
             )
             raise InvalidProblemError(message)
         name, constraint = pair
@@ -248,7 +181,7 @@ def named_constraints(
             constraint, AbstractTerm
         ):
             raise InvalidProblemError(_not_a_constraint(name, constraint))
-        named[name] = constraint.named(name)
+        named[name] = constraint.named(name, model)
     check_bounds(named.values())
     return named
 
@@ -285,7 +218,7 @@ def _not_a_constraint(name: str, given: object) -> str:
     if isinstance(given, Tensor):
         return (
             f"The constraint {name!r} is a tensor: a value, or a comparison, of the "
-            "parameters as they are now. As they move it has to be computed anew, so "
+            "parameters of this moment. As they move it has to be computed anew, so "
             "compare a term: oneproj.function(lambda: weight.norm()) <= 1.0, or "
             "oneproj.mean(losses, data) <= 0.1."
         )
@@ -298,7 +231,7 @@ def _not_a_constraint(name: str, given: object) -> str:
 
 def _as_objective(objective: object) -> AbstractTerm:
     if isinstance(objective, AbstractExpression):
-        return objective.named("objective")
+        return objective
     message = (
         f"The objective is a {type(objective).__name__}. Wrap it: oneproj.mean(fn, "
         "data=...) for an average over data, oneproj.function(fn) otherwise."
@@ -317,30 +250,13 @@ def _as_model(model: object) -> torch.nn.Module | None:
     raise InvalidProblemError(message)
 
 
-def _warn_of_modes(kinds: str) -> None:
-    message = (
-        f"{kinds} in training mode: the value of a term is "
-        "random, changes with every call, or depends on the rest of its batch, so that "
-        "what is found feasible need not be so after model.eval(). Pass "
-        "oneproj.Problem(..., model=model), the one that has them, which evaluates "
-        "where it counts, or call model.eval() first."
-    )
-    warn(message)
-
-
-def _as_radius(radius: float) -> float:
-    why = "It bounds every iterate; leave it out for no bound."
-    name = "The radius of the safeguard ball"
-    return check_number(name, radius, why, infinite=True)
-
-
 def check_problem(problem: object) -> None:
-    """Refuse what is no problem, or one whose gradients are out of reach by now.
+    """Refuse what is no problem, or one whose gradients cannot be taken any more.
 
     Raises:
         InvalidProblemError: Something else was given, or ``torch.inference_mode()`` is
-            on, or since the problem was built a parameter was frozen, or a term has
-            lost the parameters.
+            on, or since the problem was built a parameter was frozen, or a term uses
+            other tensors.
 
     Example:
         >>> from oneproj import function
@@ -361,7 +277,7 @@ def check_problem(problem: object) -> None:
 
 
 def problem_facts(problem: Problem) -> dict[str, Fact]:
-    """What all ranks of a process group have to agree on: one gradient of each term.
+    """What all ranks of a process group must agree on; costs a gradient of each term.
 
     Example:
         >>> from oneproj import function

@@ -1,10 +1,9 @@
-"""Terms: scalar quantities of the parameters; constraints are terms as well.
+"""Terms: scalar quantities of the parameters, their sums, and constraints on them.
 
 A term knows its value on all data, the gradient of that value, and its value on a
-minibatch. ``averages.Mean`` is an average over data, ``functions.Function`` needs none;
-``expressions`` adds, scales and compares them.
-
-A constraint: a term that must not exceed a bound, or not fall below it.
+minibatch. ``functions`` has the two kinds that users write, ``mean`` and ``function``.
+Both are expressions: ``risk_a - risk_b`` and ``loss + 0.01 * size`` are expressions
+too, and an expression compared with a number or another expression is a constraint.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, NoReturn, Self
 
 import torch
@@ -20,10 +19,14 @@ from torch import Tensor
 
 from oneproj.arguments import as_number
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.problem.autograd import require_autograd
 from oneproj.vectors.arithmetic import Vector, is_finite
 
 Curvature = Literal["convex", "concave", "linear"]
+MIRRORED: dict[Curvature | None, Curvature | None] = {
+    "convex": "concave",
+    "concave": "convex",
+}
+"""The curvature of minus a term; others do not change."""
 
 
 class Survey(NamedTuple):
@@ -31,10 +34,10 @@ class Survey(NamedTuple):
 
     value: float
     gradient: list[Tensor] | None
-    """None where it was not asked for."""
+    """None if no parameters were given."""
     each: Tensor | None
-    """The value of each example, of which a minibatch has the mean; None for a term
-    without data."""
+    """The value of each example; ``value`` is their mean. None for a term without data,
+    or if they were not asked for."""
 
     def examples(self, indices: Tensor) -> Tensor:
         """The values of these examples; of a term without data, its value."""
@@ -44,66 +47,68 @@ class Survey(NamedTuple):
 
 
 class AbstractTerm(ABC):
-    """A scalar quantity of the parameters, seen in full or on a minibatch."""
+    """A scalar quantity of the parameters, evaluated on all data or on a minibatch."""
 
     name: str = "term"
-    """How messages, residuals and certificates call it; ``Problem`` sets it."""
+    """Its name in messages, residuals and certificates; ``Problem`` sets it."""
 
     curvature: Curvature | None = None
-    """What is known of its shape as a function of the parameters; None for nothing."""
+    """Its declared shape as a function of the parameters; None if unknown."""
 
     size: int | None = None
-    """The number of examples behind it; None for a term without data."""
+    """The number of examples; None for a term without data."""
 
     tabular: bool = True
-    """Whether every example is a row of numbers in memory: many are as soon taken as
-    few, while images, sequences of vectors and items of a ``Dataset`` add up."""
+    """Whether every example is a row of numbers in memory, so that taking many costs
+    little more than taking few. False for images, sequences and items of a
+    ``Dataset``."""
 
     always_float64: bool = False
-    """Whether its value is computed in float64 whatever dtype the parameters have."""
+    """Whether its value is computed in float64 whatever the parameters' dtype is."""
 
     model: torch.nn.Module | None = None
-    """In evaluation mode whenever the term is seen in full; ``Problem`` sets it."""
+    """Put into evaluation mode for evaluations on all data; ``Problem`` sets it."""
 
     copied_from: AbstractTerm | None = None
-    """The term as it was made, of which this is a copy with another name or model."""
+    """The term that the user made, if this is a copy with another name or model."""
 
     @property
     def original(self) -> AbstractTerm:
-        """The term as it was made: itself, unless it is a copy."""
+        """The term that the user made: itself, unless it is a copy."""
         return self if self.copied_from is None else self.copied_from
 
-    def named(self, name: str) -> Self:
-        """A copy of this term under another name."""
+    def named(self, name: str, model: torch.nn.Module | None = None) -> Self:
+        """A copy with another name, and with another model unless that is None."""
         renamed = copy.copy(self)
         renamed.name, renamed.copied_from = name, self.original
+        renamed.model = self.model if model is None else model
         return renamed
 
-    def judged_by(self, model: torch.nn.Module | None) -> Self:
-        """A copy of this term that is seen in full with the model evaluating."""
-        judged = copy.copy(self)
-        judged.model, judged.copied_from = model, self.original
-        return judged
-
     def precision(self) -> torch.dtype | None:
-        """The dtype that its values were last computed in; None if that is not known.
+        """The dtype of the values computed last; None if unknown.
 
-        It may be less than that of the parameters.
+        It may be less precise than that of the parameters.
         """
         return None
 
     def scale(self) -> float:
-        """The size of the numbers that its value is the difference of, as last seen."""
+        """The size of the numbers whose difference the last value was."""
         return 0.0
 
     def draw(self, batch_size: int, generator: torch.Generator) -> Tensor | None:
-        """Indices of a random minibatch; None where there is no data to sample."""
-        del batch_size, generator
-        return None
+        """Indices of a random minibatch, uniform with replacement; None without data.
+
+        With replacement the estimate is unbiased for every batch size and the cost
+        does not depend on the size of the data set.
+        """
+        if self.size is None:
+            return None
+        shape = (batch_size,)
+        return torch.randint(self.size, shape, generator=generator, device="cpu")
 
     @abstractmethod
     def batch_value(self, indices: Tensor | None) -> Tensor:
-        """The differentiable value on a minibatch; exact where ``indices`` is None."""
+        """The differentiable value on a minibatch; on all data if indices is None."""
 
     def examples(self, indices: Tensor) -> Tensor:
         """The differentiable value of each example, whose mean is ``batch_value``.
@@ -113,18 +118,22 @@ class AbstractTerm(ABC):
         return self.batch_value(indices).expand(len(indices))
 
     @abstractmethod
+    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
+        """The value on all data, in a fixed order, accumulated in float64, in one pass.
+
+        Args:
+            parameters: Whose gradient to compute; None for no gradient.
+            each: Whether to keep the value of each example.
+        """
+
     def value(self) -> float:
         """The value on all data, in a fixed order, accumulated in float64."""
+        return self.survey(None, each=False).value
 
-    @abstractmethod
     def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
         """The value on all data and its gradient, from one pass."""
-
-    def survey(self, parameters: Vector | None) -> Survey:
-        """The value on all data with that of each example; a gradient if asked for."""
-        if parameters is None:
-            return Survey(self.value(), None, None)
-        return Survey(*self.value_and_gradient(parameters), None)
+        found = self.survey(parameters, each=False)
+        return found.value, found.gradient or []
 
     def check_finite(self, value: float, gradient: Vector = ()) -> None:
         """Raise if the value or the gradient is NaN or inf, with this term's name."""
@@ -134,40 +143,6 @@ class AbstractTerm(ABC):
         if not is_finite(gradient):
             quantity = f"the gradient of {self.name!r}"
             raise NonFiniteError(quantity)
-
-
-def check_curvature(curvature: Curvature | None) -> Curvature | None:
-    """Refuse a shape that has no meaning here.
-
-    Example:
-        >>> check_curvature("convex")
-        'convex'
-    """
-    if curvature in (None, "convex", "concave", "linear"):
-        return curvature
-    message = (
-        'curvature must be "convex", "concave", "linear" or None, got '
-        f"{curvature!r}. It declares the shape of the term in the parameters."
-    )
-    raise InvalidProblemError(message)
-
-
-def accumulate(gradient: list[Tensor], value: Tensor, parameters: Vector) -> None:
-    """Add the gradient of ``value``; a parameter it does not reach contributes 0."""
-    if not value.requires_grad:
-        require_autograd()  # a gradient that cannot be seen is not zero
-        return
-    parts = torch.autograd.grad(value, list(parameters), allow_unused=True)
-    for total, part in zip(gradient, parts, strict=True):
-        if part is not None:
-            total.add_(part)
-
-
-MIRRORED: dict[Curvature | None, Curvature | None] = {
-    "convex": "concave",
-    "concave": "convex",
-}
-"""The shape of minus a term; what is not here stays as it is."""
 
 
 class Constraint(AbstractTerm):
@@ -187,7 +162,15 @@ class Constraint(AbstractTerm):
 
     def __init__(self, term: AbstractTerm, bound: float, *, sense: int) -> None:
         """Keep the term, the bound and the direction (+1 for <=, -1 for >=)."""
-        self.term, self.bound, self.sense = term, _as_bound(bound), sense
+        number = as_number(bound)
+        if number is None:
+            message = (
+                "A constraint's bound must be a finite number or another term, got "
+                f"{bound!r}. To leave one side open, leave the constraint out; one "
+                "that moves is a term, oneproj.function(lambda: bound)."
+            )
+            raise InvalidProblemError(message)
+        self.term, self.bound, self.sense = term, number, sense
         self.size, self.tabular = term.size, term.tabular
         shape = term.curvature
         self.curvature = shape if sense > 0 else MIRRORED.get(shape, shape)
@@ -214,15 +197,10 @@ class Constraint(AbstractTerm):
 
     __ge__ = __lt__ = __gt__ = __le__
 
-    def named(self, name: str) -> Self:
-        renamed = super().named(name)
-        renamed.term = self.term.named(name)
+    def named(self, name: str, model: torch.nn.Module | None = None) -> Self:
+        renamed = super().named(name, model)
+        renamed.term = self.term.named(name, model)
         return renamed
-
-    def judged_by(self, model: torch.nn.Module | None) -> Self:
-        judged = super().judged_by(model)
-        judged.term = self.term.judged_by(model)
-        return judged
 
     def precision(self) -> torch.dtype | None:
         return self.term.precision()
@@ -230,38 +208,282 @@ class Constraint(AbstractTerm):
     def scale(self) -> float:
         return abs(self.bound) + self.term.scale()
 
-    def draw(self, batch_size: int, generator: torch.Generator) -> Tensor | None:
-        return self.term.draw(batch_size, generator)
-
     def batch_value(self, indices: Tensor | None) -> Tensor:
         return self._excess(self.term.batch_value(indices))
 
     def examples(self, indices: Tensor) -> Tensor:
         return self._excess(self.term.examples(indices))
 
-    def value(self) -> float:
-        return self.sense * (self.term.value() - self.bound)
-
-    def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
-        value, gradient = self.term.value_and_gradient(parameters)
-        if self.sense < 0:
-            torch._foreach_neg_(gradient)
-        return self.sense * (value - self.bound), gradient
-
-    def survey(self, parameters: Vector | None) -> Survey:
-        value, gradient, each = self.term.survey(parameters)
+    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
+        value, gradient, values = self.term.survey(parameters, each=each)
         if self.sense < 0 and gradient is not None:
             torch._foreach_neg_(gradient)
-        each = None if each is None else self._excess(each)
-        return Survey(self.sense * (value - self.bound), gradient, each)
+        values = None if values is None else self._excess(values)
+        return Survey(self.sense * (value - self.bound), gradient, values)
 
     def _excess(self, value: Tensor) -> Tensor:
         # One operation where sense * (value - bound) takes two; the bits are the same.
         return value - self.bound if self.sense > 0 else self.bound - value
 
 
+class AbstractExpression(AbstractTerm):
+    """A term that can be added, scaled, and compared to make a constraint."""
+
+    __array_ufunc__ = None  # NumPy then leaves number * term to this class
+
+    def __le__(self, bound: float | AbstractExpression) -> Constraint:
+        """Require ``term <= bound``."""
+        return _compare(self, bound, sense=1)
+
+    def __ge__(self, bound: float | AbstractExpression) -> Constraint:
+        """Require ``term >= bound``."""
+        return _compare(self, bound, sense=-1)
+
+    def __bool__(self) -> NoReturn:
+        """Refuse: a term is not a number, and ``if term`` would always be taken."""
+        message = (
+            "A term has no truth value: it is a quantity of the parameters, not a "
+            "number, so `if term`, `not term` and `a and b` mean nothing. Compare its "
+            "value now, `term.value() <= 0.3`; two constraints are two entries of the "
+            "dict that oneproj.Problem takes."
+        )
+        raise InvalidProblemError(message)
+
+    def __lt__(self, bound: float | AbstractExpression) -> Constraint:
+        """Refuse: a strict inequality has no nearest point."""
+        message = (
+            f"A strict comparison with {bound!r} makes no constraint: its set has no "
+            "nearest points. Use <= or >=, with a margin in the bound if need be."
+        )
+        if isinstance(bound, AbstractExpression):
+            message += " max(a, b) <= c is two constraints, each with its name."
+        raise InvalidProblemError(message)
+
+    __gt__ = __lt__
+
+    def __add__(self, other: float | AbstractExpression) -> Combination:
+        """The sum with another expression, or with a number."""
+        mine, theirs = _combination(self), _combination(other)
+        return Combination(mine.terms + theirs.terms, mine.constant + theirs.constant)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: float | AbstractExpression) -> Combination:
+        """The difference to another expression, or to a number."""
+        return self + -1.0 * _combination(other)
+
+    def __rsub__(self, other: float) -> Combination:
+        """A number minus this expression."""
+        return -1.0 * self + other
+
+    def __neg__(self) -> Combination:
+        """Minus this expression."""
+        return -1.0 * self
+
+    def __mul__(self, factor: float) -> Combination:
+        """This expression times a number."""
+        number, mine = _as_factor(factor), _combination(self)
+        terms = tuple(Weighted(number * a, term) for a, term in mine.terms)
+        return Combination(terms, number * mine.constant)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Combination:
+        """This expression divided by a number."""
+        number = _as_factor(divisor)
+        if number != 0:
+            return self * (1.0 / number)
+        message = "A term cannot be divided by 0: no parameters would give it a value."
+        raise InvalidProblemError(message)
+
+    def __rtruediv__(self, _: object) -> NoReturn:
+        """Refuse: a ratio is no combination."""
+        _refuse_factor(self)
+
+    def __pow__(self, _: object) -> NoReturn:
+        """Refuse: a power of a mean is no mean."""
+        message = (
+            "A power of a term cannot be estimated on minibatches. If the term is >= "
+            "0, bound it by the root of the bound: risk <= 0.3 for risk ** 2 <= 0.09. "
+            "If it needs no data, take the power inside oneproj.function."
+        )
+        raise InvalidProblemError(message)
+
+    def __abs__(self) -> NoReturn:
+        """Refuse: its projection is that of two constraints."""
+        message = (
+            "The absolute value of a term is bounded by two constraints, each with "
+            'its name: {"from above": gap <= 0.05, "from below": gap >= -0.05}.'
+        )
+        raise InvalidProblemError(message)
+
+
+class Weighted(NamedTuple):
+    """A part of a combination: a factor, and the term that it multiplies."""
+
+    factor: float
+    term: AbstractExpression
+
+
+class Combination(AbstractExpression):
+    """``sum_k a_k t_k + b`` of terms ``t_k``; written with ``+``, ``-``, ``*``, ``/``.
+
+    On all data every term has its own pass. A minibatch has equally many examples of
+    each: with N the size of the largest data set, example i of the combination uses
+    example ``i n_k // N`` of the k-th, so each of those is used ``N / n_k`` times,
+    rounded up or down. A weight corrects for the rounding, so that the mean over all N,
+    and the expected mean over a minibatch, are exactly the combination of the means.
+
+    Example:
+        >>> import oneproj
+        >>> w = torch.tensor(2.0, requires_grad=True)
+        >>> large, small = torch.tensor([1.0, 2.0, 6.0]), torch.tensor([1.0, 3.0])
+        >>> a, b = (oneproj.mean(lambda x: w * x, data) for data in (large, small))
+        >>> gap = a - b / 2
+        >>> gap
+        mean over 3 examples - 0.5 * mean over 2 examples
+        >>> gap.value(), gap.batch_value(torch.arange(3)).item()
+        (4.0, 4.0)
+        >>> (gap <= 1.0).value(), (a <= b).value()
+        (3.0, 2.0)
+    """
+
+    def __init__(self, terms: tuple[Weighted, ...], constant: float) -> None:
+        """Keep the factors, the terms and the constant b."""
+        self.terms, self.constant = terms, constant
+        self.size = max((t.size for _, t in terms if t.size is not None), default=None)
+        self.tabular = all(term.tabular for _, term in terms)
+        self._scale = abs(constant)
+        shapes = {
+            t.curvature if a > 0 else MIRRORED.get(t.curvature, t.curvature)
+            for a, t in terms
+            if a != 0
+        }
+        curved = shapes - {"linear"}
+        if len(curved) <= 1:
+            self.curvature = curved.pop() if curved else "linear"
+
+    def __repr__(self) -> str:
+        """The factors, terms and constant, each with its sign, as the user wrote it."""
+        parts = [
+            (a, f"{'' if abs(a) == 1 else f'{abs(a):g} * '}{term!r}")
+            for a, term in self.terms
+        ]
+        if self.constant or not parts:
+            parts.append((self.constant, f"{abs(self.constant):g}"))
+        (a, first), *others = parts
+        written = [f"-{first}" if a < 0 else first]
+        written += [f"{'-' if a < 0 else '+'} {part}" for a, part in others]
+        return " ".join(written)
+
+    def named(self, name: str, model: torch.nn.Module | None = None) -> Self:
+        renamed = super().named(name, model)
+        renamed.terms = tuple(Weighted(a, t.named(name, model)) for a, t in self.terms)
+        return renamed
+
+    def precision(self) -> torch.dtype | None:
+        known = [term.precision() for _, term in self.terms]
+        floats = [dtype for dtype in known if dtype is not None]
+        return max(floats, key=lambda dtype: torch.finfo(dtype).eps, default=None)
+
+    def scale(self) -> float:
+        return self._scale
+
+    def batch_value(self, indices: Tensor | None) -> Tensor:
+        if indices is not None:
+            return self.examples(indices).mean()
+        return self._weigh([term.batch_value(None) for _, term in self.terms])
+
+    def examples(self, indices: Tensor) -> Tensor:
+        return self._weigh(
+            [self._share(term, indices, term.examples) for _, term in self.terms]
+        )
+
+    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
+        found = [term.survey(parameters, each=each) for _, term in self.terms]
+        scaled = [a * one.value for (a, _), one in zip(self.terms, found, strict=True)]
+        self._scale = abs(self.constant) + sum(map(abs, scaled))
+        value = sum(scaled) + self.constant
+        self.check_finite(value)
+        gradient = None
+        slopes = [one.gradient for one in found if one.gradient is not None]
+        if slopes:
+            gradient = slopes[0]
+            torch._foreach_mul_(gradient, self.terms[0].factor)
+            for (a, _), slope in zip(self.terms[1:], slopes[1:], strict=True):
+                torch._foreach_add_(gradient, slope, alpha=a)
+            self.check_finite(0.0, gradient)
+        if self.size is None or not each:
+            return Survey(value, gradient, None)
+        everyone = torch.arange(self.size, device="cpu")
+        shares = [
+            self._share(term, everyone, one.examples)
+            for (_, term), one in zip(self.terms, found, strict=True)
+        ]
+        return Survey(value, gradient, self._weigh(shares))
+
+    def _share(
+        self,
+        term: AbstractExpression,
+        indices: Tensor,
+        examples: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        """What a term contributes to these examples of the combination."""
+        n, total = term.size, self.size
+        if n is None or total is None or n == total:
+            return examples(indices)
+        own = indices * n // total
+        values = examples(own)
+        # Rounded up: the examples of the combination that use one below own, or own.
+        first, after = -(-(own * total) // n), -(-((own + 1) * total) // n)
+        return values * (total / n / (after - first).double()).to(values)
+
+    def _weigh(self, values: Sequence[Tensor]) -> Tensor:
+        parts = [a * value for (a, _), value in zip(self.terms, values, strict=True)]
+        total: Tensor = sum(parts[1:], parts[0])
+        return total + self.constant if self.constant else total
+
+
+def _combination(given: object) -> Combination:
+    """An expression or a number, as a combination."""
+    if isinstance(given, Combination):
+        return given
+    if isinstance(given, AbstractExpression):
+        return Combination((Weighted(1.0, given),), 0.0)
+    number = as_number(given)
+    if number is not None:
+        return Combination((), number)
+    message = (
+        "A term can be added to a term or to a finite number, but got "
+        f"{given!r}. A constraint is made last: (a - b) <= bound."
+    )
+    raise InvalidProblemError(message)
+
+
+def _as_factor(given: object) -> float:
+    number = as_number(given)
+    return _refuse_factor(given) if number is None else number
+
+
+def _refuse_factor(given: object) -> NoReturn:
+    message = (
+        f"A term can be multiplied or divided by a finite number, but got {given!r}. "
+        "A ratio of terms is bounded without dividing, a / b <= r as a - r * b <= 0 "
+        "where b > 0; other functions of several averages are oneproj.function."
+    )
+    raise InvalidProblemError(message)
+
+
+def _compare(
+    mine: AbstractExpression, bound: float | AbstractExpression, *, sense: int
+) -> Constraint:
+    if isinstance(bound, AbstractExpression):
+        return Constraint(mine - bound, 0.0, sense=sense)
+    return Constraint(mine, bound, sense=sense)
+
+
 def check_bounds(constraints: Iterable[AbstractTerm]) -> None:
-    """Refuse a term that is to be above one number and below a smaller one.
+    """Refuse two constraints that ask one term to be >= a number and <= a smaller one.
 
     Example:
         >>> import oneproj
@@ -269,28 +491,15 @@ def check_bounds(constraints: Iterable[AbstractTerm]) -> None:
         >>> check_bounds([size >= 1.0, size <= 2.0])
     """
     stated = [c for c in constraints if isinstance(c, Constraint)]
-    uppers = [c for c in stated if c.sense > 0]
-    least: dict[int, Constraint] = {}
-    for constraint in sorted(uppers, key=lambda c: c.bound, reverse=True):
-        least[id(constraint.term.original)] = constraint
+    lowest: dict[int, Constraint] = {}
+    for upper in sorted((c for c in stated if c.sense > 0), key=lambda c: -c.bound):
+        lowest[id(upper.term.original)] = upper
     for lower in (c for c in stated if c.sense < 0):
-        upper = least.get(id(lower.term.original))
-        if upper is not None and lower.bound > upper.bound:
+        least = lowest.get(id(lower.term.original), lower)
+        if lower.bound > least.bound:
             message = (
-                f"{lower.name!r} and {upper.name!r} contradict each other: one and the "
-                f"same term is to be >= {lower.bound:g} and <= {upper.bound:g}. No "
+                f"{lower.name!r} and {least.name!r} contradict each other: one and the "
+                f"same term is to be >= {lower.bound:g} and <= {least.bound:g}. No "
                 "point satisfies both."
             )
             raise InvalidProblemError(message)
-
-
-def _as_bound(bound: object) -> float:
-    number = as_number(bound)
-    if number is not None:
-        return number
-    message = (
-        f"A constraint's bound must be a finite number or another term, got {bound!r}. "
-        "To leave one side open, leave the constraint out; one that moves is a term, "
-        "oneproj.function(lambda: bound)."
-    )
-    raise InvalidProblemError(message)

@@ -1,4 +1,4 @@
-"""Tensors that a run can move: the parameters, and a centre shaped like them."""
+"""The tensors that a run optimises, and a centre shaped like them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from oneproj.vectors.arithmetic import Vector, is_finite
 
 
 def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
-    """Collect the tensors that move: floating, requiring grad, each once.
+    """Collect the tensors to optimise: floating, requiring grad, each once.
 
     Frozen tensors (``requires_grad=False``) are left out: they are constants of the
-    problem. One flat tensor may be given in place of an iterable.
+    problem. One tensor may be given in place of an iterable.
 
     Raises:
         InvalidProblemError: Nothing is left, or an entry cannot be optimised.
@@ -35,9 +35,9 @@ def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
     given = _as_tensors(parameters)
     unique = list({id(t): t for t in given if t.requires_grad}.values())
     if not unique:
-        raise InvalidProblemError(_nothing(given))
+        raise InvalidProblemError(_nothing_to_optimise(given))
     for tensor in unique:
-        check_writable(tensor)
+        _check_writable(tensor)
     if not any(tensor.numel() for tensor in unique):
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in unique)
         message = (
@@ -52,7 +52,7 @@ def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
     return unique
 
 
-def _nothing(given: list[Tensor]) -> str:
+def _nothing_to_optimise(given: list[Tensor]) -> str:
     if given and not any(t.is_floating_point() or t.is_complex() for t in given):
         kinds = ", ".join(sorted({str(tensor.dtype) for tensor in given}))
         return (
@@ -99,14 +99,11 @@ def _as_tensors(parameters: object) -> list[Tensor]:
     return tensors
 
 
-def check_writable(tensor: Tensor) -> None:
-    """Refuse a parameter that cannot be read and written entry by entry.
+def _check_writable(tensor: Tensor) -> None:
+    """Refuse a parameter whose entries cannot be read and written one by one.
 
-    That is one without numbers, one that is spread over the ranks of a process group,
-    or one with the same number in several places.
-
-    Example:
-        >>> check_writable(torch.ones(2))
+    It may be sharded over ranks, have no numbers yet, or hold one number in several
+    places.
     """
     if is_dtensor(tensor):
         message = (
@@ -158,10 +155,10 @@ def _check_optimisable(tensor: Tensor) -> None:
 
 
 def _check_apart(tensors: Sequence[Tensor]) -> None:
-    """Refuse parameters that have numbers in common, though each is a tensor."""
+    """Refuse different parameters that have numbers in common."""
     own = [t for t in tensors if t.numel() and not has_torch_function((t,))]
     for a, b in pairwise(sorted(own, key=lambda t: (str(t.device), t.data_ptr()))):
-        if a.device == b.device and _end(a) > b.data_ptr() and _overlap(a, b):
+        if a.device == b.device and _overlap(a, b):
             message = (
                 f"Two parameters share memory, of shapes {tuple(a.shape)} and "
                 f"{tuple(b.shape)}: moved one after the other, what they have in "
@@ -172,22 +169,21 @@ def _check_apart(tensors: Sequence[Tensor]) -> None:
             raise InvalidProblemError(message)
 
 
-def _end(tensor: Tensor) -> int:
-    """The address after the last number of a tensor."""
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    last = sum((size - 1) * stride for size, stride in steps)
-    return tensor.data_ptr() + (last + 1) * tensor.itemsize
-
-
 def _overlap(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors, the first of which begins no later, share a byte."""
-    begin = a.data_ptr()
-    met = torch.zeros(max(_end(a), _end(b)) - begin, dtype=torch.uint8, device="cpu")
-    for tensor in (a, b):
-        sizes = *tensor.shape, tensor.itemsize
-        strides = *(k * tensor.itemsize for k in tensor.stride()), 1
-        met.as_strided(sizes, strides, tensor.data_ptr() - begin).add_(1)
-    return bool((met > 1).any())
+    begin, ends = a.data_ptr(), []
+    for t in (a, b):
+        steps = zip(t.shape, t.stride(), strict=True)
+        last = sum((size - 1) * stride for size, stride in steps)
+        ends.append(t.data_ptr() + (last + 1) * t.itemsize)
+    if ends[0] <= b.data_ptr():
+        return False
+    uses = torch.zeros(max(ends) - begin, dtype=torch.uint8, device="cpu")
+    for t in (a, b):
+        strides = *(k * t.itemsize for k in t.stride()), 1
+        shape = *t.shape, t.itemsize
+        uses.as_strided(shape, strides, t.data_ptr() - begin).add_(1)
+    return bool((uses > 1).any())
 
 
 def as_center(center: object, parameters: Vector) -> list[Tensor] | None:
@@ -202,19 +198,15 @@ def as_center(center: object, parameters: Vector) -> list[Tensor] | None:
     wanted = [tuple(p.shape) for p in parameters]
     single = isinstance(center, Tensor | np.ndarray)
     parts: object = [center] if single else center
-    if not isinstance(parts, Iterable) or isinstance(parts, str | Mapping):
+    given: list[Tensor] = []
+    got: object = center
+    if isinstance(parts, Iterable) and not isinstance(parts, str | Mapping):
+        given = [as_tensor("The ball's center", part) for part in parts]
+        got = [tuple(t.shape) for t in given]
+    if got != wanted:
         message = (
             f"The ball's center must be shaped like the parameters {wanted}, but got "
-            f"{center!r}. Pass one tensor per trainable parameter, or None for the "
-            "origin."
-        )
-        raise InvalidProblemError(message)
-    given = [as_tensor("The ball's center", part) for part in parts]
-    shapes = [tuple(t.shape) for t in given]
-    if shapes != wanted:
-        message = (
-            f"The ball's center must be shaped like the parameters {wanted}, but got "
-            f"{shapes}. Pass one tensor per trainable parameter, or None."
+            f"{got!r}. Pass one tensor per trainable parameter, or None for the origin."
         )
         raise InvalidProblemError(message)
     if not is_finite(given):

@@ -17,13 +17,9 @@ from oneproj.distributed import (
 from oneproj.errors import InfeasibleError, InvalidProblemError, warn
 from oneproj.problem.autograd import fresh_casts
 from oneproj.problem.checks import check_connected, common_facts
+from oneproj.problem.float64 import check_in_float64, warn_if_signs_differ
 from oneproj.problem.modes import evaluating_when_called
-from oneproj.problem.problem import (
-    Problem,
-    check_in_float64,
-    named_constraints,
-    warn_if_signs_differ,
-)
+from oneproj.problem.problem import Problem, named_constraints
 from oneproj.problem.terms import AbstractTerm
 from oneproj.problem.trainable import trainable
 from oneproj.progress import progress_line
@@ -113,10 +109,10 @@ def project(
     start = snapshot(moving)
     try:
         probe = check_connected(named.values(), moving)
-        if probe.training:
-            _warn_of_modes(probe.kinds())
+        if probe.kinds:
+            _warn_of_modes(probe.kinds)
         with (
-            evaluating_when_called(enabled=bool(probe.training)),
+            evaluating_when_called(enabled=bool(probe.kinds)),
             fresh_casts(),
             progress_line("projecting", enabled=progress) as say,
             watching(lambda k, c: say(f"{k} full gradients, worst residual {c:.2e}")),

@@ -8,8 +8,7 @@
   matrix.
 
 Each has a residual that is <= 0 on the set, and the nearest point; ``on`` makes a
-``SetConstraint``. A set of your own is an ``AbstractSet``; ``oneproj.sets``
-says how they are made.
+``SetConstraint``. A set of your own is an ``AbstractSet``.
 """
 
 from oneproj.sets.balls import Ball as Ball

@@ -1,7 +1,4 @@
-"""The Euclidean ball.
-
-The second-order cone.
-"""
+"""The Euclidean ball and the second-order cone."""
 
 from __future__ import annotations
 
@@ -12,8 +9,15 @@ from torch import Tensor
 
 from oneproj.arguments import TensorLike, as_tensor
 from oneproj.errors import InvalidProblemError
-from oneproj.sets.base import AbstractSet, check_finite
-from oneproj.sets.distance import AbstractDistanceSet, check_radius, directed, length
+from oneproj.sets.base import (
+    AbstractDistanceSet,
+    AbstractSet,
+    check_finite,
+    check_radius,
+    check_same_shape,
+    directed,
+    length,
+)
 
 
 class Ball(AbstractSet):
@@ -32,18 +36,14 @@ class Ball(AbstractSet):
         self.center: Tensor | None = None
         if center is not None:
             self.center = as_tensor("The center of a ball", center).clone()
-        if self.center is not None and not bool(torch.isfinite(self.center).all()):
-            message = "A ball needs a finite center, got one with NaN or inf."
-            raise InvalidProblemError(message)
+            if not bool(torch.isfinite(self.center).all()):
+                message = "A ball needs a finite center, got one with NaN or inf."
+                raise InvalidProblemError(message)
 
     def check_shape(self, tensor: Tensor) -> None:
         """The center must be shaped like the tensor."""
-        if self.center is not None and self.center.shape != tensor.shape:
-            message = (
-                f"The ball's center has shape {tuple(self.center.shape)}, the "
-                f"parameter {tuple(tensor.shape)}; they must agree."
-            )
-            raise InvalidProblemError(message)
+        if self.center is not None:
+            check_same_shape("ball's center", self.center, tensor)
 
     def depth(self, x: Tensor) -> float:
         """The center is deepest."""
@@ -71,16 +71,12 @@ class Ball(AbstractSet):
         return x if self.center is None else x - self.center.to(x)
 
 
-FEWEST_ENTRIES = 2
-
-
 class SecondOrderCone(AbstractDistanceSet):
     """``{(t, z) : |z| <= t}``: t is the first entry of the tensor, z are the others.
 
-    Seen along z the cone is a wedge of two right angles' halves, and three cases give
-    the nearest point: x itself inside; the apex 0 where ``|z| <= -t``; elsewhere the
-    foot on the ray nearest to x, ``((|z| + t) / 2) (1, z / |z|)``. The residual is the
-    signed distance, ``(|z| - t) / sqrt(2)``, or ``|x|`` behind the apex.
+    The nearest point is x itself inside; the apex 0 where ``|z| <= -t``; elsewhere the
+    nearest point of the ray along z, ``((|z| + t) / 2) (1, z / |z|)``. The residual is
+    the signed distance, ``(|z| - t) / sqrt(2)``, or ``|x|`` behind the apex.
 
     The apex is a corner with many normals; elsewhere the boundary is smooth.
 
@@ -93,7 +89,7 @@ class SecondOrderCone(AbstractDistanceSet):
 
     def check_shape(self, tensor: Tensor) -> None:
         """There must be a t and a z."""
-        if tensor.numel() < FEWEST_ENTRIES:
+        if tensor.numel() <= 1:
             message = (
                 "A second-order cone needs a tensor with two entries or more, the "
                 f"first being the bound on the others; got {tuple(tensor.shape)}."

@@ -1,7 +1,4 @@
-"""The box: bounds on every entry.
-
-Sets given by linear equations and inequalities: the halfspace, the affine set.
-"""
+"""Sets given by linear inequalities and equations: box, halfspace, affine set."""
 
 from __future__ import annotations
 
@@ -14,11 +11,12 @@ from torch import Tensor
 
 from oneproj.arguments import TensorLike, as_number, as_tensor
 from oneproj.errors import InvalidProblemError
-from oneproj.sets.base import AbstractSet, check_finite
-from oneproj.sets.distance import (
+from oneproj.sets.base import (
     AbstractDistanceSet,
+    AbstractSet,
     AbstractThinSet,
-    check_tolerance,
+    check_finite,
+    check_same_shape,
     directed,
     length,
 )
@@ -29,9 +27,9 @@ INFINITY = torch.tensor(torch.inf, dtype=torch.float64, device="cpu")
 class Box(AbstractDistanceSet):
     """``{x : lower <= x <= upper}``, entry by entry.
 
-    The entries do not know of each other, so the nearest point clamps each. It is exact
-    to the last bit in every dtype: bounds that the tensor's dtype cannot hold are
-    rounded inwards to ones that it can, and a bound of 0 yields 0. Outside, the
+    The nearest point clamps each entry. It is exact to the last bit in every dtype:
+    bounds that the tensor's dtype cannot hold are rounded inwards to ones that it can,
+    and a bound of 0 yields 0. Outside, the
     residual is the distance; inside, minus the distance to the nearest face.
 
     A box has corners, and a corner has many normals. The KKT certificate finds the one
@@ -80,12 +78,8 @@ class Box(AbstractDistanceSet):
     def check_shape(self, tensor: Tensor) -> None:
         """Bounds that are tensors must be shaped like the parameter."""
         for name, bound in (("lower", self.lower), ("upper", self.upper)):
-            if bound.dim() and bound.shape != tensor.shape:
-                message = (
-                    f"The box's {name} bound has shape {tuple(bound.shape)}, the "
-                    f"parameter {tuple(tensor.shape)}; they must agree."
-                )
-                raise InvalidProblemError(message)
+            if bound.dim():
+                check_same_shape(f"box's {name} bound", bound, tensor)
 
     def depth(self, x: Tensor) -> float:
         """Half the narrowest side."""
@@ -170,12 +164,7 @@ class Halfspace(AbstractSet):
 
     def check_shape(self, tensor: Tensor) -> None:
         """The normal must be shaped like the tensor."""
-        if self.normal.shape != tensor.shape:
-            message = (
-                f"The halfspace's normal has shape {tuple(self.normal.shape)}, the "
-                f"parameter {tuple(tensor.shape)}; they must agree."
-            )
-            raise InvalidProblemError(message)
+        check_same_shape("halfspace's normal", self.normal, tensor)
 
     def residual(self, x: Tensor) -> Tensor:
         """``(<normal, x> - offset) / |normal|``."""
@@ -193,13 +182,13 @@ class Affine(AbstractThinSet):
     """``{x : A x = b}``, the solutions of linear equations, x flattened.
 
     With the rows of A made orthonormal (a singular value decomposition, once, in the
-    constructor), the distance is ``|A x - b|`` and the nearest point is reached by
-    taking back what is too much: ``P(x) = x - A'(A x - b)``. Dependent rows are fine.
+    constructor), the distance is ``|A x - b|`` and the nearest point
+    ``P(x) = x - A'(A x - b)``. Dependent rows are fine.
 
     An affine set has no interior, so its members are the points whose distance to it is
     at most ``tolerance |x|``. Projections aim at the exact set, those of the projector
     ``"cuts"`` included, whose ``lower_bound`` says how much nearer a point of that
-    could be. The KKT certificate speaks of the exact set.
+    could be. The KKT certificate is about the exact set.
 
     Args:
         matrix: A, one row per equation and one column per entry of the tensor.
@@ -244,7 +233,7 @@ class Affine(AbstractThinSet):
             )
             raise InvalidProblemError(message)
         self.matrix, self.offset = Vh[kept], coefficients / s[kept]
-        self.tolerance = check_tolerance(tolerance)
+        super().__init__(tolerance)
 
     def check_shape(self, tensor: Tensor) -> None:
         """The matrix must have one column per entry of the tensor."""
@@ -256,11 +245,8 @@ class Affine(AbstractThinSet):
             )
             raise InvalidProblemError(message)
 
-    def _half_thickness(self, x: Tensor) -> float:
-        return self._band * float(length(self._nearest(x, 0.0)))
-
     def _excess(self, x: Tensor) -> Tensor:
-        """``A'(A x - b)``, the way from the nearest point to x."""
+        """``A'(A x - b)``, the difference from the nearest point to x."""
         A, b = self.matrix.to(x.device), self.offset.to(x.device)
         back: Tensor = A.mT @ (A @ x.flatten() - b)
         return back.reshape(x.shape)

@@ -1,8 +1,8 @@
 """Sets of matrices, given by their singular values.
 
-The nearest point of a set that only asks for singular values keeps the singular
-vectors and moves the values to the nearest point of what is asked. Each look costs one
-singular value decomposition, in float64: about ``m n min(m, n)`` operations.
+The nearest point keeps the singular vectors and moves the values to the nearest ones
+that are allowed. Each residual or projection costs one singular value decomposition, in
+float64: about ``m n min(m, n)`` operations.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from torch import Tensor
 
 from oneproj.arguments import check_count
 from oneproj.errors import InvalidProblemError
-from oneproj.sets.distance import (
+from oneproj.sets.base import (
     AbstractDistanceSet,
     AbstractThinSet,
     check_radius,
-    check_tolerance,
     directed,
     length,
 )
-from oneproj.sets.simplex import lowered, threshold
+from oneproj.sets.simplex import Sorted
 
 MATRIX_DIM = 2
 
@@ -74,7 +73,7 @@ class NuclearBall(AbstractDistanceSet):
         svd = decompose(x)
         excess, k = svd.s.sum() - self.radius, svd.s.numel()
         if excess > 0:
-            theta = torch.maximum(threshold(svd.s, self.radius), excess / k)
+            theta = torch.maximum(Sorted(svd.s).threshold(self.radius), excess / k)
             value, normal = directed(svd.s.clamp(max=theta))
         else:
             value = excess / math.sqrt(k)
@@ -88,7 +87,7 @@ class NuclearBall(AbstractDistanceSet):
             return torch.zeros_like(x)
         if svd.s.sum() <= radius:
             return x
-        return svd.matrix(lowered(svd.s, radius))
+        return svd.matrix(Sorted(svd.s).lowered(radius))
 
 
 class SpectralBall(AbstractDistanceSet):
@@ -170,10 +169,7 @@ class Rank(AbstractThinSet):
         """Set the rank and the tolerance."""
         zero = "A matrix of rank 0 is zero: freeze the parameter instead."
         self.rank = check_count("The rank", rank, zero)
-        self.tolerance = check_tolerance(tolerance)
-
-    def _half_thickness(self, x: Tensor) -> float:
-        return self._band * float(length(self._nearest(x, 0.0)))
+        super().__init__(tolerance)
 
     def check_shape(self, tensor: Tensor) -> None:
         """Refuse what is not a matrix, and a rank that every such matrix has."""

@@ -10,13 +10,16 @@ from torch import Tensor
 
 from oneproj.errors import NonFiniteError
 from oneproj.problem.terms import AbstractTerm
-from oneproj.sets import SetConstraint
-from oneproj.sets.base import AbstractSet
-from oneproj.sets.distance import AbstractDistanceSet, AbstractThinSet
+from oneproj.sets.base import (
+    AbstractDistanceSet,
+    AbstractSet,
+    AbstractThinSet,
+    SetConstraint,
+)
 from oneproj.vectors.arithmetic import Vector, is_finite, norm
 
-HAIR = 2.0
-"""The margin to start with, in rounding units of the nearest point."""
+MARGIN_UNITS = 2.0
+"""The first margin, in rounding units of the nearest point."""
 MARGIN_TRIES = 40
 """The margin doubles each time; 40 doublings cover the rounding of any dtype."""
 
@@ -27,8 +30,8 @@ class Region:
     The nearest point of a product is the product of the nearest points.
 
     Args:
-        parameters: All that moves.
-        sets: Name to set, of which no two are on the same tensor.
+        parameters: Those of the problem.
+        sets: Name to set; no two are on the same tensor.
 
     Example:
         >>> from oneproj.sets.balls import Ball
@@ -41,7 +44,7 @@ class Region:
     """
 
     def __init__(self, parameters: Vector, sets: Mapping[str, SetConstraint]) -> None:
-        """Find the place of every set's tensor."""
+        """Find the index of every set's tensor."""
         where = {id(tensor): i for i, tensor in enumerate(parameters)}
         self.places = {name: where[id(c.tensor)] for name, c in sets.items()}
         self._sets = {name: constraint.members for name, constraint in sets.items()}
@@ -65,14 +68,14 @@ class Region:
         return found
 
     def nearest(self, y: Vector) -> list[Tensor]:
-        """P(y); exact, and so without regard to how it is to be rounded."""
+        """P(y) in the dtypes of y, not aimed inside against rounding."""
         point = list(y)
         for name, part in self.parts(y).items():
             point[self.places[name]] = part.to(point[self.places[name]])
         return point
 
     def member(self, y: Vector, like: Vector) -> list[Tensor]:
-        """A member of the dtypes of ``like``, as near to the nearest one as can be.
+        """The nearest member in the dtypes of ``like``, up to rounding.
 
         Raises:
             NonFiniteError: The point is not finite.
@@ -83,41 +86,48 @@ class Region:
         point = [x.to(kept) for x, kept in zip(y, like, strict=True)]
         for name, part in self.parts(y).items():
             i, members = self.places[name], self._sets[name]
-            # Into a band it aims at the middle, the exact set, and not at the edge.
+            # In a band it aims at the middle, the exact set, and not at the edge.
             aim = part if isinstance(members, AbstractThinSet) else y[i]
-            point[i] = nearest_member(members, aim, part.to(like[i]))
+            point[i] = nearest_member(members, aim, part.to(like[i]), nearest=part)
         return point
 
 
 def region_of(parameters: Vector, constraints: Mapping[str, AbstractTerm]) -> Region:
-    """The sets among the constraints: for every tensor one, the hardest for cuts.
+    """The sets among the constraints; of several on one tensor, the hardest for cuts.
 
-    A set without interior is, and then one with many normals at a point; a ball is as
-    good as any function.
+    Hardest are sets without interior, then those with many normals at a point; a ball
+    is as easy as any function.
 
     Example:
         >>> region_of([], {}).places
         {}
     """
-    moving, hardest = {id(tensor) for tensor in parameters}, dict[int, str]()
+    optimised = {id(tensor) for tensor in parameters}
     sets = {
         name: constraint
         for name, constraint in constraints.items()
-        if isinstance(constraint, SetConstraint) and id(constraint.tensor) in moving
+        if isinstance(constraint, SetConstraint) and id(constraint.tensor) in optimised
     }
-    for name in sorted(sets, key=lambda name: _hardness(sets[name].members)):
+    kinds, hardest = (AbstractDistanceSet, AbstractThinSet), dict[int, str]()
+    hardness = {
+        n: sum(isinstance(c.members, k) for k in kinds) for n, c in sets.items()
+    }
+    for name in sorted(sets, key=hardness.__getitem__):
         hardest[id(sets[name].tensor)] = name
     return Region(parameters, {name: sets[name] for name in hardest.values()})
 
 
 @torch.no_grad()
-def nearest_member(members: AbstractSet, outside: Tensor, least: Tensor) -> Tensor:
+def nearest_member(
+    members: AbstractSet, outside: Tensor, least: Tensor, nearest: Tensor | None = None
+) -> Tensor:
     """The nearest point of a set, aimed inside until it is a member when rounded.
 
     Args:
         members: The set.
-        outside: What to project, in any precision.
+        outside: The point to project, in any precision.
         least: A point of the dtype that is wanted, to return if none is better.
+        nearest: P(outside), if it is known already.
 
     Example:
         >>> from oneproj.sets.balls import Ball
@@ -126,7 +136,9 @@ def nearest_member(members: AbstractSet, outside: Tensor, least: Tensor) -> Tens
         [0.6, 0.8]
     """
     exact, best = outside.double(), least
-    margin = hair(members, exact, least.dtype)
+    if nearest is None:
+        nearest = members.project(exact)
+    margin = rounding_margin(nearest, least.dtype)
     lowest = float(members.residual(least.double()))
     for _ in range(MARGIN_TRIES):
         x = members.project(exact, margin=margin).to(least)
@@ -139,22 +151,16 @@ def nearest_member(members: AbstractSet, outside: Tensor, least: Tensor) -> Tens
     return best
 
 
-def hair(members: AbstractSet, x: Tensor, dtype: torch.dtype) -> float:
-    """The margin that rounding to a dtype takes near the set's nearest point.
+def rounding_margin(nearest: Tensor, dtype: torch.dtype) -> float:
+    """How far rounding a set's nearest point to a dtype can move it.
 
-    Rounding x_hat moves it by an eps of its dtype; adding up n squares in float64, in
-    an order that is not ours, moves the residual by about sqrt(n) of its own.
+    Rounding moves it by an eps of its dtype; adding up n squares in float64, in any
+    order, moves the residual by about sqrt(n) of float64's.
 
     Example:
-        >>> from oneproj.sets.balls import Ball
-        >>> hair(Ball(1.0), torch.ones(4).double(), torch.float64)
+        >>> rounding_margin(torch.full((4,), 0.5).double(), torch.float64)
         8.881784197001252e-16
     """
-    unit = HAIR * torch.finfo(dtype).eps
-    unit += math.sqrt(x.numel()) * torch.finfo(torch.float64).eps
-    return unit * norm([members.project(x.double())])
-
-
-def _hardness(members: AbstractSet) -> int:
-    kinds = (AbstractDistanceSet, AbstractThinSet)
-    return sum(isinstance(members, kind) for kind in kinds)
+    unit = MARGIN_UNITS * torch.finfo(dtype).eps
+    unit += math.sqrt(nearest.numel()) * torch.finfo(torch.float64).eps
+    return unit * norm([nearest])

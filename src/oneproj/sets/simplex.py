@@ -9,52 +9,56 @@ from torch import Tensor
 
 from oneproj.arguments import check_number
 from oneproj.errors import InvalidProblemError
-from oneproj.sets.distance import (
+from oneproj.sets.base import (
     AbstractDistanceSet,
     AbstractThinSet,
     check_radius,
-    check_tolerance,
     directed,
 )
 
 
-def threshold(x: Tensor, total: float) -> Tensor:
-    """The number theta for which ``sum_i max(x_i - theta, 0) = total > 0``.
+class Sorted:
+    """The entries of a tensor in falling order, to find thresholds with one sort.
+
+    Everything is computed from the differences to the largest entry: where the entries
+    are so large that adding the total to them changes nothing, the result of
+    ``lowered`` still sums to the total.
 
     Example:
-        >>> threshold(torch.tensor([0.0, 3.0, 2.0]), 3.0).item()
-        1.0
-    """
-    return x.max() + _below_largest(x, total)
-
-
-def lowered(x: Tensor, total: float) -> Tensor:
-    """The entries above the threshold, less the threshold; 0 for the others.
-
-    Computed from the differences to the largest entry: where the entries are so large
-    that adding the total to them changes nothing, the result still sums to the total.
-
-    Example:
-        >>> lowered(torch.tensor([0.0, 3.0, 2.0]), 3.0).tolist()
-        [0.0, 2.0, 1.0]
-        >>> lowered(torch.tensor([1e17, 1e17, 0.0], dtype=torch.float64), 1.0).tolist()
+        >>> entries = Sorted(torch.tensor([0.0, 3.0, 2.0]))
+        >>> entries.threshold(3.0).item(), entries.lowered(3.0).tolist()
+        (1.0, [0.0, 2.0, 1.0])
+        >>> huge = torch.tensor([1e17, 1e17, 0.0], dtype=torch.float64)
+        >>> Sorted(huge).lowered(1.0).tolist()
         [0.5, 0.5, 0.0]
     """
-    return (x - x.max() - _below_largest(x, total)).clamp(min=0)
 
+    def __init__(self, x: Tensor) -> None:
+        """Sort the entries."""
+        self._x, self._largest = x, x.max()
+        self._below = (x - self._largest).flatten().sort(descending=True).values
 
-def _below_largest(x: Tensor, total: float) -> Tensor:
-    """The threshold minus the largest entry, in [-total, 0].
+    def threshold(self, total: float) -> Tensor:
+        """The number theta for which ``sum_i max(x_i - theta, 0) = total > 0``."""
+        return self._largest + self._shift(total)
 
-    If the k largest entries are the ones above it, it is the sum of their differences
-    to the largest, minus the total, divided by k. Sorted, k is the last place at which
-    the entry exceeds that quotient. Entries lower by the total or more are below it.
-    """
-    u = (x - x.max()).flatten().clamp(min=-total).sort(descending=True).values
-    k = torch.arange(1, u.numel() + 1, device=x.device, dtype=x.dtype)
-    candidates = (u.cumsum(0) - total) / k
-    last = int((u > candidates).sum()) - 1
-    return candidates[max(last, 0)]
+    def lowered(self, total: float) -> Tensor:
+        """The entries above the threshold, less the threshold; 0 for the others."""
+        return (self._x - self._largest - self._shift(total)).clamp(min=0)
+
+    def _shift(self, total: float) -> Tensor:
+        """The threshold minus the largest entry, in [-total, 0].
+
+        If the k largest entries are the ones above the threshold, it is the sum of
+        their differences to the largest, minus the total, divided by k; k is the last
+        place at which the entry exceeds that quotient. Entries lower by the total or
+        more are below the threshold.
+        """
+        u = self._below.clamp(min=-total)
+        k = torch.arange(1, u.numel() + 1, device=u.device, dtype=u.dtype)
+        candidates = (u.cumsum(0) - total) / k
+        last = int((u > candidates).sum()) - 1
+        return candidates[max(last, 0)]
 
 
 class Simplex(AbstractThinSet):
@@ -69,7 +73,7 @@ class Simplex(AbstractThinSet):
 
     Among convex functions the projector ``"cuts"`` aims at the exact simplex, too, and
     its ``lower_bound`` says how much nearer a point of that could be. The KKT
-    certificate speaks of the exact simplex.
+    certificate is about the exact simplex.
 
     Args:
         total: What the entries of the tensor sum to, > 0.
@@ -86,25 +90,29 @@ class Simplex(AbstractThinSet):
         """Set the total and the tolerance."""
         why = "Entries that sum to 0 are all 0: freeze the parameter there instead."
         self.total = check_number("The total of a simplex", total, why)
-        self.tolerance = check_tolerance(tolerance)
+        super().__init__(tolerance)
 
     def _half_thickness(self, x: Tensor) -> float:
-        # In a thick slab the middle is not deeper than its entries are large.
+        # In a thick slab the entries bound the depth of the middle.
         return self.total * min(self._band / math.sqrt(x.numel()), 1 / x.numel())
 
     def check_shape(self, tensor: Tensor) -> None:
-        """Every tensor with entries will do; they are summed over all dimensions."""
+        """Refuse a tensor without entries; they are summed over all dimensions."""
         check_not_empty(tensor)
 
+    def _bounds(self) -> tuple[float, float]:
+        """The least and the largest sum of a member."""
+        return self.total * (1 - self._band), self.total * (1 + self._band)
+
     def _measure(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        least, most = (self.total * (1 + side * self._band) for side in (-1, 1))
+        least, most = self._bounds()
         size, n = float(x.clamp(min=0).sum()), x.numel()
         theta = 0.0
         # Summed in another order, the threshold may come out at 0: it is at least this.
         if size > most:
-            theta = max(float(threshold(x, most)), (size - most) / n)
+            theta = max(float(Sorted(x).threshold(most)), (size - most) / n)
         elif size < least:
-            theta = min(float(threshold(x, least)), (size - least) / n)
+            theta = min(float(Sorted(x).threshold(least)), (size - least) / n)
         value, normal = directed(x.clamp(max=theta))  # x - P(x)
         if theta != 0 or bool((x < 0).any()):
             return value, normal
@@ -124,9 +132,10 @@ class Simplex(AbstractThinSet):
 
     def _nearest(self, x: Tensor, margin: float) -> Tensor:
         del margin  # zeros are exact, and the slab takes care of the sum
-        if self._measure(x)[0] <= 0:
+        least, most = self._bounds()
+        if least <= float(x.sum()) <= most and not bool((x < 0).any()):
             return x
-        return lowered(x, self.total)
+        return Sorted(x).lowered(self.total)
 
 
 class L1Ball(AbstractDistanceSet):
@@ -157,31 +166,28 @@ class L1Ball(AbstractDistanceSet):
         return self.radius / math.sqrt(x.numel())
 
     def check_shape(self, tensor: Tensor) -> None:
-        """Every tensor with entries will do."""
+        """Refuse a tensor without entries."""
         check_not_empty(tensor)
 
     def _measure(self, x: Tensor) -> tuple[Tensor, Tensor]:
         excess, n = x.abs().sum() - self.radius, x.numel()
         if excess > 0:
-            theta = torch.maximum(threshold(x.abs(), self.radius), excess / n)
+            theta = torch.maximum(Sorted(x.abs()).threshold(self.radius), excess / n)
             return directed(x.sign() * x.abs().clamp(max=theta))  # x - P(x)
         side = torch.where(x < 0, -1.0, 1.0).to(x)
         return excess / n**0.5, side / n**0.5
 
     def _nearest(self, x: Tensor, margin: float) -> Tensor:
-        # Rounding moves the entries that are not zero: only they need the margin.
-        nearest = self._shrink(x, self.radius)
-        zeros = nearest.numel() - int(nearest.count_nonzero())
-        reach = self.radius - margin * math.sqrt(nearest.numel() - zeros)
-        return self._shrink(x, reach)
+        size, entries = x.abs().sum(), Sorted(x.abs())
 
-    @staticmethod
-    def _shrink(x: Tensor, radius: float) -> Tensor:
-        if radius <= 0:
-            return torch.zeros_like(x)
-        if x.abs().sum() <= radius:
-            return x
-        return x.sign() * lowered(x.abs(), radius)
+        def shrunk(radius: float) -> Tensor:
+            if radius <= 0:
+                return torch.zeros_like(x)
+            return x if size <= radius else x.sign() * entries.lowered(radius)
+
+        # Rounding moves the entries that are not zero: only they need the margin.
+        moved = int(shrunk(self.radius).count_nonzero())
+        return shrunk(self.radius - margin * math.sqrt(moved))
 
 
 def check_not_empty(tensor: Tensor) -> None:

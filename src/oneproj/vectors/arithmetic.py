@@ -1,11 +1,8 @@
-"""NumPy arrays by what is in them: ``Array`` has float64 numbers, ``Mask`` bools.
+"""Arithmetic of vectors, which are lists of tensors shaped like the parameters.
 
-A list of tensors seen as one vector: inner products, norms, the ball.
-
-Nothing here flattens or copies the parameters, so a model of 10^8 parameters costs
-a few passes over memory. A vector is any sequence of tensors of matching shapes.
-
-A small point as one numpy array, for scipy. Never used on a large model.
+Inner products, norms, linear combinations and the safeguard ball. Large models are not
+flattened or copied: an operation costs a few passes over memory. ``flat`` and
+``unflat`` convert a small vector to a NumPy array, for scipy, and back.
 """
 
 from __future__ import annotations
@@ -21,8 +18,6 @@ from torch import Tensor
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
-
-
 Vector: TypeAlias = Sequence[Tensor]
 """A point or direction: one tensor per parameter, shapes as in the model."""
 
@@ -30,12 +25,10 @@ ROW = 1024
 """Squares added up in a tensor's own precision before float64 takes over."""
 SMALL = 2**16
 """Tensors up to this size are converted to float64 as a whole: they fit the cache."""
-BLOCK = 2**20
-"""Squares added up in their own precision where a bound is enough."""
 PLAIN = (torch.float32, torch.float64)
-"""Precisions whose sums are made as IEEE has it, operation by operation."""
+"""Dtypes that torch adds up in their own precision."""
 TINY = 1e-12
-"""Below it, squares that float32 cannot hold may matter in a norm."""
+"""Norms below it may have lost squares that underflow in float32."""
 
 
 def snapshot(point: Vector) -> list[Tensor]:
@@ -81,7 +74,7 @@ def rounding_unit(vector: Vector) -> float:
 
 
 def on_devices(vector: Vector, like: Vector) -> list[Tensor]:
-    """A vector that was read from a file, where the parameters are.
+    """Copy a vector to the devices of the parameters.
 
     Example:
         >>> on_devices([torch.ones(1)], [torch.zeros(1)])
@@ -122,12 +115,12 @@ def dot(a: Vector, b: Vector) -> float:
 
 
 def _blocks(tensor: Tensor) -> Sequence[Tensor]:
-    """A flat tensor in blocks whose copies in float64 fit the cache."""
+    """The entries in blocks whose float64 copies fit the cache."""
     return torch.split(tensor.detach().flatten(), SMALL)
 
 
 def _flat(vector: Vector) -> Tensor | None:
-    """A copy in one flat tensor if the numbers are few: then one call does for all."""
+    """A copy in one flat tensor if it is small, so that one call handles all."""
     few = sum(map(Tensor.numel, vector)) <= SMALL
     alone = few and len({tensor.device for tensor in vector}) == 1
     return torch.cat([t.flatten() for t in vector]).detach() if alone else None
@@ -136,19 +129,15 @@ def _flat(vector: Vector) -> Tensor | None:
 def norm(a: Vector) -> float:
     """Euclidean norm over all tensors, for one read of memory.
 
-    Of many numbers squares are added in their own precision (float32 at least), but
-    only ``ROW`` of them to a sum; all else is added in float64. The error is a few
-    rounding units, whatever the size of the model.
+    In large tensors, ``ROW`` squares at a time are added in their own precision
+    (float32 at least); all other sums are float64. The error is a few rounding units,
+    whatever the size of the model.
 
     Example:
         >>> norm([torch.tensor([3.0]), torch.tensor([4.0])])
         5.0
     """
-    return _norm(a, _flat(a))
-
-
-def _norm(a: Vector, flat: Tensor | None) -> float:
-    """The norm of a vector whose flat copy, if it has one, is made already."""
+    flat = _flat(a)
     if flat is not None:
         length = torch.linalg.vector_norm(flat, dtype=torch.float64).item()
     elif pieces := [piece for tensor in a for piece in _row_norms(tensor.detach())]:
@@ -185,22 +174,6 @@ def _row_norms(tensor: Tensor) -> list[Tensor]:
 
 
 @torch.no_grad()
-def _length_bound(point: Vector) -> float:
-    """An upper bound of the norm, at most 7 percent above it, at the least cost.
-
-    A sum of n squares in float32, in any order, errs by less than ``n 2^-24`` of it:
-    by 1/16 for n = ``BLOCK``. NaN or inf where an entry is or its square overflows.
-    """
-    squares = []
-    for tensor in point:
-        if tensor.dtype not in PLAIN:
-            return math.inf  # no such bound is known: take the norm itself
-        parts = torch.split(tensor.reshape(-1), BLOCK)
-        squares += [torch.dot(part, part).item() for part in parts]
-    return TINY + math.sqrt(sum(squares) / (1.0 - 1 / 16))
-
-
-@torch.no_grad()
 def difference(a: Vector, b: Vector) -> list[Tensor]:
     """The vector ``a - b``, as new tensors.
 
@@ -222,7 +195,7 @@ def distance(a: Vector, b: Vector) -> float:
 
 
 def offset(point: Vector, center: Vector | None) -> Vector:
-    """The point seen from a ball's centre, None for the origin: then it is no copy.
+    """The point minus a ball's centre; the point itself if the centre is None.
 
     Example:
         >>> offset([torch.tensor([3.0])], [torch.tensor([1.0])])
@@ -261,11 +234,7 @@ def project_ball_(point: Vector, radius: float, center: Vector | None) -> float:
     if math.isinf(radius):
         return 0.0
     tensors = list(point)
-    away = offset(tensors, center)
-    flat = _flat(away)
-    if flat is None and _length_bound(away) <= radius:
-        return 0.0  # the rule: the ball is a safeguard
-    length = _norm(away if flat is None else [flat], flat)
+    length = norm(offset(tensors, center))
     if not length > radius:
         return length if math.isnan(length) else 0.0
     shrink = radius / length
@@ -291,7 +260,7 @@ def is_finite(vector: Vector) -> bool:
 
 
 def flat(vector: Vector) -> Array:
-    """All entries, in float64, one after the other.
+    """All entries as one float64 array.
 
     Example:
         >>> flat([torch.ones(1, 2), torch.zeros(1)]).tolist()

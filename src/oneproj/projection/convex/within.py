@@ -25,7 +25,7 @@ from oneproj.projection.convex.stalls import (
 from oneproj.projection.margins import Aim
 from oneproj.projection.view import Look, View
 from oneproj.sets import SetConstraint
-from oneproj.sets.region import Region, hair
+from oneproj.sets.region import Region, rounding_margin
 from oneproj.vectors.arithmetic import (
     Vector,
     combine,
@@ -74,7 +74,8 @@ class Within:
             return 0.0
         if isinstance(constraint, SetConstraint):
             x = constraint.tensor.detach()
-            return min(margin, WIDER * hair(constraint.members, x, x.dtype))
+            nearest = constraint.members.project(x.double())
+            return min(margin, WIDER * rounding_margin(nearest, x.dtype))
         return margin
 
     def search(self) -> bool:
