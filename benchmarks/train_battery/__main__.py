@@ -17,7 +17,13 @@ from typing import Annotated
 import typer
 
 from benchmarks.commands import exits_and_place
-from benchmarks.train_battery.ablations import ABLATIONS, TABLE, Ablation, concerned
+from benchmarks.train_battery.ablations import (
+    ABLATIONS,
+    CHANCE,
+    TABLE,
+    Ablation,
+    concerned,
+)
 from benchmarks.train_battery.compare import changes, lines, short
 from benchmarks.train_battery.problems import CASES, FAMILIES
 from benchmarks.train_battery.registry import Case
@@ -100,9 +106,10 @@ def ablation_lines(record: Record, ablations: Sequence[Ablation]) -> list[str]:
     """
     rows = ["| mechanism | without it, worse | without it, better |", "|---|---|---|"]
     for ablation in ablations:
-        before = of_ablation(record.runs.values(), ablation.against)
-        after = of_ablation(record.runs.values(), ablation.name)
-        worse, better = short(changes(before, after))
+        names = (ablation.against, ablation.name, CHANCE.name)
+        before, after, chance = (of_ablation(record.runs.values(), n) for n in names)
+        found = changes(before, after, () if ablation.against else chance)
+        worse, better = short(found)
         rows.append(f"| `{ablation.name}`: {ablation.what} | {worse} | {better} |")
     return rows
 

@@ -63,11 +63,15 @@ class Ablation:
     """Of ``solve``, where an option switches it off."""
     matters: Callable[[Problem], bool] = _always
     """Whether it can change a run of that problem at all."""
+    seed_offset: int = 0
+    """Added to the seed of ``solve``, not to that of the problem."""
     against: str = ""
     """The runs to compare with: those of this ablation, as a rule of none."""
 
 
 NOTHING = Ablation("", "all mechanisms are on")
+CHANCE = Ablation("chance", "nothing is off, other minibatches", seed_offset=1000)
+"""What differs from its runs is noise: the other rows are measured against it."""
 
 
 @contextmanager
@@ -163,6 +167,7 @@ def _everywhere(anchor: Any, steepness: Mapping[str, float], moved: float) -> li
 
 
 TABLE: tuple[Ablation, ...] = (
+    CHANCE,
     # --- steps and how long they are ---
     Ablation(
         "rows_in_use",
@@ -397,4 +402,12 @@ def concerned(ablation: Ablation, build: Callable[[int], Problem]) -> bool:
     return ablation.matters is _always or ablation.matters(build(0))
 
 
-__all__ = ["ABLATIONS", "NOTHING", "TABLE", "Ablation", "concerned", "switched_off"]
+__all__ = [
+    "ABLATIONS",
+    "CHANCE",
+    "NOTHING",
+    "TABLE",
+    "Ablation",
+    "concerned",
+    "switched_off",
+]

@@ -29,7 +29,7 @@ class Change:
     change: float
     """Of the mean objective, relative; positive is worse."""
     noise: float
-    """What may be chance: relative, from the seeds; nan with one seed."""
+    """What may be chance: relative, from the spread over seeds; nan if unknown."""
     seeds: int
     feasible: tuple[int, int]
     """Runs that ended feasible, before and after."""
@@ -52,20 +52,29 @@ class Change:
         return abs(self.change) > max(share, noise)
 
 
-def changes(before: Iterable[Run], after: Iterable[Run]) -> list[Change]:
+def changes(
+    before: Iterable[Run], after: Iterable[Run], chance: Iterable[Run] = ()
+) -> list[Change]:
     """Compare the problems that both have, in the order of the first.
+
+    Args:
+        before: Runs, with any number of seeds.
+        after: Runs of the same problems.
+        chance: Runs that differ from the first in their minibatches only: as far as
+            they are away from them, a change is noise.
 
     Example:
         >>> changes([], [])
         []
     """
-    old, new = _by_problem(before), _by_problem(after)
+    old, new, other = _by_problem(before), _by_problem(after), _by_problem(chance)
     found = []
     for problem, runs in old.items():
         seeds = [seed for seed in runs if seed in new.get(problem, {})]
         if seeds:
             rows = [runs[s] for s in seeds], [new[problem][s] for s in seeds]
-            found.append(_change(problem, *rows))
+            alike = [(runs[s], r) for s, r in other[problem].items() if s in runs]
+            found.append(_change(problem, *rows, alike))
     return found
 
 
@@ -76,13 +85,20 @@ def _by_problem(runs: Iterable[Run]) -> dict[str, dict[int, Run]]:
     return found
 
 
-def _change(problem: str, old: Sequence[Run], new: Sequence[Run]) -> Change:
+def _change(
+    problem: str,
+    old: Sequence[Run],
+    new: Sequence[Run],
+    alike: Sequence[tuple[Run, Run]],
+) -> Change:
     a, b = [_objective(r) for r in old], [_objective(r) for r in new]
     unit = max(abs(fmean(a)), SMALLEST)
     moved = [(y - x) / unit for x, y in zip(a, b, strict=True)]
-    few = len(moved) < 2  # noqa: PLR2004 - a spread needs two
-    # Two values say little of their spread: that of the objectives counts as well.
-    spread = max(stdev(moved), stdev(a) / unit) if not few else math.nan
+    spreads = [stdev(moved)] if len(moved) > 1 else []
+    if alike:
+        squares = [((_objective(y) - _objective(x)) / unit) ** 2 for x, y in alike]
+        spreads.append(math.sqrt(fmean(squares)))
+    spread = max(spreads, default=math.nan)
     return Change(
         problem,
         before=fmean(a),

@@ -88,10 +88,11 @@ def run(key: Key) -> Run:
     ):
         torch.manual_seed(key.seed)
         warnings.simplefilter("always", OneprojWarning)
+        seed = key.seed + ablation.seed_offset
         options: dict[str, Any] = {"steps": case.steps} | dict(ablation.options)
         try:
             solution = solve(
-                problem, seed=key.seed, progress=False, on_failure="return", **options
+                problem, seed=seed, progress=False, on_failure="return", **options
             )
         except OneprojError as error:
             seconds = time.process_time() - begun

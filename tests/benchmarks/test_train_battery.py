@@ -73,7 +73,7 @@ def test_every_ablation_names_attributes_that_exist_and_puts_them_back() -> None
             during = [_attribute(name) for name in ablation.patches]
         assert before == [_attribute(name) for name in ablation.patches]
         assert all(a is not b for a, b in zip(before, during, strict=True))
-        assert ablation.patches or ablation.options
+        assert ablation.patches or ablation.options or ablation.seed_offset
         assert ablation.against in {"", *ABLATIONS}
 
 
@@ -130,8 +130,7 @@ def test_changes_are_relative_and_only_of_common_seeds() -> None:
     (found,) = changes(before, after)
     assert (found.problem, found.seeds) == ("a", 2)
     assert found.ratio == pytest.approx(2.05 / 1.05)
-    spread = 0.1 / 2**0.5 / 1.05
-    assert found.noise == pytest.approx(2 * spread / 2**0.5)
+    assert found.noise == pytest.approx(0.0, abs=1e-9)  # both seeds say the same
     assert found.exceeds(0.1)
     assert not found.lost
 
@@ -142,10 +141,21 @@ def test_objectives_near_zero_are_compared_absolutely() -> None:
     assert not found.exceeds(0.01)
 
 
-def test_a_change_within_the_noise_is_not_listed() -> None:
-    before = [_run("a", 0, 1.0), _run("a", 1, 2.0)]
-    after = [_run("a", 0, 1.5), _run("a", 1, 2.0)]
-    assert short(changes(before, after)) == ("-", "-")
+def test_a_change_within_the_spread_over_seeds_is_not_listed() -> None:
+    before = [_run("a", 0, 1.0), _run("a", 1, 1.0)]
+    after = [_run("a", 0, 1.5), _run("a", 1, 0.9)]
+    (found,) = changes(before, after)
+    assert found.change == pytest.approx(0.2)
+    assert found.noise == pytest.approx(2 * 0.3 * 2**0.5 / 2**0.5)
+    assert short([found]) == ("-", "-")
+
+
+def test_a_change_that_other_minibatches_make_as_well_is_not_listed() -> None:
+    before, after = [_run("a", 0, 1.0)], [_run("a", 0, 1.5)]
+    for other, told in ((1.3, "-"), (1.2, "a 1.50")):
+        found = changes(before, after, [_run("a", 0, other)])
+        assert found[0].noise == pytest.approx(2 * (other - 1.0))
+        assert short(found) == (told, "-")
 
 
 def test_a_run_that_is_no_longer_feasible_is_worse_whatever_its_objective() -> None:
