@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -165,8 +165,12 @@ class Record:
             write_text(self._file, self._text())
 
     def _text(self) -> str:
-        head = {"benchmark": BENCHMARK, "surroundings": surroundings()}
-        lines = [json.dumps(asdict(made)) for made in self.runs.values()]
+        head = {
+            "benchmark": BENCHMARK,
+            "surroundings": surroundings(),
+            "columns": [column.name for column in fields(Run)],
+        }
+        lines = [json.dumps(astuple(made)) for made in self.runs.values()]
         listed = ",\n".join(lines)
         return f'{json.dumps(head)[:-1]}, "runs": [\n{listed}\n]}}\n'
 
@@ -180,7 +184,8 @@ def read_runs(file: Path) -> list[Run]:
     try:
         found = json.loads(file.read_text())
         rows = {BENCHMARK: found["runs"]}[found["benchmark"]]
-        return [Run(**row | {"warned": tuple(row["warned"])}) for row in rows]
+        named = [dict(zip(found["columns"], row, strict=True)) for row in rows]
+        return [Run(**row | {"warned": tuple(row["warned"])}) for row in named]
     except (ValueError, KeyError, TypeError) as error:
         message = (
             f"{file} is no record of the training battery ({error}), so it can be "
