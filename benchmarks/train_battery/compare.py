@@ -74,7 +74,7 @@ def changes(
         if seeds:
             rows = [runs[s] for s in seeds], [new[problem][s] for s in seeds]
             alike = [(runs[s], r) for s, r in other[problem].items() if s in runs]
-            found.append(_change(problem, *rows, alike))
+            found.append(_change(problem, *rows, _spread(list(runs.values()), alike)))
     return found
 
 
@@ -85,20 +85,23 @@ def _by_problem(runs: Iterable[Run]) -> dict[str, dict[int, Run]]:
     return found
 
 
+def _spread(old: Sequence[Run], alike: Sequence[tuple[Run, Run]]) -> float:
+    """How far an objective is moved by chance: other minibatches, or another start."""
+    if alike:
+        squares = [(_objective(y) - _objective(x)) ** 2 for x, y in alike]
+        return math.sqrt(fmean(squares))
+    return stdev(map(_objective, old)) if len(old) > 1 else math.nan
+
+
 def _change(
-    problem: str,
-    old: Sequence[Run],
-    new: Sequence[Run],
-    alike: Sequence[tuple[Run, Run]],
+    problem: str, old: Sequence[Run], new: Sequence[Run], spread: float
 ) -> Change:
     a, b = [_objective(r) for r in old], [_objective(r) for r in new]
     unit = max(abs(fmean(a)), SMALLEST)
     moved = [(y - x) / unit for x, y in zip(a, b, strict=True)]
-    spreads = [stdev(moved)] if len(moved) > 1 else []
-    if alike:
-        squares = [((_objective(y) - _objective(x)) / unit) ** 2 for x, y in alike]
-        spreads.append(math.sqrt(fmean(squares)))
-    spread = max(spreads, default=math.nan)
+    spread = spread / unit
+    if len(moved) > 1:  # two values say little of their spread: the larger counts
+        spread = max(stdev(moved), spread)
     return Change(
         problem,
         before=fmean(a),
