@@ -8,6 +8,7 @@ from benchmarks.train_battery import (
     problems_matrices,
     problems_networks,
     problems_rates,
+    problems_starts,
 )
 from benchmarks.train_battery.registry import Case, Family
 
@@ -21,8 +22,9 @@ FAMILIES: tuple[Family, ...] = (
     problems_matrices.PORTFOLIOS,
     problems_matrices.MATRICES,
     problems_matrices.BALLS,
-    problems_matrices.STARTS,
-    problems_matrices.UNITS,
+    problems_starts.STARTS,
+    problems_starts.ASLEEP,
+    problems_starts.UNITS,
     problems_networks.EMBEDDINGS,
     problems_networks.SEQUENCES,
     problems_networks.CONVOLUTIONS,

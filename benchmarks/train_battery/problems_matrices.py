@@ -1,4 +1,4 @@
-"""Portfolios, low rank, norms of matrices, balls whose edge is reached, hard starts."""
+"""Portfolios, low rank, norms of matrices, and balls whose edge is reached."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.train_battery.ingredients import (
-    Batch,
     class_loss,
     drawn,
-    fit,
     made,
     mlp,
     sign_loss,
-    square_loss,
-    sum_of_squares,
     table,
     weight,
 )
@@ -24,8 +20,6 @@ from oneproj import Problem, function, mean, sets
 PORTFOLIOS = Family("portfolios")
 MATRICES = Family("norms of matrices")
 BALLS = Family("edge of the ball")
-STARTS = Family("starts far from feasible")
-UNITS = Family("uneven units")
 
 
 def _returns(assets: int = 20) -> Tensor:
@@ -225,92 +219,3 @@ def ball_uneven(seed: int) -> Problem:
     return Problem(
         w, objective, {"size": low}, radius=1.5, center=[torch.full((12,), 0.2)]
     )
-
-
-def _two_tasks(seed: int) -> tuple[Batch, Batch]:
-    del seed
-    g = drawn(23)
-    old, new = torch.randn(2, 1000, 10, generator=g)
-    old_y = (old[:, 0] - 0.5 * old[:, 1] > 0).long()
-    new_y = (new[:, 0] + new[:, 1] > 0).long()
-    return (old, old_y), (new, new_y)
-
-
-@STARTS.case()
-def far_linear(seed: int) -> Problem:
-    """A linear model that separates one task perfectly must now keep another's cap."""
-    old, new = _two_tasks(seed)
-    model = made(seed, lambda: nn.Linear(10, 1))
-    fit(model, sign_loss(model), old, steps=600, lr=0.5, seed=seed)
-    loss = sign_loss(model)
-    capped = mean(loss, new, curvature="convex") <= 0.4
-    return Problem(model.parameters(), mean(loss, old), {"new task": capped})
-
-
-@STARTS.case()
-def far_network(seed: int) -> Problem:
-    """A network that separates one task perfectly must now keep another's cap."""
-    old, new = _two_tasks(seed)
-    model = made(seed, lambda: mlp(10, 16, 1))
-    fit(model, sign_loss(model), old, steps=600, lr=0.1, seed=seed)
-    loss = sign_loss(model)
-    capped = mean(loss, new) <= 0.4
-    return Problem(model.parameters(), mean(loss, old), {"new task": capped})
-
-
-@STARTS.case()
-def far_intercept(seed: int) -> Problem:
-    """Diabetes with targets as they are: the mean prediction must be at least 160."""
-    data, model = table("diabetes"), made(seed, lambda: nn.Linear(10, 1))
-    y = 152.0 + 77.0 * data.y
-    predicted = mean(lambda x: model(x).squeeze(-1), data.x, curvature="linear")
-    objective = 1e-3 * mean(square_loss(model), (data.x, y))
-    return Problem(model.parameters(), objective, {"mean": predicted >= 160.0})
-
-
-@STARTS.case()
-def far_scaled_network(seed: int) -> Problem:
-    """Digits, a network whose start is five times too large, under class caps."""
-    data, model = table("digits"), made(seed, lambda: mlp(64, 16, 10))
-    with torch.no_grad():
-        for p in model.parameters():
-            p.mul_(5.0)
-    loss = class_loss(model)
-    capped = {f"digit {c}": mean(loss, data.where(data.y == c)) <= 0.02 for c in (1, 8)}
-    size = 1e-3 * function(lambda: sum_of_squares(model))
-    objective = mean(loss, (data.x, data.y)) + size
-    return Problem(model.parameters(), objective, capped)
-
-
-@UNITS.case()
-def raw_cancer(seed: int) -> Problem:
-    """Breast cancer with features in their own units, from 0.001 to 4,000."""
-    data, model = table("breast_cancer"), made(seed, lambda: nn.Linear(30, 1))
-    loss, benign = sign_loss(model), data.y == 1
-    rows, others = data.raw[benign], data.raw[~benign]
-    capped = mean(loss, (rows, data.y[benign]), curvature="convex") <= 0.2
-    objective = mean(loss, (others, data.y[~benign]))
-    return Problem(model.parameters(), objective, {"benign": capped})
-
-
-@UNITS.case()
-def raw_wine_network(seed: int) -> Problem:
-    """Wine with features in their own units, a network, one class capped."""
-    data, model = table("wine"), made(seed, lambda: mlp(13, 16, 3))
-    loss = class_loss(model)
-    capped = mean(loss, (data.raw[data.y == 1], data.y[data.y == 1])) <= 0.3
-    return Problem(
-        model.parameters(), mean(loss, (data.raw, data.y)), {"class 1": capped}
-    )
-
-
-@UNITS.case()
-def uneven_terms(seed: int) -> Problem:
-    """Wine: an objective in thousands, one cap in thousandths, one in thousands."""
-    data, model = table("wine"), made(seed, lambda: nn.Linear(13, 3))
-    loss = class_loss(model)
-    risks = [mean(loss, data.where(data.y == c), curvature="convex") for c in range(2)]
-    capped = {"small": 1e-3 * risks[0] <= 1e-5, "large": 1e3 * risks[1] <= 20.0}
-    size = 10.0 * function(lambda: sum_of_squares(model))
-    objective = 1e3 * mean(loss, data.where(data.y == 2)) + size
-    return Problem(model.parameters(), objective, capped)
