@@ -113,23 +113,21 @@ def _independent(deck: Any) -> Tensor | None:  # noqa: ANN401 - a private class
     return drawn
 
 
-def _unlimited_width() -> Callable[..., Any]:
-    """``AutoStrength.adapt`` that takes every constraint to be far from its bound."""
+def _adapt(
+    *, limited_width: bool = True, whole_first: bool = True
+) -> Callable[..., Any]:
+    """``AutoStrength.adapt`` without the limit of widths, or without a first strength.
+
+    The limit is that of a constraint that was far from its bound; and strengths of zero
+    were there before.
+    """
     original = import_module(f"{PRACTICE}.strength").AutoStrength.adapt
 
     def adapt(self: Any, anchor: Any) -> Any:  # noqa: ANN401 - of a private module
-        self._largest = dict.fromkeys(anchor.values, math.inf)
-        return original(self, anchor)
-
-    return adapt
-
-
-def _modest_first() -> Callable[..., Any]:
-    """``AutoStrength.adapt`` whose first strengths are like all others."""
-    original = import_module(f"{PRACTICE}.strength").AutoStrength.adapt
-
-    def adapt(self: Any, anchor: Any) -> Any:  # noqa: ANN401 - of a private module
-        self._strengths = self._strengths or dict.fromkeys(anchor.values, 0.0)
+        if not limited_width:
+            self._largest = dict.fromkeys(anchor.values, math.inf)
+        if not whole_first:
+            self._strengths = self._strengths or dict.fromkeys(anchor.values, 0.0)
         return original(self, anchor)
 
     return adapt
@@ -165,6 +163,20 @@ def _everywhere(anchor: Any, steepness: Mapping[str, float], moved: float) -> li
     del anchor, moved
     return list(steepness)
 
+
+WEAK: dict[str, Any] = {
+    f"{PRACTICE}.strength.FADED": 0.0,
+    f"{PRACTICE}.strength.AutoStrength.adapt": _adapt(
+        limited_width=False, whole_first=False
+    ),
+    f"{PRACTICE}.patience.SOON": 10**6,
+    f"{METHODS}.penalized.choose_inner_steps": _ten,
+}
+"""What alone changes few problems, and together few as well."""
+FAR = {f"{PRACTICE}.strength._is_far": _never}
+"""What is special far from a bound."""
+LEAST = {f"{PRACTICE}.strength.FLOOR": 0.0, f"{PRACTICE}.patience.MOST": 1e30}
+"""The least strength, and the most that patience asks for."""
 
 TABLE: tuple[Ablation, ...] = (
     CHANCE,
@@ -256,7 +268,7 @@ TABLE: tuple[Ablation, ...] = (
     Ablation(
         "strength_first",
         "the first strength balances the objective alone: it is like the others",
-        {f"{PRACTICE}.strength.AutoStrength.adapt": _modest_first()},
+        {f"{PRACTICE}.strength.AutoStrength.adapt": _adapt(whole_first=False)},
     ),
     Ablation(
         "strength_limit",
@@ -281,7 +293,7 @@ TABLE: tuple[Ablation, ...] = (
     Ablation(
         "width_limit",
         "no hinge is wider than the largest residual seen: no limit",
-        {f"{PRACTICE}.strength.AutoStrength.adapt": _unlimited_width()},
+        {f"{PRACTICE}.strength.AutoStrength.adapt": _adapt(limited_width=False)},
     ),
     Ablation(
         "far",
@@ -307,6 +319,22 @@ TABLE: tuple[Ablation, ...] = (
         "patience_most",
         "patience raises up to 32 times: without end",
         {f"{PRACTICE}.patience.MOST": 1e30},
+    ),
+    Ablation(
+        "weak",
+        "faded sizes, first strengths, the limit of widths, short patience far from a "
+        "bound, a K that divides: none of it",
+        WEAK,
+    ),
+    Ablation(
+        "weak_and_far",
+        "that, and the limit of pushes far from a bound: none of it",
+        WEAK | FAR,
+    ),
+    Ablation(
+        "weak_and_far_and_least",
+        "that, the least strength and the limit of patience: none of it",
+        WEAK | FAR | LEAST,
     ),
     # --- what updates and anchors look at ---
     Ablation(
