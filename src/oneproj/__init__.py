@@ -9,7 +9,8 @@ loop of your own, ``OneProjection`` is the optimiser, and ``Hinge`` or ``Softplu
 penalty.
 ``project`` makes a model feasible that is trained already, and ``certify`` judges any
 point. ``theory`` has the paper's schedules. ``methods`` has the other methods, as
-objects with options, and what one of your own is made of.
+objects with options, and what one of your own is made of. ``Defaults`` are the numbers
+behind what ``solve`` chooses by itself.
 
 What comes back: ``Solution``, with its ``Status``, ``Certificate`` (of ``Measure``),
 ``Counts`` and ``Projection``; a callback gets an ``Update``.

@@ -96,6 +96,8 @@ def test_every_method_sees_minibatches_in_training_and_all_data_in_evaluation(
     probe, full = 3, 300
     # SLSQP takes the parameters' units from every third example, not from all.
     part = {(False, full // 3)} if method in ("slsqp", "auto") else {(True, 7)}
+    if method == "one-projection":
+        part |= {(False, 7)}  # the first step is tried on minibatches
     assert seen == {(False, probe), (False, full)} | part
 
 

@@ -248,7 +248,7 @@ class Run:
 
     def _parts(self) -> State:
         setting = self.setting
-        held = _buffers(setting.problem.model).items()
+        held = _model_buffers(setting.problem.model).items()
         buffers = {name: _alone(buffer) for name, buffer in held}
         return {
             "outline": self._outline,
@@ -350,7 +350,7 @@ def _alone(tensor: Tensor) -> Tensor:
     return own.clone() if own.untyped_storage().nbytes() > own.nbytes else own
 
 
-def _buffers(model: torch.nn.Module | None) -> dict[str, Tensor]:
+def _model_buffers(model: torch.nn.Module | None) -> dict[str, Tensor]:
     """The buffers of a model, which calls change, by name."""
     return {} if model is None else dict(model.named_buffers())
 
@@ -358,7 +358,7 @@ def _buffers(model: torch.nn.Module | None) -> dict[str, Tensor]:
 def _check_buffers(state: State, model: torch.nn.Module | None) -> None:
     """Require values of a model's buffers; a module may add some as it goes."""
     modules = {} if model is None else dict(model.named_modules())
-    buffers = _buffers(model)
+    buffers = _model_buffers(model)
     schema.check_names(state, "buffers", state)
     for name, kept in state.items():
         path, _, own = name.rpartition(".")
@@ -374,7 +374,7 @@ def _check_buffers(state: State, model: torch.nn.Module | None) -> None:
 
 def _copy_point(problem: Problem) -> tuple[list[Tensor], dict[str, Tensor]]:
     """Copies of the parameters, and of the buffers of the model."""
-    held = _buffers(problem.model).items()
+    held = _model_buffers(problem.model).items()
     return snapshot(problem.parameters), {k: b.detach().clone() for k, b in held}
 
 
