@@ -117,6 +117,12 @@ def test_make_help_lists_every_verb() -> None:
     assert [line.split()[0] for line in shown.splitlines()] == phony[0].split()
 
 
+def test_every_test_that_make_names_exists() -> None:
+    named = re.findall(r"\b(?:paper/)?tests/[\w/.]+", read("Makefile"))
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 def test_continuous_integration_repeats_tests_with_other_rounding() -> None:
     verbs = re.findall(r"^make (\S+)$", read(".ci/run"), re.MULTILINE)
     assert verbs == ["check", "test", "test-isa"]
