@@ -20,7 +20,7 @@ PLAIN_CPU := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=P
 AVX2_CPU := ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 OPENBLAS_CORETYPE=Haswell
 # The tests of what is solved, projected or certified.
 ROUNDING_TESTS := tests/methods tests/projection tests/certificates tests/oracles \
-  tests/test_solve.py tests/test_autocast.py
+  tests/training/test_solve.py tests/test_autocast.py
 
 .PHONY: help demo test test-isa check format bench theory interrupt api clean
 .NOTPARALLEL:
@@ -61,7 +61,7 @@ theory: $(VENV)/all.stamp  ## execute the theorems' schedules
 	$(BIN)/oneproj-paper theory $(ARGS)
 
 interrupt: $(VENV)/dev.stamp  ## kill runs and sweeps again and again, compare bits
-	$(ONE_THREAD) $(BIN)/python tests/runs/test_interruptions.py
+	$(ONE_THREAD) $(BIN)/python tests/training/test_interruptions.py
 	$(ONE_THREAD) $(BIN)/python paper/tests/experiments/test_killed.py 10
 
 api: $(VENV)/dev.stamp  ## accept the present public API as the recorded one

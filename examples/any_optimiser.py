@@ -1,9 +1,9 @@
 """Make a model feasible after any optimiser: one call of ``oneproj.project``.
 
-A small network learns one task while its risk on another must stay below a cap. It is
-trained twice without us, by plain Adam, which knows nothing of the cap, and by Cooper's
-primal-dual method (pip install cooper-optim), which does. Both end infeasible. One
-projection each makes them satisfy the cap exactly, moving them as little as possible.
+A small network learns one task. Its risk on another task must stay below a cap. Two
+other libraries train it: torch's Adam, which ignores the cap, and Cooper's primal-dual
+method (pip install cooper-optim), which aims at it. Both end infeasible. One projection
+each makes the network satisfy the cap, moving it as little as possible.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CAP = 0.30
 
 
 def make_task(angle: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Two classes in the plane, divided by a line at this angle."""
+    """Draw two classes in the plane, separated by a line at this angle."""
     x = torch.randn(600, 2, generator=generator)
     score = x[:, 0] * torch.cos(torch.tensor(angle)) + x[:, 1] * torch.sin(
         torch.tensor(angle)
@@ -29,7 +29,7 @@ def make_task(angle: float, generator: torch.Generator) -> tuple[Tensor, Tensor]
 
 
 def make_model(generator: torch.Generator) -> Sequential:
-    """A network whose start does not depend on the global random state."""
+    """Make a network whose weights depend on this generator only."""
     model = Sequential(Linear(2, 8), Softplus(), Linear(8, 1))
     for p in model.parameters():
         torch.nn.init.normal_(p, std=0.5, generator=generator)
@@ -37,12 +37,12 @@ def make_model(generator: torch.Generator) -> Sequential:
 
 
 def losses(model: Sequential, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """The logistic loss of every example."""
+    """Return the logistic loss of every example."""
     return softplus(-batch[1] * model(batch[0]).squeeze(-1))
 
 
 def train_with_adam(model: Sequential, target: tuple[Tensor, Tensor]) -> None:
-    """Minimise the target risk and nothing else."""
+    """Minimise the target risk; ignore the cap."""
     adam = torch.optim.Adam(model.parameters(), lr=0.02)
     for _ in range(300):
         adam.zero_grad()
@@ -51,7 +51,7 @@ def train_with_adam(model: Sequential, target: tuple[Tensor, Tensor]) -> None:
 
 
 class Capped(cooper.ConstrainedMinimizationProblem):
-    """The same problem in Cooper's words."""
+    """The same problem, stated for Cooper."""
 
     def __init__(
         self, target: tuple[Tensor, Tensor], source: tuple[Tensor, Tensor]
@@ -71,7 +71,7 @@ class Capped(cooper.ConstrainedMinimizationProblem):
 
 
 def train_with_cooper(model: Sequential, problem: Capped) -> None:
-    """Descend in the model, ascend in the multiplier."""
+    """Descend in the weights, ascend in the multiplier."""
     optimizer = cooper.optim.SimultaneousOptimizer(
         cmp=problem,
         primal_optimizers=torch.optim.Adam(model.parameters(), lr=0.02),
@@ -84,7 +84,7 @@ def train_with_cooper(model: Sequential, problem: Capped) -> None:
 
 
 def main() -> dict[str, oneproj.Projection]:
-    """Train twice, project twice, print what happened."""
+    """Train twice, project twice, and print the residuals before and after."""
     generator = torch.Generator().manual_seed(0)
     target, source = make_task(0.0, generator), make_task(0.9, generator)
     projections = {}

@@ -1,6 +1,6 @@
-"""README's picture: the two risks of its example, with the constraint and without.
+"""README's picture: both risks of its example, with and without the constraint.
 
-``python examples/picture.py docs/picture/risks.svg`` draws it; needs matplotlib.
+Draw it with ``python examples/picture.py docs/picture/risks.svg``; needs matplotlib.
 """
 
 import sys
@@ -16,7 +16,7 @@ Curves = dict[str, list[tuple[float, float]]]
 
 
 def main(steps: int = 500) -> tuple[Curves, oneproj.Solution]:
-    """Both risks on all data after every update, and the constrained solution."""
+    """Return both risks after every update, on all data, and the solution."""
     new, old = torch.randn(2, 500, 4, generator=torch.Generator().manual_seed(0))
     new_y = torch.sign(new[:, 0] + new[:, 1])
     old_y = torch.sign(old[:, 0] - 0.5 * old[:, 1])
@@ -46,7 +46,7 @@ def main(steps: int = 500) -> tuple[Curves, oneproj.Solution]:
 
 
 def draw(curves: Curves, file: Path) -> None:
-    """Draw the risk on the new task beside the risk on the old one."""
+    """Draw the risk on the new task and, beside it, the risk on the old one."""
     import matplotlib as mpl
 
     mpl.use("svg")

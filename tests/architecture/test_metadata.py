@@ -21,6 +21,7 @@ PROJECT, PAPER = (
     for folder in ("", "paper")
 )
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+LEAST_ROWS = 15
 
 
 def read(name: str) -> str:
@@ -116,6 +117,12 @@ def test_make_help_lists_every_verb() -> None:
     assert [line.split()[0] for line in shown.splitlines()] == phony[0].split()
 
 
+def test_every_test_that_make_names_exists() -> None:
+    named = re.findall(r"\b(?:paper/)?tests/[\w/.]+", read("Makefile"))
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 def test_continuous_integration_repeats_tests_with_other_rounding() -> None:
     verbs = re.findall(r"^make (\S+)$", read(".ci/run"), re.MULTILINE)
     assert verbs == ["check", "test", "test-isa"]
@@ -127,3 +134,24 @@ def test_the_house_has_every_module() -> None:
     library = ROOT / "src" / "oneproj"
     modules = {path.stem for path in library.glob("[a-z]*") if path.name != "py.typed"}
     assert shown == modules
+
+
+def test_every_file_in_the_table_of_changes_exists() -> None:
+    page = read("CONTRIBUTING.md")
+    table = page.split("## Where does my change go?")[1].split("\n## ")[0]
+    assert len(re.findall(r"^\| ", table, re.MULTILINE)) > LEAST_ROWS
+    named = re.findall(r"`([\w/]+(?:\.(?:py|md)|/))`(?: \(`([\w.]+)`\))?", table)
+    folders = ROOT / "src" / "oneproj", ROOT / "tests", ROOT
+    for path, symbol in named:
+        found = [folder / path for folder in folders if (folder / path).exists()]
+        assert found, path
+        if symbol:
+            assert symbol.split(".")[-1] in found[0].read_text("utf-8"), symbol
+
+
+def test_contributing_shows_the_map() -> None:
+    (picture,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", read("CONTRIBUTING.md"))
+    shown = read(picture)
+    modules = set(re.findall(r">(\w+)\.py<", shown))
+    known = {path.stem for path in (ROOT / "src" / "oneproj").rglob("*.py")}
+    assert modules - known == set()

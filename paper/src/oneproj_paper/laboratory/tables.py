@@ -70,35 +70,47 @@ def table_title(records: Sequence[Record]) -> str:
 
 
 LEGEND = """\
-- *at the start*: the theorem's measure at x_0; it exceeds epsilon, so the claim is not
-  vacuous.
+- *at the start*: the theorem's measure at x_0. It exceeds epsilon, so the run had
+  something to do.
 - *worst output*: the largest measure among the trials.
 - *successes*: trials whose output is feasible (g <= 0, evaluated) and satisfies every
   inequality of the theorem.
 - *95 % bound*: one-sided Clopper-Pearson lower bound on the success probability; the
   theorem promises 2/3.
 - *projections*: onto the feasible set, counted; one per trial.
-- *seconds*: of computation, summed over the cores, on a machine that may have done
-  other work as well."""
+- *seconds*: of computation, summed over the cores. The machine may have done other work
+  as well."""
 FIGURE = """\
 ![The measure of every trial along the outer iterations](theory.png)
 
-Each line is one trial: the measure it would have returned, had J been t. Rings mark the
-J that were drawn. The dotted line is epsilon. The measures are evaluated after the run,
-for the figure only. Where the lines rise again, the trial leaves a saddle point of the
-objective; they end where the inner error of a finite K leaves them."""
+Each line is one trial: the measure of the output if the drawn index J had been t. Rings
+mark the J that were drawn. The dotted line is epsilon. The measures are evaluated after
+the run, for the figure only. Where a line rises again, the trial leaves a saddle point
+of the objective. The level at the end is the inner error of a finite K."""
 
 
 LIMITS = """\
 **What this shows, and what it does not.**
 
 - The three problems have two parameters each (d = 2).
-- The steps are made by a compiled twin of `OneProjection`. A test runs the two side by
-  side, on the same noise, for a few outer iterations.
-- All trials succeed, and so they do with far fewer steps. With the theorems' T and K of
-  2 (T K divided by 4.5e6 to 7.9e6) 8 of 8 trials succeed in every row; with a quarter
-  of T and T K divided by 2e7, 8, 8 and 7 of 8. The table checks that the promise holds.
-  It does not show that the schedules are tight: they are worst-case bounds."""
+- A compiled copy of `OneProjection` makes the steps. A test compares it with the
+  original, on the same noise, for a few outer iterations.
+- The table checks that the promise holds. It does not show that the schedules are
+  tight: they are worst-case bounds. Far fewer steps succeed too. With the theorems' T
+  and K = 2 (T K divided by 4.5e6 to 7.9e6), 8 of 8 trials succeed in every row; with a
+  quarter of T and T K divided by 2e7, 8, 8 and 7 of 8."""
+
+
+def _answer(records: Sequence[Record]) -> str:
+    passed = sum(record.passed for record in records)
+    successes = sum(record.successes for record in records)
+    trials = sum(record.trials for record in records)
+    projections = sum(record.projections for record in records)
+    return (
+        f"Does the algorithm keep the theorems' promises? {passed} of {len(records)} "
+        f"rows pass: {successes} of {trials} trials\nended feasible and as accurate as "
+        f"promised, with {projections} projections in all."
+    )
 
 
 def markdown_table(records: Sequence[Record]) -> str:
@@ -112,6 +124,7 @@ def markdown_table(records: Sequence[Record]) -> str:
     if first.factor > 1:
         options = f"--quick {options}"
     made = f"Made by `oneproj-paper theory {options}`: {steps:.2e} inner steps."
-    parts = [f"# {table_title(records)}", made, table, LEGEND, LIMITS, FIGURE]
+    title, answer = f"# {table_title(records)}", _answer(records)
+    parts = [title, answer, made, table, LEGEND, LIMITS, FIGURE]
     parts.append(f"Versions: {versions}.")
     return "\n\n".join(parts) + "\n"
