@@ -49,7 +49,7 @@ def test_the_optimum_is_what_slsqp_finds_from_near_zero() -> None:
     assert found == pytest.approx(OPTIMUM, abs=1e-4)
 
 
-@pytest.mark.parametrize("scale", [20.0, 60.0, 400.0])
+@pytest.mark.parametrize("scale", [20.0, 40.0, 60.0, 80.0, 400.0])
 def test_a_start_that_separates_its_task_is_left_for_good(scale: float) -> None:
     # f is 1e-10 to 0 there, and so is its gradient; the projection alone finds 2.0.
     solution = oneproj.solve(warm(scale), steps=500)  # a warning would be an error
@@ -182,8 +182,13 @@ def test_the_defaults_say_how_many_inner_steps() -> None:
 
 
 def test_the_defaults_say_how_long_the_longest_step_is() -> None:
-    short = replace(oneproj.Defaults(), longest_lr=0.01)
-    assert oneproj.solve(warm(1.0), steps=20, defaults=short).settings["lr"] == 0.01
+    w = torch.zeros(2, requires_grad=True)
+    near = oneproj.function(lambda: (w - 3.0).square().sum())
+    for lr in (0.01, 0.2):
+        problem = oneproj.Problem(w, near, {"size": oneproj.sets.Ball(1.0).on(w)})
+        chosen = replace(oneproj.Defaults(), longest_lr=lr)
+        solution = oneproj.solve(problem, steps=20, defaults=chosen)
+        assert solution.settings["lr"] == lr
 
 
 def test_inner_steps_that_divide_are_taken_as_they_are() -> None:
