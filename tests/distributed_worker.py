@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -282,6 +283,7 @@ SCENARIOS |= {
 
 def main(rank: str, ranks: str, folder: str) -> None:
     torch.set_num_threads(1)
+    warnings.simplefilter("error", oneproj.OneprojWarning)
     for number, (name, scenario) in enumerate(SCENARIOS.items()):
         distributed.init_process_group(
             "gloo",

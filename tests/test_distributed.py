@@ -21,7 +21,7 @@ Outcomes = dict[str, list[dict[str, Any]]]
 
 def outcomes(folder: Path, ranks: int) -> Outcomes:
     """What each scenario came to, on every rank."""
-    command = [sys.executable, "-W", "error::oneproj.OneprojWarning", str(WORKER)]
+    command = [sys.executable, str(WORKER)]
     running = [
         subprocess.Popen(
             [*command, str(rank), str(ranks), str(folder)],
