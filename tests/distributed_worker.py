@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -148,7 +150,7 @@ def saved(name: str, rank: int, *, slow: int) -> dict[str, Any]:
     made, file = problem(rows(0)), folder() / name
     if rank == slow:
         time.sleep(SLOW)
-    found = solve(made, checkpoint=file, checkpoint_every=10)
+    found = solve(made, checkpoint=oneproj.Checkpoint(file, every=10))
     return found | {"saved": file.exists()}
 
 
@@ -160,8 +162,15 @@ def saved_and_resumed(rank: int) -> dict[str, Any]:
         time.sleep(SLOW / STEPS * rank)  # the ranks are not at the same update
         return update.update == STEPS // 2
 
-    solve(problem(rows(0)), checkpoint=file, checkpoint_every=3, callbacks=stop)
-    return solve(problem(rows(0)), checkpoint=file, resume=True)
+    saving = oneproj.Checkpoint(file, every=3)
+    solve(problem(rows(0)), checkpoint=saving, callbacks=stop)
+    return solve(problem(rows(0)), checkpoint=saving)
+
+
+def saved_on_one_rank(rank: int) -> dict[str, Any]:
+    """Save the run of rank 0 alone."""
+    file = folder() / "alone.pt" if rank == 0 else None
+    return solve(problem(rows(0)), checkpoint=file)
 
 
 def resumed_on_one_rank(rank: int) -> dict[str, Any]:
@@ -170,7 +179,7 @@ def resumed_on_one_rank(rank: int) -> dict[str, Any]:
     solve(problem(rows(0)), checkpoint=own, callbacks=lambda u: u.update == STEPS // 2)
     if rank == 1:
         own.unlink()
-    return solve(problem(rows(0)), checkpoint=own, resume=True)
+    return solve(problem(rows(0)), checkpoint=oneproj.Checkpoint(own))
 
 
 def refused_on_one_rank(rank: int) -> dict[str, Any]:
@@ -247,6 +256,9 @@ SCENARIOS: dict[str, Callable[[int], dict[str, Any]]] = {
     "solve with another option": lambda rank: solve(
         problem(rows(0)), lr=0.1 / (1 + rank)
     ),
+    "solve with other defaults": lambda rank: solve(
+        problem(rows(0)), defaults=replace(oneproj.Defaults(), patience=7 + rank)
+    ),
     "solve with a clock": lambda _: solve(problem(rows(0)), seconds=60.0),
     "solve until another update": lambda rank: solve_until(20 + 10 * rank),
     "solve with noise": with_noise,
@@ -257,6 +269,7 @@ SCENARIOS: dict[str, Callable[[int], dict[str, Any]]] = {
     "save to one file, rank 0 late": lambda rank: saved("late-0.pt", rank, slow=0),
     "save to one file, rank 1 late": lambda rank: saved("late-1.pt", rank, slow=1),
     "save to one file and resume": saved_and_resumed,
+    "save on one rank": saved_on_one_rank,
     "resume on one rank": resumed_on_one_rank,
     "find a file on one rank": refused_on_one_rank,
     "cannot write on one rank": unwritable_on_one_rank,
@@ -270,6 +283,7 @@ SCENARIOS |= {
 
 def main(rank: str, ranks: str, folder: str) -> None:
     torch.set_num_threads(1)
+    warnings.simplefilter("error", oneproj.OneprojWarning)
     for number, (name, scenario) in enumerate(SCENARIOS.items()):
         distributed.init_process_group(
             "gloo",

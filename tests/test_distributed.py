@@ -21,7 +21,7 @@ Outcomes = dict[str, list[dict[str, Any]]]
 
 def outcomes(folder: Path, ranks: int) -> Outcomes:
     """What each scenario came to, on every rank."""
-    command = [sys.executable, "-W", "error::oneproj.OneprojWarning", str(WORKER)]
+    command = [sys.executable, str(WORKER)]
     running = [
         subprocess.Popen(
             [*command, str(rank), str(ranks), str(folder)],
@@ -98,6 +98,8 @@ def test_a_comparison_is_counted_and_made_once_in_a_run(
         ("solve with another name", ("'risk 0'", "absent on rank 1")),
         ("solve with another seed", ("seed (0 on rank 0, 1 on rank 1)",)),
         ("solve with another option", ("lr (0.1 on rank 0, 0.05 on rank 1)",)),
+        ("solve with other defaults", ("patience=7", "patience=8")),
+        ("save on one rank", ("saved (True on rank 0, False on rank 1)",)),
         ("solve with a clock", ("seconds=60.0", "steps")),
         ("solve until another update", ("the last update (20 on rank 0, 30",)),
         ("solve with noise", ("the parameters at the end", "torch.manual_seed")),

@@ -299,12 +299,12 @@ def test_ctrl_c_between_updates_returns_what_there_is(method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_ctrl_c_inside_an_update_returns_what_there_is(method: str) -> None:
     known = transfer()
-    evaluate, calls = known.problem.objective.batch_value, []
+    evaluate, made, pressed = known.problem.objective.batch_value, [], []
     full = known.problem.objective.value_and_gradient
 
     def press(*arguments: object) -> object:
-        calls.append(None)
-        if len(calls) == 4:
+        if len(made) >= 3 and not pressed:
+            pressed.append(True)
             signal.raise_signal(signal.SIGINT)
         inner = full if method in DETERMINISTIC else evaluate
         return inner(*arguments)
@@ -312,7 +312,9 @@ def test_ctrl_c_inside_an_update_returns_what_there_is(method: str) -> None:
     name = "value_and_gradient" if method in DETERMINISTIC else "batch_value"
     setattr(known.problem.objective, name, press)
     with pytest.warns(oneproj.OneprojWarning, match="Ctrl-C ended this run after upd"):
-        solution = oneproj.solve(known.problem, method=method, steps=50)
+        solution = oneproj.solve(
+            known.problem, method=method, steps=50, callbacks=made.append
+        )
     assert solution.status is Status.INTERRUPTED
     assert solution.feasible
 

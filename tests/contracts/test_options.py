@@ -27,7 +27,7 @@ NUMBERS += ("smoothing", "clip", "tolerance")
 WORDS = ("base", "decay", "combine", "select")
 COMMON = ("steps", "seed", "schedule", "projector", "oracle", "batch_size")
 COMMON += ("anchor_size", "progress", "callbacks", "seconds", "checkpoint")
-COMMON += ("checkpoint_every", "resume", "on_failure")
+COMMON += ("checkpoint_every", "resume", "on_failure", "defaults")
 MEANT = {
     ("progress", "a bool"),
     ("resume", "a bool"),

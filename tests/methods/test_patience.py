@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.methods.strength import ANCHORS, MOST, Patience
+from oneproj.methods.strength import Patience
+
+OWN = oneproj.Defaults()
 
 
-def floors(residuals: list[float], present: float = 0.1) -> list[float]:
-    patience = Patience()
+def floors(
+    residuals: list[float], present: float = 0.1, defaults: oneproj.Defaults = OWN
+) -> list[float]:
+    patience = Patience(defaults)
     return [patience.floor("c", c, alone=3.0, present=present) for c in residuals]
 
 
@@ -21,52 +27,46 @@ def floors(residuals: list[float], present: float = 0.1) -> list[float]:
         [0.8**k for k in range(30)],  # falls
         [1.0, 1.0, 1.0, 1.0, 1.0, -0.1] * 5,  # met now and then
         [-1.0] * 30,
-        [1.0] * (ANCHORS - 1),  # not long enough
+        [1.0] * (OWN.patience - 1),  # not long enough
     ],
 )
 def test_what_falls_or_is_met_is_left_to_the_estimates(residuals: list[float]) -> None:
     assert set(floors(residuals)) == {0.0}
 
 
-def test_what_stays_is_doubled_up_to_a_bound_and_forgotten_by_halves() -> None:
-    found = floors([1.0] * (ANCHORS + 9) + [-1.0] * 3)
-    assert found[ANCHORS - 1 : ANCHORS + 2] == [3.0, 6.0, 12.0]
-    assert found[-4:] == [3.0 * MOST, 1.5 * MOST, 0.75 * MOST, 0.375 * MOST]
+def test_what_stays_is_doubled_up_to_a_bound_and_halved_where_it_is_met() -> None:
+    found = floors([1.0] * (OWN.patience + 9) + [-1.0] * 3)
+    assert found[OWN.patience - 1 : OWN.patience + 2] == [3.0, 6.0, 12.0]
+    most = 3.0 * OWN.push_limit
+    assert found[-4:] == [most, most / 2, most / 4, most / 8]
+
+
+def test_the_defaults_say_how_long_and_what_counts_as_better() -> None:
+    short = replace(OWN, patience=2, push_limit=3.0)
+    assert floors([1.0] * 5, defaults=short) == [0.0, 3.0, 6.0, 9.0, 9.0]
+    falling = [0.8**k for k in range(3)]
+    assert set(floors(falling, defaults=short)) == {0.0}
+    demanding = replace(short, patience_fall=0.7)
+    assert floors(falling, defaults=demanding) == [0.0, 3.0, 6.0]
 
 
 def test_a_strength_that_was_more_is_doubled_itself() -> None:
-    assert floors([1.0] * ANCHORS, present=5.0)[-1] == 10.0
+    assert floors([1.0] * OWN.patience, present=5.0)[-1] == 10.0
 
 
-def far(residuals: list[float], alone: float) -> list[float]:
-    patience = Patience()
-    return [
-        patience.floor("c", c, alone=alone, present=0.0, felt=2.0) for c in residuals
-    ]
-
-
-def test_far_outside_patience_is_short_and_needs_no_gradient_of_the_objective() -> None:
-    assert far([9.0, 9.0, 9.0, 9.0], alone=0.0) == [0.0, 0.0, 2.0, 2.0]
-    assert far([9.0, 9.0, 9.0, 9.0], alone=3.0) == [0.0, 0.0, 30.0, 30.0]
-
-
-def test_far_outside_what_falls_is_left_to_the_estimates_too() -> None:
-    assert set(far([0.8**k for k in range(30)], alone=3.0)) == {0.0}
-
-
-def test_what_was_needed_far_outside_is_not_taken_back_near() -> None:
-    patience = Patience()
-    for _ in range(ANCHORS - 1):
-        patience.floor("c", 1.0, alone=1e-16, present=0.0, felt=2.0)
-    assert patience.floor("c", 1.0, alone=1e-16, present=2.0) == 2.0
+def test_a_limit_lowers_what_patience_asks_for() -> None:
+    patience = Patience(replace(OWN, patience=1))
+    assert patience.floor("c", 1.0, alone=3.0, present=0.1) == 3.0
+    patience.limit("c", 0.5)
+    assert patience.floor("c", -1.0, alone=3.0, present=0.1) == 0.25
 
 
 def test_it_resumes() -> None:
-    first, second = Patience(), Patience()
+    first, second = Patience(OWN), Patience(OWN)
     for patience in (first, second):
-        for k in range(ANCHORS):
+        for k in range(OWN.patience):
             patience.floor("c", 1.0 + k, alone=3.0, present=0.1)
-    third = Patience()
+    third = Patience(OWN)
     third.load_state_dict(second.state_dict(), ["c"])
     for c in (9.0, 9.0, -1.0):
         assert first.floor("c", c, alone=3.0, present=0.1) == third.floor(

@@ -10,30 +10,16 @@ import torch
 from torch.utils.data import TensorDataset
 
 import oneproj
-from oneproj.methods.context import (
-    DEFAULT_STEPS,
-    TWICE,
-    Setting,
-    prepare,
-)
+from oneproj.methods.context import TWICE, Setting, prepare
 from oneproj.oracles import ORACLES, Anchored, Exact
-from oneproj.oracles.plan import (
-    AFFORDABLE,
-    BETWEEN_ANCHORS,
-    CHEAP,
-    FREE,
-    LARGEST,
-    LOOKS,
-    SELDOM,
-    SHARE,
-    SLOPES,
-    SMALLEST,
-    VALUES,
-)
+from oneproj.oracles.plan import BETWEEN_ANCHORS, LOOKS, SELDOM, SLOPES, VALUES
 from oneproj.problem.functions import CHUNK_SIZE
 from oneproj.projection.base import AbstractProjector
 from oneproj.results import Projection, Status
 from oneproj.theory import Schedule
+
+OWN = oneproj.Defaults()
+LARGEST, SMALLEST = OWN.largest_batch_size, OWN.batch_size
 
 
 def make(*rows: int | None, width: int = 1, tabular: bool = True) -> oneproj.Problem:
@@ -53,7 +39,7 @@ def make(*rows: int | None, width: int = 1, tabular: bool = True) -> oneproj.Pro
 
 
 def ready(problem: oneproj.Problem, **arguments: object) -> Setting:
-    defaults = {
+    left_out = {
         "steps": None,
         "seed": 0,
         "schedule": None,
@@ -62,7 +48,7 @@ def ready(problem: oneproj.Problem, **arguments: object) -> Setting:
         "batch_size": None,
         "anchor_size": None,
     }
-    return prepare(problem, **(defaults | arguments))
+    return prepare(problem, **(left_out | arguments))
 
 
 # --- the oracle ---------------------------------------------------------------
@@ -94,7 +80,7 @@ def test_small_is_relative_to_the_minibatch() -> None:
 
 
 def test_small_is_relative_to_the_parameters_too() -> None:
-    width = CHEAP // 1000
+    width = OWN.whole_data_work // 1000
     assert ready(make(1000, width=width)).oracle == "exact"
     assert ready(make(1001, width=width)).oracle == "anchored"
     mixed = ready(make(1000, 1001, None, width=width))
@@ -149,7 +135,7 @@ def test_what_was_asked_for_is_taken(name: str) -> None:
 
 def test_an_anchor_sees_all_data_where_that_is_affordable() -> None:
     width = 10**4
-    rows = LOOKS * AFFORDABLE // width  # one look serves so many anchors
+    rows = LOOKS * OWN.anchor_work // width  # one look serves so many anchors
     assert ready(make(rows, width=width)).anchors.size is None
     assert ready(make(rows + 1, width=width)).anchors[:2] == (SLOPES, LOOKS + 1)
     assert ready(make(None)).anchors.size is None
@@ -159,7 +145,7 @@ def test_an_anchor_sees_all_data_where_that_is_affordable() -> None:
 @pytest.mark.parametrize("rows", [10**5, 10**6, 10**7])
 def test_what_anchors_see_does_not_grow_with_the_rows(rows: int) -> None:
     width = 2000
-    anchors, budget = ready(make(rows, width=width)).anchors, AFFORDABLE / width
+    anchors, budget = ready(make(rows, width=width)).anchors, OWN.anchor_work / width
     size = SLOPES if anchors.size is None else anchors.size
     looks = LOOKS if anchors.size is None else anchors.whole_every or math.inf
     assert size <= budget
@@ -169,12 +155,12 @@ def test_what_anchors_see_does_not_grow_with_the_rows(rows: int) -> None:
 def wide(rows: int) -> oneproj.Problem:
     """With so many parameters that no example is affordable, without the memory."""
     problem = make(rows)
-    problem.parameters = [torch.empty(1).expand(AFFORDABLE + 1)]
+    problem.parameters = [torch.empty(1).expand(OWN.anchor_work + 1)]
     return problem
 
 
 def test_a_costly_anchor_costs_a_share_of_what_is_seen_between_two() -> None:
-    assert int(SHARE * BETWEEN_ANCHORS * 64) == 256
+    assert int(OWN.anchor_share * BETWEEN_ANCHORS * 64) == 256
     assert ready(wide(256)).anchors.size is None
     huge = ready(wide(10**6))
     assert huge.anchors[:2] == (256, None)
@@ -242,7 +228,7 @@ def test_the_size_of_the_anchor_reaches_the_oracle() -> None:
 
 def test_defaults() -> None:
     setting = ready(make(10))
-    assert setting.steps == DEFAULT_STEPS == 500
+    assert setting.steps == OWN.steps == 500
     assert isinstance(setting.look(None), Exact)
     described = {"steps": 500, "batch_size": LARGEST, "anchor_size": None}
     assert described.items() <= setting.describe().items()
@@ -252,10 +238,10 @@ def test_defaults() -> None:
     ("width", "expected"),
     [
         (1, LARGEST),
-        (FREE // LARGEST, LARGEST),
-        (FREE // 100, 100),
-        (FREE // SMALLEST, SMALLEST),
-        (FREE, SMALLEST),
+        (OWN.free_work // LARGEST, LARGEST),
+        (OWN.free_work // 100, 100),
+        (OWN.free_work // SMALLEST, SMALLEST),
+        (OWN.free_work, SMALLEST),
     ],
 )
 def test_minibatches_are_as_large_as_costs_little(width: int, expected: int) -> None:

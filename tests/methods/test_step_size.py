@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,6 @@ from torch.optim.lr_scheduler import ConstantLR
 import oneproj
 from oneproj.methods.step_size import (
     FARTHEST,
-    INNER_STEPS,
-    LR,
     choose_inner_steps,
     default_lr,
     far_lr,
@@ -23,6 +22,7 @@ from oneproj.methods.step_size import (
 from oneproj.oracles import Anchor
 from oneproj.problem.terms import Curvature
 
+LR, INNER_STEPS = oneproj.Defaults().longest_lr, oneproj.Defaults().inner_steps
 OPTIMUM = 0.9129
 """Of ``warm``, by SLSQP from near zero."""
 
@@ -49,7 +49,7 @@ def test_the_optimum_is_what_slsqp_finds_from_near_zero() -> None:
     assert found == pytest.approx(OPTIMUM, abs=1e-4)
 
 
-@pytest.mark.parametrize("scale", [20.0, 60.0, 400.0])
+@pytest.mark.parametrize("scale", [20.0, 40.0, 60.0, 80.0, 400.0])
 def test_a_start_that_separates_its_task_is_left_for_good(scale: float) -> None:
     # f is 1e-10 to 0 there, and so is its gradient; the projection alone finds 2.0.
     solution = oneproj.solve(warm(scale), steps=500)  # a warning would be an error
@@ -169,10 +169,26 @@ def test_the_library_chooses_inner_steps_without_a_word() -> None:
         chosen = {steps: choose_inner_steps(None, steps) for steps in range(2, 601)}
     for steps, K in chosen.items():
         assert 1 < K <= steps, "with K = 1 the centre never moves"
-        assert steps % K <= min(4, steps // 5), "hardly an update is left over"
-        if steps >= 2 * INNER_STEPS:
-            assert INNER_STEPS // 2 <= K <= INNER_STEPS + INNER_STEPS // 2
+        assert K == INNER_STEPS or steps < 2 * INNER_STEPS
+        assert steps < 4 or steps // K >= 2, "at least two outer iterations"
     assert chosen[500] == chosen[20] == INNER_STEPS
+
+
+def test_the_defaults_say_how_many_inner_steps() -> None:
+    solution = oneproj.solve(
+        warm(1.0), steps=60, defaults=replace(oneproj.Defaults(), inner_steps=6)
+    )
+    assert solution.settings["inner_steps"] == 6
+
+
+def test_the_defaults_say_how_long_the_longest_step_is() -> None:
+    w = torch.zeros(2, requires_grad=True)
+    near = oneproj.function(lambda: (w - 3.0).square().sum())
+    for lr in (0.01, 0.2):
+        problem = oneproj.Problem(w, near, {"size": oneproj.sets.Ball(1.0).on(w)})
+        chosen = replace(oneproj.Defaults(), longest_lr=lr)
+        solution = oneproj.solve(problem, steps=20, defaults=chosen)
+        assert solution.settings["lr"] == lr
 
 
 def test_inner_steps_that_divide_are_taken_as_they_are() -> None:

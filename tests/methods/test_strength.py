@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -12,20 +14,13 @@ from torch import Tensor
 import oneproj
 from benchmarks.variations import VARIATIONS
 from oneproj.methods import algorithm1 as penalized
-from oneproj.methods import strength as practice
-from oneproj.methods.strength import (
-    FADED,
-    FLOOR,
-    HUGE,
-    KEPT,
-    MOST,
-    ROUNDED,
-    SAFETY,
-    AutoStrength,
-)
+from oneproj.methods.strength import LARGEST, AutoStrength
 from oneproj.oracles import Anchor
 from oneproj.oracles.penalties import Hinges
 
+OWN = oneproj.Defaults()
+SAFETY, KEPT = OWN.strength_over_multiplier, OWN.strength_decay
+MOST, ROUNDED = OWN.push_limit, OWN.hinge_width
 examples = settings(derandomize=True, deadline=None, max_examples=100)
 SEEDS = st.integers(0, 2**31)
 
@@ -48,7 +43,7 @@ class Watched:
     """An AutoStrength that is told one objective gradient per anchor."""
 
     def __init__(self, names: str) -> None:
-        self.strength, self.names = AutoStrength(), names
+        self.strength, self.names = AutoStrength(OWN), names
 
     def see(
         self, f: list[Tensor], point: list[Tensor], *seen: tuple[float, list[Tensor]]
@@ -62,14 +57,13 @@ class Watched:
 
 
 def test_a_strength_is_twice_the_multiplier() -> None:
-    assert SAFETY == 2.0
     watched = Watched("a")
     x = wide(0.0, 0.0)
     assert watched.see(wide(-6.0, 0.0), x, (0.1, wide(2.0, 0.0))) == (6.0,)
 
 
 def test_the_mean_is_over_the_gradients_since_the_last_anchor() -> None:
-    strength = AutoStrength()
+    strength = AutoStrength(OWN)
     anchor = Anchor(wide(0.0), {"a": 1.0}, {"a": wide(1.0)})
     for slope in (-1.0, -2.0, -6.0):
         strength.watch(wide(slope))
@@ -81,7 +75,7 @@ def test_the_mean_is_over_the_gradients_since_the_last_anchor() -> None:
 
 
 def test_watching_keeps_its_own_copy() -> None:
-    strength, gradient = AutoStrength(), wide(-3.0)
+    strength, gradient = AutoStrength(OWN), wide(-3.0)
     strength.watch(gradient)
     gradient[0].fill_(1e9)  # as the optimiser does with .grad
     anchor = Anchor(wide(0.0), {"a": 1.0}, {"a": wide(1.0)})
@@ -135,20 +129,21 @@ def test_a_strength_that_balances_a_violation_grows() -> None:
 
 def test_what_is_not_needed_decays_to_the_floor_while_the_bound_is_near() -> None:
     watched = Watched("a")
-    f, c = wide(3.0), wide(1.0)  # f falls away from the constraint: no multiplier
-    (start,) = watched.see(f, wide(0.0), (1.0, c))
-    assert start == 3.0
-    for k in range(1, 8):
-        expected = max(start * KEPT**k, FLOOR * 3.0)
+    c = wide(1.0)
+    (start,) = watched.see(wide(-3.0), wide(0.0), (1.0, c))
+    assert start == 6.0
+    for k in range(1, 8):  # f falls away from the constraint now: no multiplier
+        expected = max(start * KEPT**k, OWN.strength_floor * 3.0)
         # The residual falls: one that stays would be the end of patience.
-        seen = watched.see(f, wide(-k), (0.8**k, c))
+        seen = watched.see(wide(3.0), wide(-k), (0.8**k, c))
         assert seen == pytest.approx((expected,))
 
 
 def test_far_outside_a_strength_does_not_fade() -> None:
     # Adam would slow down with it. One move is 1 long and the bound is 9 away.
     watched = Watched("a")
-    (start,) = watched.see(wide(3.0), wide(0.0), (10.0, wide(1.0)))
+    (start,) = watched.see(wide(-3.0), wide(0.0), (10.0, wide(1.0)))
+    assert start == 6.0
     for k in range(1, 4):
         c = 10.0 * 0.8**k
         assert watched.see(wide(0.0), wide(-1.0 * k), (c, wide(1.0))) == (start,)
@@ -158,16 +153,16 @@ def test_far_outside_a_strength_does_not_fade() -> None:
 
 def test_out_of_reach_it_decays_without_a_floor() -> None:
     watched = Watched("a")
-    watched.see(wide(3.0), wide(0.0), (1.0, wide(1.0)))
+    watched.see(wide(-3.0), wide(0.0), (1.0, wide(1.0)))
     for k in range(1, 20):
         (lam,) = watched.see(wide(3.0), wide(0.0), (-1.0, wide(1.0)))
-        assert lam == pytest.approx(3.0 * KEPT**k)
+        assert lam == pytest.approx(6.0 * KEPT**k)
 
 
 def test_a_constraint_is_in_reach_if_the_last_move_again_would_meet_it() -> None:
     for value, expected in ((-1.9, 2 * 4.0), (-2.1, KEPT * 4.0)):
         watched = Watched("a")
-        assert watched.see(wide(4.0), wide(0.0), (9.0, wide(1.0))) == (4.0,)
+        assert watched.see(wide(-2.0), wide(0.0), (9.0, wide(1.0))) == (4.0,)
         # One move further it is c + 2 at most; f pulls towards it with 4.
         (lam,) = watched.see(wide(-4.0), wide(2.0), (value, wide(1.0)))
         assert lam == pytest.approx(expected)
@@ -183,7 +178,7 @@ def test_a_saturated_constraint_does_not_explode(slope: float) -> None:
         point = wide(0.1 * k, 0.0)
         lam, idle = watched.see(f, point, active, (-5.0, flat_row))
         assert lam == pytest.approx(6.0)
-        assert idle <= 10.0
+        assert idle == 0.0
 
 
 def test_a_violated_constraint_that_turns_flat_is_pushed_in_proportion() -> None:
@@ -192,11 +187,13 @@ def test_a_violated_constraint_that_turns_flat_is_pushed_in_proportion() -> None
     watched = Watched("a")
     watched.see(wide(-3.0), wide(0.0), (0.1, wide(1.0)))
     for k in range(1, 30):
-        slope = 1.0 if k == 29 else 1e-6
-        (lam,) = watched.see(wide(-3.0), wide(0.1 * k), (0.1, wide(slope)))
-        limit = MOST * 3.0 / max(slope, FADED**k)
-        assert lam == pytest.approx(min(limit, lam))
+        (lam,) = watched.see(wide(-3.0), wide(0.1 * k), (0.1, wide(1e-6)))
+        assert lam * 1e-6 <= MOST * 3.0 * (1 + 1e-9)
+        assert watched.strength.most_push == pytest.approx(MOST * 3.0)
+    assert lam > 1e6, "the strength alone is no limit"
+    (lam,) = watched.see(wide(-3.0), wide(3.0), (0.1, wide(1.0)))
     assert lam <= MOST * 3.0
+    assert watched.strength.most_push is None
 
 
 def test_gradients_that_cancel_ask_for_no_more() -> None:
@@ -210,7 +207,7 @@ def test_gradients_that_cancel_ask_for_no_more() -> None:
 
 def test_no_strength_is_too_large_for_float32() -> None:
     (lam,) = Watched("a").see(wide(-3.0), wide(0.0), (0.1, wide(1e-60)))
-    assert lam == HUGE
+    assert lam == LARGEST
     assert np.isfinite(np.float32(lam))
 
 
@@ -222,7 +219,7 @@ def test_without_constraints_there_is_nothing_to_weigh() -> None:
 
 
 def test_hinges_are_as_wide_as_their_constraints_move() -> None:
-    strength = AutoStrength()
+    strength = AutoStrength(OWN)
     for point, expected in [(1.0, (0.0, 0.0)), (3.0, (4.0, 10.0)), (3.0, (0.0, 0.0))]:
         strength.watch(wide(-1.0))
         jacobian = {"a": wide(2.0), "b": wide(-5.0)}
@@ -230,36 +227,35 @@ def test_hinges_are_as_wide_as_their_constraints_move() -> None:
         penalty = strength.adapt(anchor)
         assert penalty.widths == pytest.approx([ROUNDED * w for w in expected])
         state = strength.state_dict()
-        again = AutoStrength().load_state_dict(state, wide(0.0), ["a", "b"])
+        again = AutoStrength(OWN).load_state_dict(state, wide(0.0), ["a", "b"])
         assert again == penalty
 
 
 def test_no_hinge_is_wider_than_its_constraint_was_away_from_its_bound() -> None:
     # In many dimensions moves are long and hardly along a gradient: with 10^5
     # parameters the width was 60 times the violation, and the hinge held nothing.
-    strength = AutoStrength()
+    strength = AutoStrength(OWN)
     for point, c, expected in [(0.0, -0.5, 0.0), (9.0, 0.2, 0.5), (0.0, 0.7, 0.7)]:
         strength.watch(wide(-1.0))
         anchor = Anchor(wide(point), {"a": c}, {"a": wide(2.0)})
         assert strength.adapt(anchor).widths == (expected,)
-        resumed = AutoStrength()
+        resumed = AutoStrength(OWN)
         resumed.load_state_dict(strength.state_dict(), wide(0.0), ["a"])
         strength = resumed
 
 
-def test_rounded_hinges_let_iterates_follow_a_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_rounded_hinges_let_iterates_follow_a_bound() -> None:
     problem = VARIATIONS[0].problem
-    objectives = {}
-    for rounded in (0.0, ROUNDED):
-        monkeypatch.setattr(practice, "ROUNDED", rounded)
-        solved = [
-            oneproj.solve(problem(hidden=16, seed=s), steps=500, seed=s, progress=False)
+    rounded, sharp = (
+        sum(
+            oneproj.solve(
+                problem(hidden=16, seed=s), steps=500, seed=s, defaults=defaults
+            ).objective
             for s in range(2)
-        ]
-        objectives[rounded] = sum(solution.objective for solution in solved)
-    assert objectives[ROUNDED] < 0.95 * objectives[0.0]
+        )
+        for defaults in (OWN, replace(OWN, hinge_width=1e-9))
+    )
+    assert rounded < 0.95 * sharp
 
 
 # --- in a run -----------------------------------------------------------------
@@ -270,8 +266,8 @@ class Spy(AutoStrength):
 
     seen: list[tuple[float, ...]]
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, defaults: oneproj.Defaults) -> None:
+        super().__init__(defaults)
         self.seen = []
         Spy.last = self
 

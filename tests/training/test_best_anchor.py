@@ -186,8 +186,8 @@ def test_a_resumed_run_has_the_same_best_anchor(stop: int, tmp_path: Path) -> No
     settings = SETTINGS | {"projector": GivesUp(), "oracle": "anchored"}
     whole = oneproj.solve(problem, **settings)
     assert whole.status is Status.EARLIER
-    file = tmp_path / "run.pt"
-    saving = settings | {"checkpoint": file, "resume": True, "on_failure": "return"}
+    saved = oneproj.Checkpoint(tmp_path / "run.pt")
+    saving = settings | {"checkpoint": saved, "on_failure": "return"}
     first, _ = quadratic(5.0, rows=4000)
     oneproj.solve(first, callbacks=at(stop), **saving)
     second, v = quadratic(3.0, rows=4000)

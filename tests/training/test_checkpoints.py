@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch.optim.lr_scheduler import LRScheduler
 import oneproj
 from oneproj.methods import METHODS, auto
 from oneproj.methods.strength import AutoStrength
-from oneproj.oracles import ORACLES, Anchor, plan
+from oneproj.oracles import ORACLES, Anchor
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Solution, Status, Update
 from oneproj.theory import Schedule
@@ -240,7 +241,8 @@ def test_strengths_remember_the_last_anchor() -> None:
         Anchor([torch.tensor([at])], {"cap": value}, {"cap": [torch.tensor([2.0])]})
         for at, value in ((0.0, 0.1), (1.0, -1.5))
     ]
-    first, second = AutoStrength(), AutoStrength()
+    own = oneproj.Defaults()
+    first, second = AutoStrength(own), AutoStrength(own)
     first.watch([torch.tensor([-6.0])])
     first.adapt(anchors[0])
     penalty = second.load_state_dict(first.state_dict(), [torch.zeros(1)], ["cap"])
@@ -344,21 +346,27 @@ def one_press_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stops, "AGAIN", 0.0)
 
 
-@pytest.mark.usefixtures("one_press_at_a_time")
-def test_ctrl_c_inside_an_update_completes_and_saves_it(tmp_path: Path) -> None:
-    whole = outcome(problem())
-    file, built, looks = tmp_path / "run.pt", problem(), []
-    evaluate = built.objective.batch_value
+def press_in_update_8(built: oneproj.Problem, times: int) -> Callable[[Update], None]:
+    """Press Ctrl-C where update 8 evaluates the objective; returns a callback."""
+    evaluate, done, left = built.objective.batch_value, [0], [times]
 
     def press(indices: Tensor | None) -> Tensor:
-        looks.append(torch.is_grad_enabled())  # not so for the sample of a checkpoint
-        if looks[-1] and sum(looks) == 9:  # the first is before update 1
+        while done[-1] == 7 and left[0] > 0:
+            left[0] -= 1
             signal.raise_signal(signal.SIGINT)
         return evaluate(indices)
 
     built.objective.batch_value = press
+    return lambda update: done.append(update.update)
+
+
+@pytest.mark.usefixtures("one_press_at_a_time")
+def test_ctrl_c_inside_an_update_completes_and_saves_it(tmp_path: Path) -> None:
+    whole = outcome(problem())
+    file, built = tmp_path / "run.pt", problem()
+    count = press_in_update_8(built, times=1)
     with pytest.warns(oneproj.OneprojWarning, match="after update 8 of 24"):
-        _, solution = outcome(built, checkpoint=file)
+        _, solution = outcome(built, checkpoint=file, callbacks=count)
     assert solution.status is Status.INTERRUPTED
     assert solution.feasible
     assert read_checkpoint(file)["update"] == 8
@@ -369,19 +377,10 @@ def test_ctrl_c_inside_an_update_completes_and_saves_it(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("one_press_at_a_time")
 def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
     whole = outcome(problem())
-    file, built, looks = tmp_path / "run.pt", problem(), []
-    evaluate = built.objective.batch_value
-
-    def press(indices: Tensor | None) -> Tensor:
-        looks.append(torch.is_grad_enabled())
-        if looks[-1] and sum(looks) == 9:  # the first is before update 1
-            signal.raise_signal(signal.SIGINT)
-            signal.raise_signal(signal.SIGINT)
-        return evaluate(indices)
-
-    built.objective.batch_value = press
+    file, built = tmp_path / "run.pt", problem()
+    count, saving = press_in_update_8(built, times=2), oneproj.Checkpoint(file, every=5)
     with pytest.warns(oneproj.OneprojWarning, match="after update 7 of 24"):
-        _, solution = outcome(built, checkpoint=oneproj.Checkpoint(file, every=5))
+        _, solution = outcome(built, checkpoint=saving, callbacks=count)
     assert solution.status is Status.INTERRUPTED
     assert read_checkpoint(file)["update"] == 5, "half an update is not saved"
     assert_same(outcome(problem(), checkpoint=oneproj.Checkpoint(file)), whole)
@@ -453,11 +452,10 @@ def test_other_settings_are_refused_by_name(
         )
 
 
-def test_anchors_that_see_all_data_more_rarely_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plan, "AFFORDABLE", 0)  # so that all of it is costly
-    arguments = {"oracle": "anchored", "checkpoint": tmp_path / "run.pt"}
+def test_anchors_that_see_all_data_more_rarely_are_refused(tmp_path: Path) -> None:
+    costly = replace(oneproj.Defaults(), anchor_work=1)  # less than one example
+    arguments = {"oracle": "anchored", "defaults": costly}
+    arguments["checkpoint"] = tmp_path / "run.pt"
     begun = outcome(problem(), callbacks=stop_after(9), **arguments)[1]
     seen = begun.settings["anchor_size"]
     arguments["checkpoint"] = oneproj.Checkpoint(tmp_path / "run.pt")
@@ -535,7 +533,7 @@ def test_a_checkpoint_is_not_overwritten_by_a_run_that_does_not_know_it(
 
 
 def test_slsqp_says_why_it_cannot_be_saved(tmp_path: Path) -> None:
-    with pytest.raises(oneproj.CheckpointError, match="SciPy's loop keeps"):
+    with pytest.raises(oneproj.CheckpointError, match="SciPy's loop, which keeps"):
         outcome(problem(), method="slsqp", checkpoint=tmp_path / "run.pt")
 
 

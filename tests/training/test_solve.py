@@ -70,7 +70,8 @@ def test_history_and_settings_tell_what_happened() -> None:
     assert set(solution.history) == {"update", "objective", "seconds", "budget"}
     assert solution.settings["oracle"] == "exact"
     assert solution.settings["options"]["strength"] == "auto"
-    assert solution.settings["inner_steps"] == 5, "a divisor of 75 near 10"
+    assert solution.settings["inner_steps"] == 10
+    assert solution.settings["defaults"] == {}
     assert solution.settings["seed"] == 3
     assert set(solution.seconds) == {"start", "train", "project", "certify"}
     plain = json.loads(json.dumps(solution.to_dict(), allow_nan=False))

@@ -213,13 +213,13 @@ def test_ctrl_c_while_it_projects_raises_and_leaves_the_trained_point(
 def test_the_second_one_has_to_come_soon(after: float, *, raises: bool) -> None:
     now = time.monotonic()
     with pytest.warns(oneproj.OneprojWarning, match="Ctrl-C ended this run"):
-        warn_of_end(End.PRESSED, now, 3, 10, kept=False)
+        warn_of_end(End.PRESSED, now, 3, 10, kept=None)
     if raises:
         with pytest.raises(KeyboardInterrupt):
-            warn_of_end(End.PRESSED, now + after, 4, 10, kept=False)
+            warn_of_end(End.PRESSED, now + after, 4, 10, kept=None)
         after = AGAIN  # it is all over: the next one is a first one again
     with pytest.warns(oneproj.OneprojWarning, match="after update 5 of 10"):
-        warn_of_end(End.PRESSED, now + after, 5, 10, kept=False)
+        warn_of_end(End.PRESSED, now + after, 5, 10, kept=None)
 
 
 def test_every_callback_is_called_whatever_the_others_want() -> None:

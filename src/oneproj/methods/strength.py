@@ -54,6 +54,8 @@ from oneproj.vectors.multipliers import estimate_multipliers, gram
 
 LARGEST = 1e30
 """No strength is larger: float32 ends at 3e38."""
+UNSEEN = 1e-8
+"""Norm of a push that Adam does not see: it adds as much to every gradient's size."""
 
 
 @contextmanager
@@ -244,8 +246,8 @@ class AutoStrength:
         least = own.strength_floor * alone if name in forces.multipliers else 0.0
         kept = present if far else own.strength_decay * present
         strength = max(found, kept, least, floor)
-        # At a stationary point of f nothing says how strong; any push leaves it.
-        return 1.0 if strength == 0 and c > 0 else strength
+        # Where f is stationary nothing says how strong; any push that is seen leaves it.
+        return max(strength, 1.0) if c > 0 and strength * L < UNSEEN else strength
 
     def state_dict(self) -> dict[str, Any]:
         """The gradients since the last anchor, its point, and the strengths."""

@@ -182,7 +182,9 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
     """Every setting in words, options by their own names."""
     words: dict[str, str] = {}
     for name, value in settings.items():
-        if isinstance(value, Mapping):
+        if name == "defaults":  # whose names are those of settings, in part
+            words[name] = repr(value)
+        elif isinstance(value, Mapping):
             words |= _settings(value)
         elif callable(value):  # two runs cannot share the object, but the function
             words[name] = name_of(value)

@@ -263,9 +263,10 @@ def solve(
     )
     with distributed.agreeing(CALL) as facts:
         facts.update(settings.facts(problem, seconds))
+        files = Files.of(checkpoint, checkpoint_every, resume)
+        calls = Callbacks(callbacks)
+        loop = Loop(calls, files, progress=progress, seconds=seconds)
     began, length = time.perf_counter(), norm(problem.parameters)
-    files, calls = Files.of(checkpoint, checkpoint_every, resume), Callbacks(callbacks)
-    loop = Loop(calls, files, progress=progress, seconds=seconds)
     lent = borrowing_gradients(problem.parameters)
     in_step = distributed.staying_in_step(CALL, problem.parameters)
     with fresh_casts(), lent:

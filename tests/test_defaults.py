@@ -1,0 +1,99 @@
+"""The numbers behind what ``solve`` chooses: documented, checked, obeyed and saved."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import oneproj
+from oneproj.results import Update
+
+OWN = oneproj.Defaults()
+NAMES = [field.name for field in fields(OWN)]
+
+
+def small() -> oneproj.Problem:
+    w = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    objective = oneproj.function(lambda: (w - 3.0).square().sum())
+    return oneproj.Problem(w, objective, {"size": oneproj.sets.Ball(1.0).on(w)})
+
+
+def documented() -> set[str]:
+    """The fields that a string follows in the source."""
+    (made,) = ast.parse(inspect.getsource(oneproj.Defaults)).body
+    assert isinstance(made, ast.ClassDef)
+    return {
+        field.target.id
+        for field, text in zip(made.body, made.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
+def test_every_field_says_what_it_means() -> None:
+    assert documented() == set(NAMES)
+
+
+def test_a_run_obeys_them_and_says_which_were_changed() -> None:
+    solution = oneproj.solve(small(), defaults=replace(OWN, steps=20))
+    assert solution.history["update"] == list(range(1, 21))
+    assert solution.settings["defaults"] == {"steps": 20}
+    assert solution.to_dict()["settings"]["defaults"] == {"steps": 20}
+    assert oneproj.solve(small(), steps=20).settings["defaults"] == {}
+
+
+def test_an_argument_comes_first() -> None:
+    changed = replace(OWN, steps=20, batch_size=3, inner_steps=4)
+    solution = oneproj.solve(
+        small(), steps=12, batch_size=5, inner_steps=6, defaults=changed
+    )
+    found = {name: solution.settings[name] for name in ("steps", "batch_size")}
+    assert found == {"steps": 12, "batch_size": 5}
+    assert solution.settings["inner_steps"] == 6
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("given", [0, -1, math.nan])
+def test_what_is_not_positive_is_refused(name: str, given: float) -> None:
+    message = f"{name} of Defaults must be positive, got {given!r}"
+    with pytest.raises(oneproj.InvalidProblemError, match=message):
+        replace(OWN, **{name: given})
+
+
+@pytest.mark.parametrize("given", [{"steps": 20}, 20, oneproj.Defaults])
+def test_what_is_not_of_that_class_is_refused(given: Any) -> None:  # noqa: ANN401 - anything
+    problem = small()
+    with pytest.raises(oneproj.InvalidProblemError, match=r"an oneproj\.Defaults, got"):
+        oneproj.solve(problem, defaults=given)
+    assert problem.parameters[0].tolist() == [0.0, 0.0]
+
+
+def stop(update: Update) -> bool:
+    return update.update == 20
+
+
+def test_a_resumed_run_has_those_that_it_began_with(tmp_path: Path) -> None:
+    saved, begun = oneproj.Checkpoint(tmp_path / "run.pt"), replace(OWN, patience=5)
+    oneproj.solve(small(), steps=40, checkpoint=saved, defaults=begun, callbacks=stop)
+    for other in (None, replace(OWN, patience=6)):
+        with pytest.raises(oneproj.CheckpointError, match=r"defaults: .*'patience': 5"):
+            oneproj.solve(small(), steps=40, checkpoint=saved, defaults=other)
+    solution = oneproj.solve(small(), steps=40, checkpoint=saved, defaults=begun)
+    assert solution.history["update"] == list(range(1, 41))
+
+
+def test_a_changed_default_does_not_hide_another_argument(tmp_path: Path) -> None:
+    saved, begun = oneproj.Checkpoint(tmp_path / "run.pt"), replace(OWN, steps=30)
+    oneproj.solve(small(), steps=40, checkpoint=saved, defaults=begun, callbacks=stop)
+    with pytest.raises(oneproj.CheckpointError, match="steps: 40 then, 60 now"):
+        oneproj.solve(small(), steps=60, checkpoint=saved, defaults=begun)
