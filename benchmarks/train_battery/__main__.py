@@ -20,6 +20,7 @@ from benchmarks.commands import exits_and_place
 from benchmarks.train_battery.ablations import (
     ABLATIONS,
     CHANCE,
+    NOTHING,
     TABLE,
     Ablation,
     concerned,
@@ -68,8 +69,8 @@ def ablated(name: str) -> list[Ablation]:
         InvalidProblemError: There is no such mechanism.
 
     Example:
-        >>> [ablation.name for ablation in ablated("patience,deck")]
-        ['patience', 'deck']
+        >>> [ablation.name for ablation in ablated("patience,edge")]
+        ['patience', 'edge']
     """
     names = list(ABLATIONS) if name == "all" else [n for n in name.split(",") if n]
     unknown = [n for n in names if n not in ABLATIONS]
@@ -92,8 +93,8 @@ def keys_of(
     wanted = [Key("", case.name, seed) for seed in range(seeds) for case in cases]
     for ablation in ablations:
         mine = [case for case in cases if concerned(ablation, case.build)]
-        for name in dict.fromkeys((ablation.against, ablation.name)):
-            wanted += [Key(name, case.name, s) for s in range(seeds) for case in mine]
+        name = ablation.name
+        wanted += [Key(name, case.name, s) for s in range(seeds) for case in mine]
     return list(dict.fromkeys(wanted))
 
 
@@ -106,10 +107,10 @@ def ablation_lines(record: Record, ablations: Sequence[Ablation]) -> list[str]:
     """
     rows = ["| mechanism | without it, worse | without it, better |", "|---|---|---|"]
     for ablation in ablations:
-        names = (ablation.against, ablation.name, CHANCE.name)
-        before, after, chance = (of_ablation(record.runs.values(), n) for n in names)
-        found = changes(before, after, () if ablation.against else chance)
-        worse, better = short(found)
+        names = (NOTHING.name, ablation.name, CHANCE.name)
+        worse, better = short(
+            changes(*(of_ablation(record.runs.values(), name) for name in names))
+        )
         rows.append(f"| `{ablation.name}`: {ablation.what} | {worse} | {better} |")
     return rows
 

@@ -84,16 +84,14 @@ def run(key: Key) -> Run:
     with (
         warnings.catch_warnings(record=True) as caught,
         torch.random.fork_rng(devices=[]),  # dropout draws from the global state
-        switched_off(ablation),
+        switched_off(ablation) as arguments,
     ):
         torch.manual_seed(key.seed)
         warnings.simplefilter("always", OneprojWarning)
         seed = key.seed + ablation.seed_offset
-        options: dict[str, Any] = {"steps": case.steps} | dict(ablation.options)
+        own: dict[str, Any] = {"steps": case.steps, "seed": seed, "progress": False}
         try:
-            solution = solve(
-                problem, seed=seed, progress=False, on_failure="return", **options
-            )
+            solution = solve(problem, on_failure="return", **own, **arguments)
         except OneprojError as error:
             seconds = time.process_time() - begun
             return _failed(key, str(error), seconds)

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 import torch
 from click.testing import Result
 
 from benchmarks.train_battery import runs as runs_module
-from benchmarks.train_battery.ablations import ABLATIONS, TABLE, switched_off
+from benchmarks.train_battery.ablations import (
+    ABLATIONS,
+    ARGUMENTS,
+    PATCHED,
+    TABLE,
+    Ablation,
+    switched_off,
+)
 from benchmarks.train_battery.compare import changes, lines, short, summary
 from benchmarks.train_battery.problems import CASES, FAMILIES
 from benchmarks.train_battery.runs import Key, Record, Run, make_runs, read_runs, run
+from oneproj import Defaults, solve
 from oneproj.errors import InvalidProblemError
 
 QUICK = "polygon"
@@ -66,32 +74,42 @@ def test_a_run_repeats_and_is_feasible() -> None:
     assert first.status == "FEASIBLE"
 
 
-def test_every_ablation_names_attributes_that_exist_and_puts_them_back() -> None:
+def test_ablations_differ_in_name_and_change_something() -> None:
+    assert len(ABLATIONS) == len(TABLE)
     for ablation in TABLE:
-        before = [_attribute(name) for name in ablation.patches]
-        with switched_off(ablation):
-            during = [_attribute(name) for name in ablation.patches]
-        assert before == [_attribute(name) for name in ablation.patches]
-        assert all(a is not b for a, b in zip(before, during, strict=True))
-        assert ablation.patches or ablation.options or ablation.seed_offset
-        assert ablation.against in {"", *ABLATIONS}
+        assert ablation.arguments() or ablation.patches or ablation.seed_offset
+        changed = ablation.arguments().get("defaults", Defaults()).changed()
+        assert changed == ablation.defaults
 
 
-def _attribute(dotted: str) -> object:
-    parts = dotted.split(".")
-    for k in range(len(parts) - 1, 0, -1):
-        try:
-            found: object = import_module(".".join(parts[:k]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[k:]:
-            found = getattr(found, part)
-        return found
-    raise AssertionError(dotted)
+@pytest.mark.parametrize("ablation", PATCHED, ids=lambda ablation: ablation.name)
+def test_a_patched_name_exists_and_is_put_back(ablation: Ablation) -> None:
+    before = [resolve_name(name) for name in ablation.patches]
+    with switched_off(ablation):
+        during = [resolve_name(name) for name in ablation.patches]
+    assert before == [resolve_name(name) for name in ablation.patches]
+    assert all(a is not b for a, b in zip(before, during, strict=True))
 
 
-def test_an_ablation_changes_a_run() -> None:
-    plain, other = (run(Key(name, QUICK, 0)) for name in ("", "late_weight"))
+def test_only_what_has_no_argument_is_patched() -> None:
+    assert not any(ablation.patches for ablation in ARGUMENTS)
+    assert not any(ablation.arguments() for ablation in PATCHED)
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_solve_takes_the_arguments_of_an_ablation(name: str) -> None:
+    problem = CASES[QUICK].build(0)
+    with switched_off(ABLATIONS[name]) as arguments:
+        solution = solve(problem, steps=20, progress=False, **arguments)
+    assert solution.feasible
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("late_weight", QUICK), ("hinge_width", QUICK), ("edge", "ball_linear")],
+)
+def test_an_ablation_changes_a_run(name: str, problem: str) -> None:
+    plain, other = (run(Key(off, problem, 0)) for off in ("", name))
     assert plain.objective != other.objective
 
 
