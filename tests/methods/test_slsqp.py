@@ -14,7 +14,7 @@ from torch import Tensor
 
 import oneproj
 from oneproj.methods.context import prepare
-from oneproj.methods.slsqp import MOST_PARAMETERS, SLSQP, check_size
+from oneproj.methods.slsqp import CONSTANTS, SLSQP
 from oneproj.results import Status, Update
 from oneproj.training import loop as stops
 
@@ -203,7 +203,7 @@ def test_what_cannot_be_met_is_said() -> None:
 
 
 def test_more_parameters_than_a_dense_model_can_have_are_refused() -> None:
-    check_size(MOST_PARAMETERS)
+    assert CONSTANTS.most_parameters == 5000
     w = torch.zeros(5001, requires_grad=True)
     problem = oneproj.Problem(w, oneproj.function(w.sum), {}, radius=1.0)
     with pytest.raises(

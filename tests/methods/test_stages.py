@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.methods import slsqp_driver as stages
 
 WIDE = torch.float64
 
