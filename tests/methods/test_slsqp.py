@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import signal
 import threading
@@ -190,6 +191,19 @@ def test_the_solver_is_gone_when_the_run_is_over() -> None:
     method.finish()
     thread.join(timeout=5)
     assert not thread.is_alive()
+
+
+def test_the_solver_is_gone_when_a_callback_raises() -> None:
+    def fail(update: Update) -> None:
+        raise RuntimeError(update.update)
+
+    with pytest.raises(RuntimeError, match="1"):
+        oneproj.solve(instance()[0], method="slsqp", callbacks=fail)
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread.name == "oneproj-solver":
+            thread.join(timeout=5)
+            assert not thread.is_alive()
 
 
 def test_what_cannot_be_met_is_said() -> None:

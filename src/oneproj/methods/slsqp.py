@@ -88,6 +88,9 @@ class _Constants:
     scale_examples: int = 256
     """Examples of the objective that determine the parameter scales. A choice: the size
     of a feature needs no more."""
+    scale_change: float = 10.0
+    """Largest change of one parameter's scale relative to another's, within one scale.
+    Scales of features do not change at all; those of a network's layers do."""
 
 
 CONSTANTS = _Constants()
@@ -488,7 +491,6 @@ class _Driver:
 # --- scales of the parameters ---------------------------------------------------------
 
 
-@torch.enable_grad()
 def _parameter_scales(setting: Setting) -> Array:
     """How far each parameter moves to change the examples by about their size.
 
@@ -501,32 +503,64 @@ def _parameter_scales(setting: Setting) -> Array:
     where t is the step along the gradient, in scales ``1 / s_k``, to the minimum of f
     if its curvature is ``mean_i h_i h_i' / mean_i |f_i|`` (least squares; nearly so for
     log-likelihoods). Then the path of SLSQP does not depend on the units of features
-    and targets. All scales are 1 where the objective has no such examples.
+    and targets.
+
+    All scales are 1 where the objective has no such examples, and where the ratios of
+    ``s_k`` change by more than ``scale_change`` after a move by one scale in each
+    parameter. They do in a network, whose layers have gradients as small as the weights
+    of the next layer.
     """
-    problem, parameters = setting.problem, list(setting.problem.parameters)
-    size, ones = problem.objective.size, np.ones(dimension(parameters))
+    parameters = setting.problem.parameters
+    start = flat(parameters)
+    h = _example_gradients(setting)
+    with np.errstate(all="ignore"):
+        s = np.sqrt(np.square(h).mean(0))
+        known = s > 0
+        usual = math.exp(np.log(s[known]).mean()) if known.any() else math.nan
+        scales: Array = 1.0 / np.where(known, s, usual)
+        along = h * scales @ (g := (h * scales).mean(0))
+        t = float(np.linalg.norm(g) ** 3 / np.square(along).mean())
+        scales *= t if 0 < t < math.inf else usual
+    if not np.isfinite(scales).all():
+        return np.ones_like(start)
+    try:
+        assign(parameters, unflat(start + scales, parameters))
+        change = (
+            np.sqrt(np.square(_example_gradients(setting)).mean(0))[known] / s[known]
+        )
+    finally:
+        assign(parameters, unflat(start, parameters))
+    is_steady = change.max() <= CONSTANTS.scale_change * change.min()
+    return scales if is_steady else np.ones_like(start)
+
+
+@torch.enable_grad()
+def _example_gradients(setting: Setting) -> Array:
+    """``h_i / mean_i |f_i|``, one row per example; zeros if they cannot be had."""
+    objective, parameters = setting.problem.objective, list(setting.problem.parameters)
+    none, size = np.zeros((1, dimension(parameters))), objective.size
     if size is None:
-        return ones
+        return none
     setting.counts.objective_gradients += 1
     stride = math.ceil(size / CONSTANTS.scale_examples)
     try:
-        with evaluating(problem.model):
-            f = problem.objective.examples(torch.arange(0, size, stride, device="cpu"))
+        with evaluating(setting.problem.model):
+            f = objective.examples(torch.arange(0, size, stride, device="cpu"))
             rows = torch.autograd.grad(
                 f,
                 parameters,
                 torch.eye(len(f), dtype=f.dtype, device=f.device),
                 is_grads_batched=True,
-                materialize_grads=True,
+                allow_unused=True,
             )
     except (RuntimeError, ValueError):
-        return ones  # some graphs cannot be differentiated example by example
+        return none  # some graphs cannot be differentiated example by example
     with np.errstate(all="ignore"):
-        h = np.stack([flat(row) for row in zip(*rows, strict=True)])
-        h /= np.abs(flat([f])).mean()
-        s = np.sqrt(np.square(h).mean(0))
-        s[s == 0] = usual = math.exp(np.log(s[s > 0]).mean())
-        along = h / s @ (g := (h / s).mean(0))
-        t = float(np.linalg.norm(g) ** 3 / np.square(along).mean())
-        scales: Array = (t if 0 < t < math.inf else usual) / s
-    return scales if np.isfinite(scales).all() else ones
+        columns = [
+            np.zeros((len(f), p.numel()))
+            if row is None
+            else flat([row]).reshape(len(f), -1)
+            for row, p in zip(rows, parameters, strict=True)
+        ]
+        h: Array = np.hstack(columns) / np.abs(flat([f])).mean()
+    return h if np.isfinite(h).all() else none
