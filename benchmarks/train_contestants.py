@@ -16,7 +16,7 @@ from torch.optim import SGD
 
 from benchmarks.train_outcome import PROJECTOR, Contestant, Outcome, Task
 from benchmarks.train_trace import Trace
-from oneproj.methods.slsqp import MOST_PARAMETERS
+from oneproj.methods.slsqp import CONSTANTS
 from oneproj.methods.step_size import default_lr
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.project import ProjectorLike
@@ -236,9 +236,9 @@ def _with_adam(method: str) -> Contestant:
 
 def _too_large(experiment: Experiment) -> str | None:
     size = count_parameters(experiment.model)
-    if size <= MOST_PARAMETERS:
+    if size <= CONSTANTS.most_parameters:
         return None
-    return f"{size:,} parameters are more than {MOST_PARAMETERS:,}"
+    return f"{size:,} parameters are more than {CONSTANTS.most_parameters:,}"
 
 
 def _extrapolate(task: Task, *, projector: ProjectorLike) -> Outcome:

@@ -8,7 +8,6 @@ import torch
 import oneproj
 from oneproj.methods.auto import SLSQP_EXAMPLES, SLSQP_PARAMETERS, Auto
 from oneproj.methods.context import prepare
-from oneproj.methods.slsqp import SLSQPUpdater
 from oneproj.theory import Schedule
 
 
@@ -111,28 +110,3 @@ def test_the_solution_says_which_method_it_was_and_why() -> None:
     settings = oneproj.solve(instance(300), method="auto", steps=50).settings
     assert settings["method"] == "one-projection"
     assert settings["options"]["select"] == "last"
-
-
-def test_algorithm_1_has_the_updates_that_are_left_where_slsqp_stops_early(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made = len(oneproj.solve(instance(), method="slsqp").history["update"])
-    monkeypatch.setattr(SLSQPUpdater, "settled", False)
-    problem, other = instance(), instance()
-    solution = oneproj.solve(problem, method="auto", steps=50, progress=False)
-    assert solution.feasible
-    assert solution.settings["method"] == "one-projection"
-    assert "SLSQP stopped early" in solution.settings["why"]
-    assert solution.history["update"] == list(range(1, 51))
-    oneproj.solve(other, steps=50 - made, progress=False)
-    assert torch.equal(problem.parameters[0], other.parameters[0])
-
-
-def test_slsqp_has_the_last_word_where_few_updates_are_left(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made = len(oneproj.solve(instance(), method="slsqp").history["update"])
-    monkeypatch.setattr(SLSQPUpdater, "settled", False)
-    with pytest.warns(oneproj.OneprojWarning, match="SLSQP stopped early"):
-        solution = oneproj.solve(instance(), method="auto", steps=2 * made)
-    assert solution.settings["method"] == "slsqp"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import signal
 import threading
@@ -14,7 +15,7 @@ from torch import Tensor
 
 import oneproj
 from oneproj.methods.context import prepare
-from oneproj.methods.slsqp import MOST_PARAMETERS, SLSQP, check_size
+from oneproj.methods.slsqp import CONSTANTS, SLSQP
 from oneproj.results import Status, Update
 from oneproj.training import loop as stops
 
@@ -192,6 +193,19 @@ def test_the_solver_is_gone_when_the_run_is_over() -> None:
     assert not thread.is_alive()
 
 
+def test_the_solver_is_gone_when_a_callback_raises() -> None:
+    def fail(update: Update) -> None:
+        raise RuntimeError(update.update)
+
+    with pytest.raises(RuntimeError, match="1"):
+        oneproj.solve(instance()[0], method="slsqp", callbacks=fail)
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread.name == "oneproj-solver":
+            thread.join(timeout=5)
+            assert not thread.is_alive()
+
+
 def test_what_cannot_be_met_is_said() -> None:
     w = torch.tensor([0.5], dtype=torch.float64, requires_grad=True)
     total, again = (oneproj.function(w.sum, curvature="linear") for _ in range(2))
@@ -203,7 +217,7 @@ def test_what_cannot_be_met_is_said() -> None:
 
 
 def test_more_parameters_than_a_dense_model_can_have_are_refused() -> None:
-    check_size(MOST_PARAMETERS)
+    assert CONSTANTS.most_parameters == 5000
     w = torch.zeros(5001, requires_grad=True)
     problem = oneproj.Problem(w, oneproj.function(w.sum), {}, radius=1.0)
     with pytest.raises(

@@ -3,26 +3,24 @@
 On few parameters and little data a full pass costs no more than a minibatch does, and
 second-order steps on exact gradients need a few dozen of them where a stochastic method
 needs hundreds and ends less accurate. A run that is to be saved is one of Algorithm 1
-as well: SLSQP keeps its state to itself. Where SLSQP ends early, Algorithm 1 makes the
-updates that are left, from the start.
+as well: SLSQP cannot save its state.
 ``Solution.settings`` says which method was used (``"method"``) and why (``"why"``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from oneproj.errors import CheckpointError
 from oneproj.methods.algorithm1 import Algorithm1
 from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.context import Setting
-from oneproj.methods.slsqp import SLSQP, SLSQPUpdater
+from oneproj.methods.slsqp import SLSQP
 from oneproj.oracles import Sight
 from oneproj.problem.problem import Problem
 from oneproj.results import Projection
-from oneproj.vectors.arithmetic import assign, dimension, snapshot
+from oneproj.vectors.arithmetic import dimension
 
 SLSQP_PARAMETERS = 200
 SLSQP_EXAMPLES = 20_000
@@ -59,38 +57,17 @@ class AutoUpdater(AbstractUpdater):
 
     def __init__(self, setting: Setting) -> None:
         """Choose, and begin what was chosen with its defaults."""
-        self._setting, self._left = setting, setting.steps
-        self._start = snapshot(setting.problem.parameters)
+        self._follows_schedule = setting.schedule is not None
         self._chosen, self._why = recommend(setting)
         self._method = self._chosen.begin(setting)
 
     def update(self) -> Sight:
-        """Make one update of the chosen method; replace SLSQP where it gave up.
-
-        Algorithm 1 makes the updates that are left, if they are most of those planned.
-        """
-        sight, method = self._method.update(), self._method
-        self._left -= 1
-        gave_up = (
-            isinstance(method, SLSQPUpdater) and method.done and not method.settled
-        )
-        if gave_up and self._left > self._setting.steps // 2:
-            self._begin_anew(method.describe()["ended"])
-        return sight
+        """Make one update of the chosen method."""
+        return self._method.update()
 
     def finish(self) -> Projection:
-        """The end of the method that made the last update."""
+        """End the run of the chosen method."""
         return self._method.finish()
-
-    def _begin_anew(self, ended: str) -> None:
-        """Go on with Algorithm 1, from the start."""
-        assign(self._setting.problem.parameters, self._start)
-        self._why = (
-            f"{self._why}; but SLSQP stopped early ({ended}), so Algorithm 1 began "
-            "at the start"
-        )
-        self._chosen = Algorithm1()
-        self._method = self._chosen.begin(replace(self._setting, steps=self._left))
 
     @property
     def done(self) -> bool:
@@ -103,23 +80,16 @@ class AutoUpdater(AbstractUpdater):
         return self._method.outer
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the chosen method."""
-        return {"method": self._chosen.name, "state": self._method.state_dict()}
+        """The state of the chosen method: Algorithm 1 in every run that is saved."""
+        return self._method.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
-        if state["method"] != self._chosen.name:
-            message = (
-                f'method="auto" chose {state["method"]!r} for the run that was saved '
-                f"and {self._chosen.name!r} now: {self._why}. Name the method."
-            )
-            raise CheckpointError(message)
-        self._method.load_state_dict(state["state"])
+        """Continue from such a state."""
+        self._method.load_state_dict(state)
 
     def describe(self) -> dict[str, Any]:
         """What was chosen, why, and with which options."""
-        follows = self._setting.schedule is not None
-        options = None if follows else self._chosen.options
+        options = None if self._follows_schedule else self._chosen.options
         own = {"method": self._chosen.name, "why": self._why, "options": options}
         return own | self._method.describe()
 
@@ -147,10 +117,8 @@ def recommend(setting: Setting) -> tuple[AbstractMethod, str]:
         return Algorithm1(), f"{size} are few, but a run of SLSQP cannot be saved"
     setting.counts.constraint_passes += 2 * len(problem.constraints)
     if _values(problem) != _values(problem):
-        return (
-            Algorithm1(),
-            "a term gave two values at one point: SLSQP needs exact ones",
-        )
+        why = "a term gave two values at one point: SLSQP needs exact ones"
+        return Algorithm1(), why
     return SLSQP(), f"{size} are few: exact second-order steps cost less than SGD"
 
 

@@ -1,11 +1,4 @@
-"""A solver that owns its loop, answered one question at a time.
-
-SciPy's solvers call a function whenever they like and return at the end. A method of
-this library is asked for one update at a time. Between the two stands a thread that
-runs the solver and nothing else: each question is handed over and answered in the
-caller's thread, where Ctrl-C, exceptions and torch's modes are what they always are.
-
-``"slsqp"``: SciPy's sequential quadratic programming, on all data, for few unknowns.
+"""``"slsqp"``: SciPy's sequential quadratic programming on exact gradients.
 
 Each iteration minimises a quadratic model of the Lagrangian under the linearised
 constraints, then searches along that step with an L1 merit function::
@@ -13,44 +6,54 @@ constraints, then searches along that step with an L1 merit function::
     d = argmin  grad f(x).d + d.B d / 2   s.t.  c_j(x) + grad c_j(x).d <= 0
     x <- x + alpha d;   B <- its BFGS update
 
-on exact values and gradients, in float64, in units of the problem's own (``stages``).
-The safeguard ball, if it is finite, is one more constraint. ``update()`` is one
-iteration: one gradient of every term, and as many values as the line search takes; the
-last one looks at where SciPy stopped. After that, further updates do nothing.
+on all data, in float64. The safeguard ball, if it is finite, is one more constraint.
+``update()`` is one iteration: one gradient of every term, and one value of every term
+per trial point of the line search.
 
 Guarantee: from a start near a solution that satisfies the second-order conditions it
 converges superlinearly to a KKT point (Kraft, A software package for sequential
 quadratic programming, 1988; Nocedal and Wright, Numerical Optimization, chapter 18).
-It assumes smooth terms. B is dense: memory grows as n^2, the time of a step as n^3, so
-more than ``MOST_PARAMETERS`` are refused. For few it is hard to beat.
+It assumes smooth terms. B is dense: memory grows as n^2, the time of a step as n^3.
 
-What is asked of SciPy is ``c_j <= -margin``, a tolerance of the constraint's unit. It
-stops at a violation below its tolerance, which is no larger, so that its answer meets
-``c_j <= 0``; where rounding still leaves a hair, the projection at the end removes it.
+What is added to SciPy (ablations: ``benchmarks/NOTES.md``, section SLSQP):
 
-There are no minibatches, so a model is in evaluation mode throughout: dropout is off,
-and batch norm keeps the statistics that it has.
+- Scaling. SciPy compares changes of the objective, violations and steps with one
+  tolerance, and begins with ``B = I``. So it is given ``f / |grad f|`` and
+  ``c_j / |grad c_j|`` with the gradients of the point where it starts, as functions of
+  ``x_k / scale_k`` (``_parameter_scales``).
+- Margin. It is asked for ``c_j <= -margin``, which is at least its tolerance, so that
+  its answer meets ``c_j <= 0``.
+- Rejected trial points. The objective is reported as infinite where a term is not
+  finite, and where a step is longer than ``max_step``: SciPy's line search then tries a
+  tenth of the step.
+- Restarts. SciPy starts again from where it stopped, with the scaling of that point and
+  ``B = I``, until that gains nothing: scaling by the gradients of a far start is
+  inaccurate, and line searches end at kinks.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, Generic, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from scipy.optimize import minimize
 
 from oneproj.arguments import check_number
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.checks import move_start_into_ball
 from oneproj.methods.context import Setting
-from oneproj.methods.slsqp_driver import Ending, Reply, Seen, Stages, parameter_units
 from oneproj.oracles import Sight
+from oneproj.problem.functions import function
+from oneproj.problem.modes import evaluating
+from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.margins import DEEPEST, MARGIN_POWER
 from oneproj.results import Projection
@@ -58,7 +61,6 @@ from oneproj.sets import SetConstraint
 from oneproj.vectors.arithmetic import (
     Array,
     assign,
-    difference,
     dimension,
     flat,
     norm,
@@ -67,85 +69,35 @@ from oneproj.vectors.arithmetic import (
     unflat,
 )
 
-Question = TypeVar("Question")
-Answer = TypeVar("Answer")
-Result = TypeVar("Result")
-
-
-class _HungUp(Exception):  # noqa: N818 - it ends the solver's thread, it is no error
-    """The caller wants no more questions."""
-
 
 @dataclass(frozen=True)
-class _End(Generic[Result]):
-    """The solver has returned, or failed."""
+class _Constants:
+    """The numbers of this method."""
 
-    result: Result | None = None
-    error: BaseException | None = None
-
-
-def dialogue(
-    solver: Callable[[Callable[[Question], Answer]], Result],
-) -> Generator[Question, Answer, Result]:
-    """Run ``solver(ask)``, yielding its questions; send the answers.
-
-    Closing the generator, or losing it, ends the thread at its next question. An error
-    inside the solver is raised here.
-
-    Args:
-        solver: Calls ``ask(question)`` for an answer as often as it needs, and returns.
-
-    Example:
-        >>> def adds_up(ask):
-        ...     return ask("first") + ask("second")
-        >>> talk = dialogue(adds_up)
-        >>> next(talk), talk.send(1)
-        ('first', 'second')
-        >>> try:
-        ...     talk.send(2)
-        ... except StopIteration as end:
-        ...     end.value
-        3
-    """
-    questions: SimpleQueue[Question | _End[Result]] = SimpleQueue()
-    answers: SimpleQueue[Answer | _HungUp] = SimpleQueue()
-
-    def ask(question: Question) -> Answer:
-        questions.put(question)
-        answer = answers.get()
-        if isinstance(answer, _HungUp):
-            raise answer
-        return answer
-
-    def work() -> None:
-        try:
-            questions.put(_End(solver(ask)))
-        except _HungUp:
-            return
-        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
-            questions.put(_End(error=error))
-
-    Thread(target=work, name="oneproj-solver", daemon=True).start()
-    try:
-        while not isinstance(question := questions.get(), _End):
-            answers.put((yield question))
-    finally:
-        answers.put(_HungUp())
-    if question.error is not None:
-        raise question.error
-    return question.result  # type: ignore[return-value]  # None only with an error
+    most_parameters: int = 5000
+    """Parameters that are accepted. SciPy's work space is about 8.5 n^2 numbers: 1.7 GB
+    at this size."""
+    max_step: float = 10.0
+    """Longest step, in parameter scales, or relative to the largest parameter if that
+    is more. Found by experiment: NOTES.md, section SLSQP."""
+    restarts: int = 5
+    """Restarts of SciPy in a run. Found by experiment: NOTES.md, section SLSQP."""
+    unbounded_drop: float = 1e10
+    """Fall of the objective, in units of its size at the first two iterates, after
+    which it is called unbounded. A choice: no solved problem came near it."""
+    scale_examples: int = 256
+    """Examples of the objective that determine the parameter scales. A choice: the size
+    of a feature needs no more."""
+    scale_change: float = 10.0
+    """Largest change of one parameter's scale relative to another's, within one scale.
+    Scales of features do not change at all; those of a network's layers do."""
 
 
-MOST_PARAMETERS = 5000
-"""SciPy's work space is about 8.5 n^2 numbers: 1.7 GB at this size."""
-BOTTOMLESS = 1e10
-"""An objective seems to have no minimum that fell by so many times its size, or its
-slope, at the first points."""
-ABYSS = 1e20
-"""Where it fell by so many, SciPy is turned back: squares of it must stay finite."""
-LOOKS = 2
-"""At so many points its size is taken: a start at a saddle, where value and slope are
-zero or nearly so, says nothing about it."""
+CONSTANTS = _Constants()
+CONVERGED, LIMIT_REACHED, NOT_FINITE = 0, 9, -1
+"""Status codes of SciPy for success and for the iteration limit, and one of our own."""
+FIRST_ITERATES = 2
+"""Iterates that show the size of the objective: the first may be a saddle."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +128,30 @@ class SLSQP(AbstractMethod):
         return SLSQPUpdater(setting, self)
 
 
+@dataclass(frozen=True)
+class _Result:
+    """Where SciPy stopped, what it says, and whether that is a solution."""
+
+    x: Array
+    message: str
+    settled: bool
+
+
+class _Point(NamedTuple):
+    """A point with all values and gradients: the objective first, then constraints."""
+
+    x: Array
+    values: Array
+    gradients: Array
+    """One row per term."""
+
+
+_Request: TypeAlias = tuple[Array, bool]
+"""A point, and whether gradients of all terms are needed there, or values."""
+_Reply: TypeAlias = Array | NonFiniteError
+_Evaluate: TypeAlias = Callable[[_Request], _Reply]
+
+
 class SLSQPUpdater(AbstractUpdater):
     """Exact gradients, a quadratic program per update, one projection at the end."""
 
@@ -188,171 +164,403 @@ class SLSQPUpdater(AbstractUpdater):
         """Refuse what is too large, and start SciPy."""
         self._setting = setting
         problem = self._problem = setting.problem
-        check_size(dimension(problem.parameters))
+        _check_size(dimension(problem.parameters))
         stop = "It is that of SciPy's stopping test; 1e-10 when left out."
         check_number("tolerance", options.tolerance, stop)
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
-        least = rounding_unit(problem.parameters) ** MARGIN_POWER
-        self._x = flat(problem.parameters)
+        self._terms = [problem.objective, *problem.constraints.values()]
+        self._terms += _ball(problem)
+        self._iterate = flat(problem.parameters)
         self._sight = Sight(math.nan, {})
         self._first: list[tuple[float, float]] = []
-        self._ending: Ending | None = None
-        self._talk = dialogue(_stages(setting, max(options.tolerance, least)))
-        self._question = next(self._talk)
+        self._result: _Result | None = None
+        self._solver = _in_thread(_Driver(setting, self._terms[1:], options.tolerance))
+        self._request = next(self._solver)
 
     @property
     def done(self) -> bool:
         """Whether SciPy has nothing left to do."""
-        return self._ending is not None
-
-    @property
-    def settled(self) -> bool:
-        """Whether SciPy ended where it meant to; False also before it ended."""
-        return self._ending is not None and self._ending.settled
+        return self._result is not None
 
     def update(self) -> Sight:
-        """Answer SciPy's questions until it asks for the gradients at a new iterate."""
+        """Evaluate what SciPy asks for until it needs gradients at a new iterate."""
         differentiated = False
         while not self.done:
-            x, differentiate, held = self._question
+            x, differentiate = self._request
             if differentiate:
-                self._x = x if held is None else held
+                self._iterate = x
                 if differentiated:
                     break
             assign(self._problem.parameters, unflat(x, self._problem.parameters))
             try:
-                answer = self._gradients() if differentiate else self._values()
-            except NonFiniteError as error:  # a trial point may be anywhere
-                self._send(error)
-            except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-                # It says that the numbers are too extreme, as NaN does.
-                self._send(NonFiniteError("a term where SLSQP tried a point"))
-            else:
+                reply: _Reply = self._gradients() if differentiate else self._values()
                 differentiated |= differentiate
-                self._send(answer)
+            except NonFiniteError as error:
+                reply = error
+            except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+                reply = NonFiniteError("a term where SLSQP tried a point")
+            if differentiate and self._is_unbounded():
+                message = "The objective seems to be unbounded below"
+                self._result = _Result(x, message, settled=True)
+                break
+            try:
+                self._request = self._solver.send(reply)
+            except StopIteration as end:
+                self._result, self._iterate = end.value, end.value.x
         return self._sight
 
     def finish(self) -> Projection:
         """Take the last iterate, not a trial point, and project it."""
-        self._talk.close()
+        self._solver.close()
         problem = self._problem
-        assign(problem.parameters, unflat(self._x, problem.parameters))
+        assign(problem.parameters, unflat(self._iterate, problem.parameters))
         project_ball_(problem.parameters, problem.radius, problem.center)
         self._warn()
         return self._setting.project()
 
     def describe(self) -> dict[str, Any]:
         """The oracle, whatever was asked for, and how SciPy ended."""
-        ended = self._ending.message if self._ending else "stopped before it converged"
+        ended = self._result.message if self._result else "stopped before it converged"
         return {"oracle": "exact", "ended": ended}
 
-    def _send(self, answer: Reply) -> None:
-        try:
-            self._question = self._talk.send(answer)
-        except StopIteration as end:
-            self._ending, self._x = end.value, end.value.x
-
     def _warn(self) -> None:
-        """Say what the user should know of how it ended."""
-        f = self._sight.objective
-        if f < self._below(BOTTOMLESS):
+        """Warn of an unbounded objective, and of an early stop."""
+        if self._is_unbounded():
             message = (
-                f"The objective seems to be unbounded below: SLSQP came to {f:.3g} and "
-                "nothing held it, or only a bound that is very far away. Give the "
-                "problem a radius=, or a constraint that bounds what it has to bound, "
-                "if that is not what you meant."
+                "The objective seems to be unbounded below: SLSQP came to "
+                f"{self._sight.objective:.3g} and stopped. No constraint bounds it, or "
+                "only one that is very far away. Give the problem a radius=, or a "
+                "constraint that bounds the parameters."
             )
-        elif self._ending is not None and not self.settled:
+            warn(message)
+        elif self._result is not None and not self._result.settled:
             message = (
-                f"SLSQP stopped early: {self._ending.message}. The projection starts "
+                f"SLSQP stopped early: {self._result.message}. The projection starts "
                 "where it stopped. Kinks, rounding and linearised constraints that "
                 "exclude each other do this; try another start, or "
                 'method="one-projection".'
             )
-        else:
-            return
-        warn(message)
+            warn(message)
 
-    def _values(self) -> Seen:
-        """The objective, and what is to be <= 0, where the parameters are."""
+    def _is_unbounded(self) -> bool:
+        """Whether the objective fell by far more than its size; not inside a ball."""
+        if len(self._first) < FIRST_ITERATES or math.isfinite(self._problem.radius):
+            return False
+        fall = self._first[0][0] - self._sight.objective
+        return fall > CONSTANTS.unbounded_drop * max(size for _, size in self._first)
+
+    def _values(self) -> Array:
+        self._setting.counts.constraint_passes += len(self._problem.constraints)
+        return np.array([term.value() for term in self._terms])
+
+    def _gradients(self) -> Array:
+        """The gradients of all terms; the values are recorded for the history."""
         problem, counts = self._problem, self._setting.counts
-        counts.constraint_passes += len(problem.constraints)
-        c = [constraint.value() for constraint in problem.constraints.values()]
-        f = problem.objective.value()
-        if f < self._below(ABYSS):
-            problem.objective.check_finite(-math.inf)
-        return Seen(f, np.append(c, self._ball()[0]))
-
-    def _below(self, sizes: float) -> float:
-        """The value that many sizes below the start's; -inf inside a finite ball."""
-        if len(self._first) < LOOKS or math.isfinite(self._problem.radius):
-            return -math.inf
-        return self._first[0][0] - sizes * max(size for _, size in self._first)
-
-    def _gradients(self) -> Seen:
-        """The gradients of both, and a record of what was seen on the way."""
-        problem, counts = self._problem, self._setting.counts
-        f, v = problem.objective.value_and_gradient(problem.parameters)
+        pairs = [term.value_and_gradient(problem.parameters) for term in self._terms]
         counts.objective_gradients += 1
-        residuals, rows = {}, []
-        for name, constraint in problem.constraints.items():
-            found = constraint.value_and_gradient(problem.parameters)
-            residuals[name], gradient = found
-            rows.append(flat(gradient))
-        counts.constraint_passes += len(rows)
-        counts.constraint_gradients += len(rows)
+        counts.constraint_passes += len(problem.constraints)
+        counts.constraint_gradients += len(problem.constraints)
+        (f, v), *constraints = pairs
         size = max(abs(f), norm(v))
-        if size > 0 and len(self._first) < LOOKS:
+        if size > 0 and len(self._first) < FIRST_ITERATES:  # a start may be a saddle
             self._first.append((f, size))
-        self._sight = Sight(f, residuals)
-        return Seen(flat(v), np.vstack([*rows, self._ball()[1]]))
-
-    def _ball(self) -> tuple[Array, Array]:
-        """``(|x - center|^2 - R^2) / 2R <= 0``, its gradient; nothing if R is inf."""
-        problem = self._problem
-        R = problem.radius
-        if math.isinf(R):
-            return np.zeros(0), np.zeros((0, len(self._x)))
-        center = problem.center or [torch.zeros_like(p) for p in problem.parameters]
-        u = flat(difference(problem.parameters, center))
-        return np.array([(u @ u / R - R) / 2]), u[np.newaxis] / R
+        names = zip(problem.constraints, constraints, strict=False)  # without the ball
+        self._sight = Sight(f, {name: value for name, (value, _) in names})
+        return np.vstack([flat(gradient) for _, gradient in pairs])
 
 
-def check_size(n: int) -> None:
-    """Refuse more parameters than a dense model of them can have.
+def _check_size(n: int) -> None:
+    """Refuse more parameters than a dense model of them can have."""
+    if n > CONSTANTS.most_parameters:
+        message = (
+            f"SLSQP cannot train {n} parameters: it keeps a dense n x n quadratic "
+            f"model (about {8.5 * 8 * n**2 / 1e9:.3g} GB here) and each step takes "
+            f"time n^3. The limit is {CONSTANTS.most_parameters}. Use "
+            'method="one-projection".'
+        )
+        raise InvalidProblemError(message)
 
-    Example:
-        >>> check_size(18)
+
+def _ball(problem: Problem) -> list[AbstractTerm]:
+    """``|x - center|^2 / 2R <= R / 2``; nothing if R is infinite."""
+    R = problem.radius
+    if math.isinf(R):
+        return []
+    center = problem.center or [torch.zeros_like(p) for p in problem.parameters]
+
+    def half_square() -> torch.Tensor:
+        pairs = zip(problem.parameters, center, strict=True)
+        squares = [((p - c).double() / R).square().sum() for p, c in pairs]
+        return R / 2 * torch.stack(squares).sum()
+
+    return [function(half_square, curvature="convex") <= R / 2]
+
+
+# --- SciPy's loop, in a thread --------------------------------------------------------
+
+
+class _Stopped(Exception):  # noqa: N818 - it ends the thread, it is no error
+    """The run is over."""
+
+
+def _in_thread(
+    driver: Callable[[_Evaluate], _Result],
+) -> Generator[_Request, _Reply, _Result]:
+    """Run the driver in a thread; yield its requests, send the replies.
+
+    SciPy owns its loop, and a method is asked for one update at a time. The thread runs
+    SciPy and nothing else: terms are evaluated in the caller's thread, where Ctrl-C,
+    exceptions and torch's modes work as usual. Closing the generator ends the thread.
     """
-    if n <= MOST_PARAMETERS:
-        return
-    message = (
-        f"SLSQP cannot train {n} parameters: it keeps a dense n x n quadratic model "
-        f"(about {8.5 * 8 * n**2 / 1e9:.3g} GB here) and each step takes time n^3. The "
-        f'limit is {MOST_PARAMETERS}. Use method="one-projection".'
-    )
-    raise InvalidProblemError(message)
+    requests: SimpleQueue[_Request | _Result | BaseException] = SimpleQueue()
+    replies: SimpleQueue[_Reply | _Stopped] = SimpleQueue()
+
+    def evaluate(request: _Request) -> _Reply:
+        requests.put(request)
+        reply = replies.get()
+        if isinstance(reply, _Stopped):
+            raise reply
+        return reply
+
+    def work() -> None:
+        try:
+            requests.put(driver(evaluate))
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
+            requests.put(error)
+
+    Thread(target=work, name="oneproj-solver", daemon=True).start()
+    try:
+        while isinstance(request := requests.get(), tuple):
+            replies.put((yield request))
+    finally:
+        replies.put(_Stopped())
+    if isinstance(request, BaseException):
+        raise request
+    return request
 
 
-def _stages(setting: Setting, tolerance: float) -> Stages:
-    """What SciPy is to do; the ball, where there is one, is the last constraint."""
-    problem = setting.problem
-    constraints = problem.constraints.values()
-    ball = [True] * math.isfinite(problem.radius)
-    margins = [_margin(c, tolerance) for c in constraints] + [tolerance] * len(ball)
-    distances = [isinstance(c, SetConstraint) for c in constraints] + ball
-    return Stages(
-        flat(problem.parameters),
-        np.array(margins),
-        np.array(distances, dtype=bool),
-        tolerance,
-        rounding=rounding_unit(problem.parameters),
-        steps=setting.steps,
-        scales=parameter_units(problem, setting.counts),
-    )
+class _Driver:
+    """Minimises f subject to ``c <= -margin`` by calls of SciPy, in the thread."""
+
+    _evaluate: _Evaluate
+
+    def __init__(
+        self, setting: Setting, constraints: list[AbstractTerm], tolerance: float
+    ) -> None:
+        parameters = setting.problem.parameters
+        self._rounding = rounding_unit(parameters)
+        self._tolerance = max(tolerance, self._rounding**MARGIN_POWER)
+        self._steps = setting.steps
+        self._scales = _parameter_scales(setting)
+        sets = {k: c for k, c in enumerate(constraints) if isinstance(c, SetConstraint)}
+        depths = [c.members.depth(c.tensor) for c in sets.values()]
+        self._margins = np.full(len(constraints), self._tolerance)
+        self._margins[[*sets]] = np.minimum(self._tolerance, DEEPEST * np.array(depths))
+        self._is_distance = np.zeros(1 + len(constraints), dtype=bool)
+        self._is_distance[[1 + k for k in sets]] = True
+        self._is_distance[1 + len(setting.problem.constraints) :] = True  # the ball
+        none = np.zeros(0)
+        self._last = self._trial = _Point(flat(parameters), none, none)
+        self._without_gradient = b""
+        self._error: NonFiniteError | None = None
+
+    def __call__(self, evaluate: _Evaluate) -> _Result:
+        """Call SciPy until a restart gains nothing.
+
+        Raises:
+            NonFiniteError: A term is not finite at the start, or everywhere around it.
+        """
+        self._evaluate = evaluate
+        x = self._last.x
+        start = here = _Point(
+            x, self._ask(x, differentiate=False), self._ask(x, differentiate=True)
+        )
+        message, converged, better = "", False, True
+        for k in range(1 + CONSTANTS.restarts):
+            end, status, new_message = self._minimize(here)
+            better = self._is_better(end, here, math.sqrt(self._tolerance))
+            if better or k == 0:
+                here, message = end, new_message
+                converged = status in (CONVERGED, LIMIT_REACHED)
+            elif status != NOT_FINITE:
+                here = end if self._is_better(end, here, 0.0) else here
+                break
+            if status == LIMIT_REACHED:
+                break
+        if here is start and status == NOT_FINITE and self._error is not None:
+            raise self._error
+        stationary = converged or (here is not start and not better)
+        feasible = self._violation(here, here) <= self._tolerance**0.4
+        return _Result(here.x, message, stationary and feasible)
+
+    def _minimize(self, here: _Point) -> tuple[_Point, int, str]:
+        """Call SciPy once, with the scaling of the point where it starts."""
+        self._last, units = here, self._units(here)
+
+        def point(u: Array) -> Array:
+            return here.x + self._scales * u
+
+        def values(u: Array) -> Array:
+            return self._values_at(point(u)) / units
+
+        def gradients(u: Array) -> Array:
+            rows = self._point_at(point(u)).gradients
+            return rows * self._scales / units[:, np.newaxis]
+
+        try:
+            found = minimize(
+                lambda u: values(u)[0],
+                np.zeros_like(here.x),
+                jac=lambda u: gradients(u)[0],
+                constraints={
+                    "type": "ineq",
+                    "fun": lambda u: -values(u)[1:] - self._margins,
+                    "jac": lambda u: -gradients(u)[1:],
+                },
+                method="SLSQP",
+                options={"ftol": self._tolerance, "maxiter": self._steps},
+            )
+            end = self._point_at(point(found.x))
+        except NonFiniteError:
+            return self._last, NOT_FINITE, "The next point has no finite values"
+        return end, found.status, found.message
+
+    def _ask(self, x: Array, *, differentiate: bool) -> Array:
+        reply = self._evaluate((x.copy(), differentiate))
+        if isinstance(reply, NonFiniteError):
+            self._error = reply
+            raise reply
+        return reply
+
+    def _values_at(self, x: Array) -> Array:
+        """The values at a trial point; an infinite objective if it is rejected."""
+        for known in (self._last, self._trial):
+            if np.array_equal(x, known.x):
+                return known.values
+        values = np.append(math.inf, self._last.values[1:])
+        longest = CONSTANTS.max_step * max(1.0, self._length(self._last.x))
+        is_near = self._length(x - self._last.x) <= longest
+        if is_near and x.tobytes() != self._without_gradient:
+            with suppress(NonFiniteError):
+                values = self._ask(x, differentiate=False)
+        self._trial = _Point(x.copy(), values, np.zeros(0))
+        return values
+
+    def _point_at(self, x: Array) -> _Point:
+        """The values and gradients at a point, which becomes the last iterate.
+
+        Raises:
+            NonFiniteError: The point was rejected, or has no finite gradient.
+        """
+        if not np.array_equal(x, self._last.x):
+            values = self._values_at(x)
+            if math.isinf(values[0]):
+                raise self._error or NonFiniteError("the step of SLSQP")
+            try:
+                gradients = self._ask(x, differentiate=True)
+            except NonFiniteError:
+                self._without_gradient = x.tobytes()
+                self._trial = self._last
+                raise
+            self._last = _Point(x.copy(), values, gradients)
+        return self._last
+
+    def _length(self, step: Array) -> float:
+        return float(np.max(np.abs(step / self._scales), initial=0.0))
+
+    def _units(self, point: _Point) -> Array:
+        """Gradient norms, but no less than the rounding of the values can resolve."""
+        least = self._rounding / self._tolerance * np.abs(point.values)
+        slopes = np.linalg.norm(point.gradients * self._scales, axis=1)
+        units = np.maximum(slopes, least)
+        return np.where(self._is_distance | (units == 0), 1.0, units)
+
+    def _violation(self, point: _Point, origin: _Point) -> float:
+        """The largest violation at a point, in the units of another."""
+        return float(np.max((point.values / self._units(origin))[1:], initial=0.0))
+
+    def _is_better(self, new: _Point, old: _Point, least_gain: float) -> bool:
+        """Whether new is less infeasible, or as feasible and lower by that gain."""
+        before, after = self._violation(old, old), self._violation(new, old)
+        if before > math.sqrt(self._tolerance):
+            return after < before / 2
+        gain = float(old.values[0] - new.values[0]) / float(self._units(old)[0])
+        return gain > least_gain and after <= max(before, self._tolerance, least_gain)
 
 
-def _margin(constraint: AbstractTerm, tolerance: float) -> float:
-    if isinstance(constraint, SetConstraint):
-        return min(tolerance, DEEPEST * constraint.members.depth(constraint.tensor))
-    return tolerance
+# --- scales of the parameters ---------------------------------------------------------
+
+
+def _parameter_scales(setting: Setting) -> Array:
+    """How far each parameter moves to change the examples by about their size.
+
+    The weight of a feature in the thousands needs a scale a thousand times smaller than
+    that of a ratio. With ``f_i`` and ``h_i`` the value and gradient of example i of the
+    objective:
+
+        ``scale_k = t / s_k``,   ``s_k^2 = mean_i h_ik^2 / (mean_i |f_i|)^2``,
+
+    where t is the step along the gradient, in scales ``1 / s_k``, to the minimum of f
+    if its curvature is ``mean_i h_i h_i' / mean_i |f_i|`` (least squares; nearly so for
+    log-likelihoods). Then the path of SLSQP does not depend on the units of features
+    and targets.
+
+    All scales are 1 where the objective has no such examples, and where the ratios of
+    ``s_k`` change by more than ``scale_change`` after a move by one scale in each
+    parameter. They do in a network, whose layers have gradients as small as the weights
+    of the next layer.
+    """
+    parameters = setting.problem.parameters
+    start = flat(parameters)
+    h = _example_gradients(setting)
+    with np.errstate(all="ignore"):
+        s = np.sqrt(np.square(h).mean(0))
+        known = s > 0
+        usual = math.exp(np.log(s[known]).mean()) if known.any() else math.nan
+        scales: Array = 1.0 / np.where(known, s, usual)
+        along = h * scales @ (g := (h * scales).mean(0))
+        t = float(np.linalg.norm(g) ** 3 / np.square(along).mean())
+        scales *= t if 0 < t < math.inf else usual
+    if not np.isfinite(scales).all():
+        return np.ones_like(start)
+    try:
+        assign(parameters, unflat(start + scales, parameters))
+        change = (
+            np.sqrt(np.square(_example_gradients(setting)).mean(0))[known] / s[known]
+        )
+    finally:
+        assign(parameters, unflat(start, parameters))
+    is_steady = change.max() <= CONSTANTS.scale_change * change.min()
+    return scales if is_steady else np.ones_like(start)
+
+
+@torch.enable_grad()
+def _example_gradients(setting: Setting) -> Array:
+    """``h_i / mean_i |f_i|``, one row per example; zeros if they cannot be had."""
+    objective, parameters = setting.problem.objective, list(setting.problem.parameters)
+    none, size = np.zeros((1, dimension(parameters))), objective.size
+    if size is None:
+        return none
+    setting.counts.objective_gradients += 1
+    stride = math.ceil(size / CONSTANTS.scale_examples)
+    try:
+        with evaluating(setting.problem.model):
+            f = objective.examples(torch.arange(0, size, stride, device="cpu"))
+            rows = torch.autograd.grad(
+                f,
+                parameters,
+                torch.eye(len(f), dtype=f.dtype, device=f.device),
+                is_grads_batched=True,
+                allow_unused=True,
+            )
+    except (RuntimeError, ValueError):
+        return none  # some graphs cannot be differentiated example by example
+    with np.errstate(all="ignore"):
+        columns = [
+            np.zeros((len(f), p.numel()))
+            if row is None
+            else flat([row]).reshape(len(f), -1)
+            for row, p in zip(rows, parameters, strict=True)
+        ]
+        h: Array = np.hstack(columns) / np.abs(flat([f])).mean()
+    return h if np.isfinite(h).all() else none
