@@ -46,7 +46,7 @@ class KeptCuts:
 
     def __init__(self, capacity: int) -> None:
         """Start without cuts."""
-        self._capacity = capacity
+        self.capacity = capacity
         self._cuts = CutTable()
         self._normals: AbstractPile[Any] | None = None
         self._sure = SURE
@@ -115,7 +115,7 @@ class KeptCuts:
 
     def reserve(self, count: int) -> None:
         """Make room for new cuts: drop the idle; if none is, mix two into one."""
-        while self._cuts.count > max(1, self._capacity - count):
+        while self._cuts.count > max(1, self.capacity - count):
             longest = int(np.argmax(self._cuts.idle))
             if self._cuts.idle[longest] > 0:
                 self._remove(longest)
