@@ -104,7 +104,7 @@ class KeptCuts:
     ) -> None:
         """Go on with the cuts of such a state, of constraints with these names."""
         check_names(state, "cuts", ("table", "normals"))
-        self._cuts = CutTable.of_state(state["table"], names, self._capacity)
+        self._cuts = CutTable.of_state(state["table"], names, self.capacity)
         self._normals = pile_of_state(state["normals"], like, self._cuts.count)
         self._sure = max(SURE, UNITS * rounding_unit(like))
 
