@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -63,11 +64,19 @@ def test_an_argument_comes_first() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("given", [0, -1, math.nan])
-def test_what_is_not_positive_is_refused(name: str, given: float) -> None:
-    message = f"{name} of Defaults must be positive, got {given!r}"
+@pytest.mark.parametrize("given", [0, -1, math.nan, math.inf, "7", True, None])
+def test_what_is_no_positive_number_is_refused(name: str, given: object) -> None:
+    message = rf"{name} of Defaults must be .* number >=? [01], got {given!r}\. Its"
     with pytest.raises(oneproj.InvalidProblemError, match=message):
         replace(OWN, **{name: given})
+
+
+def test_counts_are_whole_and_numbers_are_kept_as_python_s_own() -> None:
+    with pytest.raises(oneproj.InvalidProblemError, match=r"patience of .* whole num"):
+        replace(OWN, patience=2.5)
+    changed = replace(OWN, patience=np.int64(5), hinge_width=torch.tensor(0.5))
+    assert changed == replace(OWN, patience=5, hinge_width=0.5)
+    assert repr(changed.changed()) == "{'hinge_width': 0.5, 'patience': 5}"
 
 
 @pytest.mark.parametrize("given", [{"steps": 20}, 20, oneproj.Defaults])

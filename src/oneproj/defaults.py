@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 
-from oneproj.errors import InvalidProblemError
+from oneproj.arguments import check_count, check_number
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,12 @@ class Defaults:
     between two anchors see. Source: NASA, credit."""
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if not value > 0:
-                message = (
-                    f"{name} of Defaults must be positive, got {value!r}. Its meaning "
-                    "is in the documentation of oneproj.Defaults."
-                )
-                raise InvalidProblemError(message)
+        """Check the numbers, and keep Python's own."""
+        why = "Its meaning is in the documentation of oneproj.Defaults."
+        for field in fields(self):
+            check = check_count if isinstance(field.default, int) else check_number
+            number = check(f"{field.name} of Defaults", getattr(self, field.name), why)
+            object.__setattr__(self, field.name, number)
 
     def changed(self) -> dict[str, float]:
         """The fields that differ from the library's own, by name."""

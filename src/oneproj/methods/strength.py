@@ -246,7 +246,7 @@ class AutoStrength:
         least = own.strength_floor * alone if name in forces.multipliers else 0.0
         kept = present if far else own.strength_decay * present
         strength = max(found, kept, least, floor)
-        # Where f is stationary nothing says how strong: any push that Adam sees.
+        # Where f is stationary nothing says how strong: any push that is seen will do.
         return max(strength, 1.0) if c > 0 and strength * L < UNSEEN else strength
 
     def state_dict(self) -> dict[str, Any]:
