@@ -20,6 +20,7 @@ from oneproj.methods.slsqp import SLSQP
 from oneproj.oracles import Sight
 from oneproj.problem.problem import Problem
 from oneproj.results import Projection
+from oneproj.theory.observations import Observations
 from oneproj.vectors.arithmetic import dimension
 
 SLSQP_PARAMETERS = 200
@@ -78,6 +79,11 @@ class AutoUpdater(AbstractUpdater):
     def outer(self) -> int | None:
         """Outer iterations of the chosen method."""
         return self._method.outer
+
+    @property
+    def seen(self) -> Observations | None:
+        """What the chosen method saw, if it follows a schedule."""
+        return self._method.seen
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the chosen method: Algorithm 1 in every run that is saved."""

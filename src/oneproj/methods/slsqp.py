@@ -371,10 +371,7 @@ class _Driver:
             NonFiniteError: A term is not finite at the start, or everywhere around it.
         """
         self._evaluate = evaluate
-        x = self._last.x
-        start = here = _Point(
-            x, self._ask(x, differentiate=False), self._ask(x, differentiate=True)
-        )
+        start = here = self._evaluate_all(self._last.x)
         message, converged, better = "", False, True
         for k in range(1 + CONSTANTS.restarts):
             end, status, new_message = self._minimize(here)
@@ -422,8 +419,13 @@ class _Driver:
             )
             end = self._point_at(point(found.x))
         except NonFiniteError:
+            self._evaluate_all(self._last.x)  # raises if a term broke for good
             return self._last, NOT_FINITE, "The next point has no finite values"
         return end, found.status, found.message
+
+    def _evaluate_all(self, x: Array) -> _Point:
+        values = self._ask(x, differentiate=False)
+        return _Point(x, values, self._ask(x, differentiate=True))
 
     def _ask(self, x: Array, *, differentiate: bool) -> Array:
         reply = self._evaluate((x.copy(), differentiate))
