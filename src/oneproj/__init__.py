@@ -4,9 +4,9 @@ State a problem: ``mean`` of a function over data, or ``function`` of the parame
 alone; ``<=`` or ``>=`` makes a constraint of them, and so does a set of ``sets``;
 ``Problem`` puts them together.
 
-Solve it: ``solve`` does all, ``logs`` follow a run, and a ``Checkpoint`` saves it. In a
-loop of your own, ``OneProjection`` is the optimiser, and ``Hinge`` or ``Softplus`` the
-penalty.
+Solve it: ``solve`` does all, ``logs`` follow a run, and a ``Checkpoint`` saves it.
+``Defaults`` are the numbers behind what it chooses. In a loop of your own,
+``OneProjection`` is the optimiser, and ``Hinge`` or ``Softplus`` the penalty.
 ``project`` makes a model feasible that is trained already, and ``certify`` judges any
 point. ``theory`` has the paper's schedules. ``methods`` has the other methods, as
 objects with options, and what one of your own is made of. ``Defaults`` are the numbers
