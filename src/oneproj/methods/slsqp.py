@@ -501,10 +501,10 @@ def _parameter_scales(setting: Setting) -> Array:
 
         ``scale_k = t / s_k``,   ``s_k^2 = mean_i h_ik^2 / (mean_i |f_i|)^2``,
 
-    summed over the terms. t is the step along the gradient, in scales ``1 / s_k``, to the minimum of f
-    if its curvature is ``mean_i h_i h_i' / mean_i |f_i|`` (least squares; nearly so for
-    log-likelihoods). Then the path of SLSQP does not depend on the units of features
-    and targets.
+    summed over the terms. t is the step along the gradient, in scales ``1 / s_k``, to
+    the minimum of f if its curvature is ``mean_i h_i h_i' / mean_i |f_i|`` (least
+    squares; nearly so for log-likelihoods). Then the path of SLSQP does not depend on
+    the units of features and targets.
 
     All scales are 1 where no term has examples, and where the ratios of
     ``s_k`` change by more than ``scale_change`` after a move by one scale in each
