@@ -86,8 +86,8 @@ class _Constants:
     """Fall of the objective, in units of its size at the first two iterates, after
     which it is called unbounded. A choice: no solved problem came near it."""
     scale_examples: int = 256
-    """Examples of the objective that determine the parameter scales. A choice: the size
-    of a feature needs no more."""
+    """Examples, of all terms together, that determine the parameter scales. A choice:
+    the size of a feature needs no more."""
     scale_change: float = 10.0
     """Largest change of one parameter's scale relative to another's, within one scale.
     Scales of features do not change at all; those of a network's layers do."""
@@ -497,26 +497,24 @@ def _parameter_scales(setting: Setting) -> Array:
     """How far each parameter moves to change the examples by about their size.
 
     The weight of a feature in the thousands needs a scale a thousand times smaller than
-    that of a ratio. With ``f_i`` and ``h_i`` the value and gradient of example i of the
-    objective:
+    that of a ratio. With ``f_i`` and ``h_i`` the value and gradient of example i:
 
         ``scale_k = t / s_k``,   ``s_k^2 = mean_i h_ik^2 / (mean_i |f_i|)^2``,
 
-    where t is the step along the gradient, in scales ``1 / s_k``, to the minimum of f
-    if its curvature is ``mean_i h_i h_i' / mean_i |f_i|`` (least squares; nearly so for
-    log-likelihoods). Then the path of SLSQP does not depend on the units of features
-    and targets.
+    summed over the terms. t is the step along the gradient, in scales ``1 / s_k``, to
+    the minimum of f if its curvature is ``mean_i h_i h_i' / mean_i |f_i|`` (least
+    squares; nearly so for log-likelihoods). Then the path of SLSQP does not depend on
+    the units of features and targets.
 
-    All scales are 1 where the objective has no such examples, and where the ratios of
+    All scales are 1 where no term has examples, and where the ratios of
     ``s_k`` change by more than ``scale_change`` after a move by one scale in each
     parameter. They do in a network, whose layers have gradients as small as the weights
     of the next layer.
     """
     parameters = setting.problem.parameters
     start = flat(parameters)
-    h = _example_gradients(setting)
+    h, s = _relative_gradients(setting)
     with np.errstate(all="ignore"):
-        s = np.sqrt(np.square(h).mean(0))
         known = s > 0
         usual = math.exp(np.log(s[known]).mean()) if known.any() else math.nan
         scales: Array = 1.0 / np.where(known, s, usual)
@@ -527,27 +525,34 @@ def _parameter_scales(setting: Setting) -> Array:
         return np.ones_like(start)
     try:
         assign(parameters, unflat(start + scales, parameters))
-        change = (
-            np.sqrt(np.square(_example_gradients(setting)).mean(0))[known] / s[known]
-        )
+        change = _relative_gradients(setting)[1][known] / s[known]
     finally:
         assign(parameters, unflat(start, parameters))
     is_steady = change.max() <= CONSTANTS.scale_change * change.min()
     return scales if is_steady else np.ones_like(start)
 
 
+def _relative_gradients(setting: Setting) -> tuple[Array, Array]:
+    """``h_i / mean_i |f_i|`` of the objective, and all ``s_k``."""
+    terms = [setting.problem.objective, *setting.problem.constraints.values()]
+    most = math.ceil(CONSTANTS.scale_examples / len(terms))
+    rows = [_example_gradients(setting, term, most) for term in terms]
+    return rows[0], np.sqrt(sum(np.square(h).mean(0) for h in rows))
+
+
 @torch.enable_grad()
-def _example_gradients(setting: Setting) -> Array:
-    """``h_i / mean_i |f_i|``, one row per example; zeros if they cannot be had."""
-    objective, parameters = setting.problem.objective, list(setting.problem.parameters)
-    none, size = np.zeros((1, dimension(parameters))), objective.size
+def _example_gradients(setting: Setting, term: AbstractTerm, most: int) -> Array:
+    """One row per example of a term; zeros if they cannot be had."""
+    parameters, size = list(setting.problem.parameters), term.size
+    none = np.zeros((1, dimension(parameters)))
     if size is None:
         return none
-    setting.counts.objective_gradients += 1
-    stride = math.ceil(size / CONSTANTS.scale_examples)
+    setting.counts.objective_gradients += term is setting.problem.objective
+    setting.counts.constraint_gradients += term is not setting.problem.objective
+    stride = math.ceil(size / most)
     try:
         with evaluating(setting.problem.model):
-            f = objective.examples(torch.arange(0, size, stride, device="cpu"))
+            f = term.examples(torch.arange(0, size, stride, device="cpu"))
             rows = torch.autograd.grad(
                 f,
                 parameters,
