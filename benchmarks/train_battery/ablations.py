@@ -25,6 +25,7 @@ NEVER = 10**15
 
 
 def _always(problem: Problem) -> bool:
+    """Every problem."""
     del problem
     return True
 
@@ -148,7 +149,7 @@ ARGUMENTS: tuple[Ablation, ...] = (
     Ablation(
         "far_moves",
         "bounds that are many moves away are treated apart: they are not",
-        {"far_moves": math.inf},
+        {"far_moves": 1e30},
     ),
     # --- what updates and anchors look at ---
     Ablation(

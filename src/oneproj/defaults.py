@@ -86,7 +86,7 @@ class Defaults:
         why = "Its meaning is in the documentation of oneproj.Defaults."
         for field in fields(self):
             check = check_count if isinstance(field.default, int) else check_number
-            number = check(f"{field.name} of Defaults", getattr(self, field.name), why)
+            number = check(f"{field.name} of Defaults", vars(self)[field.name], why)
             object.__setattr__(self, field.name, number)
 
     def changed(self) -> dict[str, float]:
