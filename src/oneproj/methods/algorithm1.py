@@ -183,7 +183,7 @@ class Algorithm1(AbstractMethod):
     """The pull to the proximal centre. ``lr * prox_weight`` is at most 1; where a start
     far from feasible lengthens the steps, the prox weight falls by as much."""
     inner_steps: int | None = None
-    """None for about 10, as near to a divisor of the steps as there is."""
+    """None for 10, or half of fewer than 20 updates."""
     late_weight: float = 3.0
     """How much later inner iterates count for in the next centre; 0 for the mean."""
     strength: float | Literal["auto"] = "auto"

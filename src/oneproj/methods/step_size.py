@@ -93,8 +93,8 @@ def default_lr(
     step and by b in the second. If it were linear, b would be a; the step is short
     enough if
 
-        ``|b - a| <= |a|``  of the objective, which then still falls at the end, and
-        ``|b - a| <= max(|a|, |c|)``  of a constraint with the value c at the start.
+        ``|b - a| <= lr_bend |a|``  of the objective, and
+        ``|b - a| <= lr_bend max(|a|, |c|)``  of a constraint with the value c before.
 
     Fresh networks allow about one over the width of their layers, trained ones less.
     Rows of an embedding that no example looks up do not move, and so do not count.
@@ -130,7 +130,7 @@ def default_lr(
         while s < longest:
             after = values(2.0 * s)
             lines = zip(before, middle, after, distances, strict=True)
-            if not all(_is_straight(*line, unit) for line in lines):
+            if not all(_is_straight(*line, defaults.lr_bend, unit) for line in lines):
                 break
             s, middle = 2.0 * s, after
     finally:
@@ -139,12 +139,17 @@ def default_lr(
 
 
 def _is_straight(
-    first: float, middle: float, last: float, distance: float, unit: float
+    first: float,
+    middle: float,
+    last: float,
+    distance: float,
+    most: float,
+    unit: float,
 ) -> bool:
     """Whether a term's changes in both halves of a step differ by little."""
     rounding = unit * max(abs(first), abs(middle), abs(last))
     bend = abs((last - middle) - (middle - first))
-    return bend <= max(abs(middle - first), distance, rounding)
+    return bend <= max(most * max(abs(middle - first), distance), rounding)
 
 
 def _value(term: AbstractTerm, some: Tensor | None, parameters: Vector) -> Tensor:
