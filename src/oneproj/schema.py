@@ -291,12 +291,12 @@ class Fields(AbstractSchema):
         make: Builds an object from the checked values.
 
     Example:
-        >>> deck = Fields({"dealt": Integer(least=0)})
-        >>> deck.check({"dealt": 8}, "deck")
-        {'dealt': 8}
-        >>> deck.check({}, "deck")
+        >>> sampler = Fields({"used": Integer(least=0)})
+        >>> sampler.check({"used": 8}, "sampler")
+        {'used': 8}
+        >>> sampler.check({}, "sampler")
         Traceback (most recent call last):
-        oneproj.schema.SchemaError: deck has no dealt
+        oneproj.schema.SchemaError: sampler has no used
     """
 
     needed: Mapping[str, AbstractSchema]

@@ -38,7 +38,7 @@ from oneproj.methods.defaults import (
 from oneproj.methods.diagnostics import Alarm
 from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.strength import AutoStrength, limited_push
-from oneproj.oracles import Anchor, Sight
+from oneproj.oracles import Anchor, Estimate
 from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.problem.problem import Problem
 from oneproj.results import Projection
@@ -250,7 +250,7 @@ class Algorithm1Updater(AbstractUpdater):
         self._oracle = setting.look(parts.penalty, renew_every=None)
         self._outer = 0
 
-    def update(self) -> Sight:
+    def update(self) -> Estimate:
         """Make one inner update; at a centre, renew anchor and strengths first."""
         oracle, parameters = self._oracle, self._setting.problem.parameters
         anchor = self._anchor()
@@ -276,7 +276,7 @@ class Algorithm1Updater(AbstractUpdater):
         self._outer += self.optimizer.at_center
         if self._scheduler is not None:
             self._scheduler.step()
-        return Sight(objective, residuals)
+        return Estimate(objective, residuals)
 
     def finish(self) -> Projection:
         """Select an outer iterate, then make the one projection."""

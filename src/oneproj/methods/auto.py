@@ -19,7 +19,7 @@ from oneproj.methods.algorithm1 import Algorithm1
 from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.context import Setting
 from oneproj.methods.slsqp import SLSQP, SLSQPUpdater
-from oneproj.oracles import Sight
+from oneproj.oracles import Estimate
 from oneproj.problem.problem import Problem
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema, Fields, Text
@@ -66,19 +66,19 @@ class AutoUpdater(AbstractUpdater):
         self._chosen, self._why = recommend(setting)
         self._method = self._chosen.begin(setting)
 
-    def update(self) -> Sight:
+    def update(self) -> Estimate:
         """Make one update of the chosen method; replace SLSQP where it gave up.
 
         Algorithm 1 makes the updates that are left, if they are most of those planned.
         """
-        sight, method = self._method.update(), self._method
+        estimate, method = self._method.update(), self._method
         self._left -= 1
         gave_up = (
             isinstance(method, SLSQPUpdater) and method.done and not method.settled
         )
         if gave_up and self._left > self._setting.steps // 2:
             self._begin_anew(method.describe()["ended"])
-        return sight
+        return estimate
 
     def finish(self) -> Projection:
         """The end of the method that made the last update."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from oneproj.arguments import plain
 from oneproj.errors import CheckpointError, InvalidProblemError
 from oneproj.methods.context import Setting
-from oneproj.oracles import Sight
+from oneproj.oracles import Estimate
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema
 from oneproj.tensor_schema import PLAIN
@@ -42,7 +42,7 @@ class AbstractUpdater(ABC):
     """Why a run of it cannot be saved, where it cannot."""
 
     @abstractmethod
-    def update(self) -> Sight:
+    def update(self) -> Estimate:
         """Use one stochastic gradient of the objective; say what was seen."""
 
     @abstractmethod

@@ -36,7 +36,7 @@ from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import Answer, BallStep
 from oneproj.methods.checks import STEP
 from oneproj.methods.context import Setting
-from oneproj.oracles import Sight
+from oneproj.oracles import Estimate
 from oneproj.oracles.penalties import AbstractPenalty, Combine
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema, Fields
@@ -117,18 +117,18 @@ class LagrangianUpdater(AbstractUpdater):
         self._multipliers = Multipliers(len(setting.problem.constraints))
         self._oracle = setting.look(self._multipliers)
 
-    def update(self) -> Sight:
+    def update(self) -> Estimate:
         """One look, one step of each player."""
-        sight = self._oracle.backward()
+        estimate = self._oracle.backward()
         sigma = self._dual_lr * self._step.factor
         if self._averages:  # the last iterate needs no copy
             self._answer.offer(self._step.size)
         self._step.take()
         c = torch.tensor(
-            list(sight.residuals.values()), dtype=torch.float64, device="cpu"
+            list(estimate.residuals.values()), dtype=torch.float64, device="cpu"
         )
         self._multipliers.ascend(sigma * c)
-        return sight
+        return estimate
 
     def finish(self) -> Projection:
         """Project the last iterate, or the average."""

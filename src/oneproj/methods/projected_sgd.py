@@ -19,7 +19,7 @@ from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import BallStep
 from oneproj.methods.context import Setting
-from oneproj.oracles import Sight
+from oneproj.oracles import Estimate
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema, Fields, Maybe, schema_of
 
@@ -67,13 +67,13 @@ class ProjectedSGDUpdater(AbstractUpdater):
         self._oracle = setting.look(None)
         self._projection: Projection | None = None
 
-    def update(self) -> Sight:
+    def update(self) -> Estimate:
         """One gradient, one step, one projection."""
-        sight = self._oracle.backward()
+        estimate = self._oracle.backward()
         self._projection = None  # an interrupt from here on leaves an unprojected point
         self._step.take()
         self._projection = self._setting.project()
-        return Sight(sight.objective, self._projection.residuals)
+        return Estimate(estimate.objective, self._projection.residuals)
 
     @property
     def stuck(self) -> bool:

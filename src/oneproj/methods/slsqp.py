@@ -50,7 +50,7 @@ from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.checks import move_start_into_ball
 from oneproj.methods.context import Setting
 from oneproj.methods.slsqp_driver import Ending, Reply, Seen, Stages, parameter_units
-from oneproj.oracles import Sight
+from oneproj.oracles import Estimate
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.margins import DEEPEST, MARGIN_POWER
 from oneproj.results import Projection
@@ -194,7 +194,7 @@ class SLSQPUpdater(AbstractUpdater):
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
         least = rounding_unit(problem.parameters) ** MARGIN_POWER
         self._x = flat(problem.parameters)
-        self._sight = Sight(math.nan, {})
+        self._estimate = Estimate(math.nan, {})
         self._first: list[tuple[float, float]] = []
         self._ending: Ending | None = None
         self._talk = dialogue(_stages(setting, max(options.tolerance, least)))
@@ -210,7 +210,7 @@ class SLSQPUpdater(AbstractUpdater):
         """Whether SciPy ended where it meant to; False also before it ended."""
         return self._ending is not None and self._ending.settled
 
-    def update(self) -> Sight:
+    def update(self) -> Estimate:
         """Answer SciPy's questions until it asks for the gradients at a new iterate."""
         differentiated = False
         while not self.done:
@@ -230,7 +230,7 @@ class SLSQPUpdater(AbstractUpdater):
             else:
                 differentiated |= differentiate
                 self._send(answer)
-        return self._sight
+        return self._estimate
 
     def finish(self) -> Projection:
         """Take the last iterate, not a trial point, and project it."""
@@ -254,7 +254,7 @@ class SLSQPUpdater(AbstractUpdater):
 
     def _warn(self) -> None:
         """Say what the user should know of how it ended."""
-        f = self._sight.objective
+        f = self._estimate.objective
         if f < self._below(BOTTOMLESS):
             message = (
                 f"The objective seems to be unbounded below: SLSQP came to {f:.3g} and "
@@ -304,7 +304,7 @@ class SLSQPUpdater(AbstractUpdater):
         size = max(abs(f), norm(v))
         if size > 0 and len(self._first) < LOOKS:
             self._first.append((f, size))
-        self._sight = Sight(f, residuals)
+        self._estimate = Estimate(f, residuals)
         return Seen(flat(v), np.vstack([*rows, self._ball()[1]]))
 
     def _ball(self) -> tuple[Array, Array]:

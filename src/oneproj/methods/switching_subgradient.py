@@ -41,7 +41,7 @@ from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import Answer, BallStep, Rule
 from oneproj.methods.context import Setting
-from oneproj.oracles import Sight
+from oneproj.oracles import Estimate
 from oneproj.oracles.penalties import AbstractPenalty, Combine
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema, Fields, Integer, Number
@@ -113,7 +113,7 @@ class SwitchingSubgradientUpdater(AbstractUpdater):
         self._oracle = setting.look(Excess(options.tolerance))
         self._k, self._objective = 0, math.nan
 
-    def update(self) -> Sight:
+    def update(self) -> Estimate:
         """Look at the constraints; step on the worst, or else on the objective."""
         self._k += 1
         for p in self._setting.problem.parameters:
@@ -124,7 +124,7 @@ class SwitchingSubgradientUpdater(AbstractUpdater):
             if 2 * self._k > self._setting.steps:
                 self._answer.offer(self._step.size)
         self._step.take()
-        return Sight(self._objective, residuals)
+        return Estimate(self._objective, residuals)
 
     def finish(self) -> Projection:
         """Project what was selected."""

@@ -11,21 +11,21 @@ penalty's gradient is ``sum_j w_j grad c_j`` with weights from the values seen.
   that vanishes towards the centre. Of few examples, all.
 
 The objective is seen on a minibatch by all of them. Without a schedule of the theorems,
-``exact`` and ``anchored`` deal its examples from a deck, epoch by epoch.
+``exact`` and ``anchored`` shuffle its examples, epoch by epoch.
 """
 
 from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.anchored import Anchored
-from oneproj.oracles.base import AbstractOracle, Exact, Minibatch, Sight
+from oneproj.oracles.base import AbstractOracle, Estimate, Exact, Minibatch
 
 __all__ = [
     "ORACLES",
     "AbstractOracle",
     "Anchor",
     "Anchored",
+    "Estimate",
     "Exact",
     "Minibatch",
-    "Sight",
 ]
 
 ORACLES: dict[str, type[AbstractOracle]] = {

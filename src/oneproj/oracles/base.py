@@ -1,4 +1,4 @@
-"""A deck of examples: dealt without repetition, shuffled anew when it runs out.
+"""A sampler of examples: without replacement, shuffled again after each epoch.
 
 What an oracle is: a gradient in ``.grad`` and an account of what was seen.
 
@@ -37,7 +37,7 @@ LARGEST = 10**6
 hardly any would repeat, and 10^7 take as long to shuffle as 500 small updates."""
 
 
-class Deck:
+class Sampler:
     """Deals the minibatches of a term so that an epoch sees no example twice.
 
     Every minibatch is uniform by itself, so its mean is unbiased, and together those of
@@ -52,41 +52,41 @@ class Deck:
     Example:
         >>> import oneproj
         >>> risk = oneproj.mean(lambda batch: batch, data=torch.arange(6.0))
-        >>> deck = Deck(risk, 2, torch.Generator().manual_seed(0))
-        >>> sorted(torch.cat([deck.deal() for _ in range(3)]).tolist())
+        >>> sampler = Sampler(risk, 2, torch.Generator().manual_seed(0))
+        >>> sorted(torch.cat([sampler.draw() for _ in range(3)]).tolist())
         [0, 1, 2, 3, 4, 5]
     """
 
     def __init__(
         self, term: AbstractTerm, batch_size: int, generator: torch.Generator
     ) -> None:
-        """Start with nothing dealt; the first deal shuffles."""
+        """Start with no order; the first draw shuffles."""
         self._term, self._batch_size, self._generator = term, batch_size, generator
-        self._cards: Tensor | None = None
-        self._dealt = 0
+        self._order: Tensor | None = None
+        self._used = 0
 
-    def deal(self) -> Tensor | None:
+    def draw(self) -> Tensor | None:
         """Indices of the next minibatch; None for all data, or where there is none."""
         n, b = self._term.size, self._batch_size
         if n is None or n > LARGEST:
             return self._term.draw(b, self._generator)
         if n <= b:
             return None
-        if self._cards is None or self._dealt + b > n:
-            self._cards = torch.randperm(n, generator=self._generator, device="cpu")
-            self._dealt = 0
-        self._dealt += b
-        return self._cards[self._dealt - b : self._dealt]
+        if self._order is None or self._used + b > n:
+            self._order = torch.randperm(n, generator=self._generator, device="cpu")
+            self._used = 0
+        self._used += b
+        return self._order[self._used - b : self._used]
 
     def state_dict(self) -> dict[str, Any]:
-        """The deck as it lies, and how much of it was dealt."""
-        return {"cards": self._cards, "dealt": self._dealt}
+        """The order of this epoch, and how many examples of it were drawn."""
+        return {"order": self._order, "used": self._used}
 
     def state_schema(self) -> AbstractSchema:
         """What such a state looks like."""
         n = self._term.size or 0
-        cards = TensorSchema((n,), torch.int64, least=0, most=n - 1)
-        return Fields({"cards": Maybe(cards), "dealt": Integer(least=0, most=n)})
+        order = TensorSchema((n,), torch.int64, least=0, most=n - 1)
+        return Fields({"order": Maybe(order), "used": Integer(least=0, most=n)})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state.
@@ -94,16 +94,16 @@ class Deck:
         Example:
             >>> import oneproj
             >>> risk = oneproj.mean(lambda batch: batch, data=torch.arange(6.0))
-            >>> first, second = (Deck(risk, 2, torch.Generator()) for _ in range(2))
-            >>> _ = first.deal(); second.load_state_dict(first.state_dict())
-            >>> torch.equal(first.deal(), second.deal())
+            >>> first, second = (Sampler(risk, 2, torch.Generator()) for _ in range(2))
+            >>> _ = first.draw(); second.load_state_dict(first.state_dict())
+            >>> torch.equal(first.draw(), second.draw())
             True
         """
-        self._cards, self._dealt = state["cards"], state["dealt"]
+        self._order, self._used = state["order"], state["used"]
 
 
 @dataclass(frozen=True)
-class Sight:
+class Estimate:
     """What an oracle saw at one point: estimates, unless the term has no data."""
 
     objective: float
@@ -122,7 +122,7 @@ class AbstractOracle(ABC):
         plan: What anchors see.
         renew_every: Updates after which an anchor that is used renews itself; None
             where the method calls ``anchor()`` when it is time.
-        shuffle: Whether the objective's minibatches are dealt from a deck, or drawn
+        shuffle: Whether the objective's minibatches come from a sampler, or are drawn
             independently of each other, as the theorems assume.
         best: Where the best feasible anchor is kept; None for nowhere.
     """
@@ -158,7 +158,7 @@ class AbstractOracle(ABC):
         self._unchecked: list[AbstractTerm] = []
         """Whose gradients are in ``.grad`` and may not be finite."""
         objective = problem.objective
-        self._deck = Deck(objective, batch_size, generator) if shuffle else None
+        self._sampler = Sampler(objective, batch_size, generator) if shuffle else None
 
     def penalize(self, penalty: AbstractPenalty) -> None:
         """Look with another penalty from now on."""
@@ -179,7 +179,9 @@ class AbstractOracle(ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """What the next look depends on, beyond the penalty and the generator."""
-        return {"deck": None if self._deck is None else self._deck.state_dict()}
+        return {
+            "sampler": None if self._sampler is None else self._sampler.state_dict()
+        }
 
     def state_schema(self) -> AbstractSchema:
         """What such a state looks like."""
@@ -188,22 +190,24 @@ class AbstractOracle(ABC):
     def _schemas(self) -> dict[str, AbstractSchema]:
         """The schema of each part of the state."""
         return {
-            "deck": Equal(None) if self._deck is None else self._deck.state_schema()
+            "sampler": Equal(None)
+            if self._sampler is None
+            else self._sampler.state_schema()
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
-        if self._deck is not None:
-            self._deck.load_state_dict(state["deck"])
+        if self._sampler is not None:
+            self._sampler.load_state_dict(state["sampler"])
 
-    def backward(self) -> Sight:
+    def backward(self) -> Estimate:
         """Put a stochastic gradient of ``f + p(c)`` into ``.grad``; say what was seen.
 
         Raises:
             NonFiniteError: A value or the gradient is NaN or inf; it names the term.
         """
         objective = self.see_objective(alone=self._penalty is None)
-        return Sight(objective, self.add_penalty())
+        return Estimate(objective, self.add_penalty())
 
     def see_objective(self, *, alone: bool = True) -> float:
         """Put a stochastic gradient of f into ``.grad``; returns the value seen.
@@ -320,9 +324,9 @@ class AbstractOracle(ABC):
 
     def _sample_objective(self) -> tuple[float, Tensor]:
         objective = self._problem.objective
-        if self._deck is None:
+        if self._sampler is None:
             return self._sample(objective)
-        self._drawn[objective.name] = self._deck.deal()
+        self._drawn[objective.name] = self._sampler.draw()
         return self._on_batch(objective)
 
     def _check_gradient(self) -> None:

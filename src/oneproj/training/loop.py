@@ -35,7 +35,7 @@ from oneproj.arguments import check_count, check_number
 from oneproj.distributed import agreeing, is_first_with
 from oneproj.errors import NonFiniteError, OneprojWarning, warn
 from oneproj.files import in_words
-from oneproj.oracles import Sight
+from oneproj.oracles import Estimate
 from oneproj.problem.autograd import require_autograd
 from oneproj.problem.modes import settled
 from oneproj.progress import Stderr, progress_bar
@@ -178,10 +178,10 @@ class Loop:
                 while end is None:
                     k += 1
                     with statistics.during(k):
-                        sight = _update(run, k)
+                        estimate = _update(run, k)
                     if method.stuck:
                         return End.STUCK
-                    seen = sight.objective, sight.residuals, method.outer
+                    seen = estimate.objective, estimate.residuals, method.outer
                     update = history.add(k, *seen)
                     advance_to(k)
                     with torch.enable_grad():  # whatever mode a callback leaves behind
@@ -203,7 +203,7 @@ class Loop:
         return end
 
 
-def _update(run: Run, k: int) -> Sight:
+def _update(run: Run, k: int) -> Estimate:
     """Make the k-th update; an error says which it was."""
     try:
         return run.method.update()
