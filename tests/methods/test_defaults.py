@@ -20,7 +20,7 @@ from oneproj.methods.defaults import (
     default_lr,
     far_lr,
 )
-from oneproj.oracles import Anchor
+from oneproj.oracles.anchor import Anchor
 from oneproj.problem.terms import Curvature
 
 OPTIMUM = 0.9129

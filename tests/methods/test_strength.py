@@ -23,7 +23,7 @@ from oneproj.methods.strength import (
     SAFETY,
     AutoStrength,
 )
-from oneproj.oracles import Anchor
+from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.penalties import Hinges
 
 examples = settings(derandomize=True, deadline=None, max_examples=100)

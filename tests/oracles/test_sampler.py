@@ -55,7 +55,7 @@ def test_without_data_there_is_nothing_to_draw() -> None:
 def test_of_too_many_examples_no_permutation_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "LARGEST", 10)
+    monkeypatch.setattr(module, "MOST_SHUFFLED", 10)
     sampler = make_sampler(11, 4)
     assert len(sampler.draw()) == 4
     assert sampler.state_dict()["order"] is None

@@ -17,7 +17,8 @@ from torch.optim.lr_scheduler import LRScheduler
 import oneproj
 from oneproj.methods import METHODS, auto
 from oneproj.methods.strength import AutoStrength
-from oneproj.oracles import ORACLES, Anchor, plan
+from oneproj.oracles import ORACLES, plan
+from oneproj.oracles.anchor import Anchor
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Solution, Status, Update
 from oneproj.schema import AbstractSchema, Fields, Integer

@@ -38,7 +38,8 @@ from oneproj.methods.defaults import (
 from oneproj.methods.diagnostics import Alarm
 from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.strength import AutoStrength, limited_push
-from oneproj.oracles import Anchor, Estimate
+from oneproj.oracles import Estimate, OracleLike
+from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.problem.problem import Problem
 from oneproj.results import Projection
@@ -112,10 +113,10 @@ def with_schedule(setting: Setting, schedule: Schedule) -> OneProjection:
             f"problem has radius {problem.radius}. Build the constants with it."
         )
         raise InvalidProblemError(message)
-    if setting.oracle != "exact":
+    if setting.oracle.name != "exact":
         message = (
             "The theorems assume that g and its gradient are seen exactly, but the "
-            f'oracle is {setting.oracle!r}. Use oracle="exact" with a schedule.'
+            f'oracle is {setting.oracle.name!r}. Use oracle="exact" with a schedule.'
         )
         raise InvalidProblemError(message)
     return OneProjection(
@@ -199,7 +200,7 @@ class Algorithm1(AbstractMethod):
     """Largest norm of an objective gradient. The penalty's is never clipped: a push
     back that is weaker than the multipliers would not be exact."""
 
-    def takes_anchors(self, oracle: str, *, scheduled: bool) -> bool:
+    def takes_anchors(self, oracle: OracleLike, *, scheduled: bool) -> bool:
         """Automatic strengths are found at anchors, whatever the oracle."""
         automatic = not scheduled and self.strength == "auto"
         return automatic or super().takes_anchors(oracle, scheduled=scheduled)
@@ -357,7 +358,7 @@ class Algorithm1Updater(AbstractUpdater):
             self._watch.seen = Observations.from_state(state["seen"])
 
     def _anchor(self) -> Anchor | None:
-        wanted = self._strength is not None or self._setting.oracle == "anchored"
+        wanted = self._strength is not None or self._setting.oracle.uses_anchors
         if not (wanted and self.optimizer.at_center):
             return None
         if self._outer % self._setting.anchors.every != 0:

@@ -19,7 +19,7 @@ from oneproj.methods.algorithm1 import Algorithm1
 from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.context import Setting
 from oneproj.methods.slsqp import SLSQP, SLSQPUpdater
-from oneproj.oracles import Estimate
+from oneproj.oracles import Estimate, OracleLike
 from oneproj.problem.problem import Problem
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema, Fields, Text
@@ -47,7 +47,7 @@ class Auto(AbstractMethod):
     follows_schedules = True
     WITHOUT_OPTIONS = "Name the method whose option it is: method='one-projection'."
 
-    def takes_anchors(self, oracle: str, *, scheduled: bool) -> bool:
+    def takes_anchors(self, oracle: OracleLike, *, scheduled: bool) -> bool:
         """Algorithm 1 does, unless it follows a schedule; SLSQP ignores their size."""
         return not scheduled or super().takes_anchors(oracle, scheduled=scheduled)
 

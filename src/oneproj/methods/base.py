@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from oneproj.arguments import plain
 from oneproj.errors import CheckpointError, InvalidProblemError
 from oneproj.methods.context import Setting
-from oneproj.oracles import Estimate
+from oneproj.oracles import Estimate, OracleLike
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema
 from oneproj.tensor_schema import PLAIN
@@ -122,13 +122,15 @@ class AbstractMethod(ABC):
     def begin(self, setting: Setting) -> AbstractUpdater:
         """Prepare a run; the parameters hold the start."""
 
-    def takes_anchors(self, oracle: str, *, scheduled: bool) -> bool:
+    def takes_anchors(self, oracle: OracleLike, *, scheduled: bool) -> bool:
         """Whether a run may take anchors, and ``anchor_size`` so has an effect.
 
         Args:
             oracle: As it was given to ``solve``.
             scheduled: Whether a schedule takes the place of the options.
         """
+        if not isinstance(oracle, str):
+            return oracle.uses_anchors
         return oracle == "anchored" or (oracle == "auto" and not scheduled)
 
     @property
@@ -209,7 +211,11 @@ def _check_schedule(
 
 
 def check_anchor_size(
-    method: AbstractMethod, anchor_size: int | None, oracle: str, *, scheduled: bool
+    method: AbstractMethod,
+    anchor_size: int | None,
+    oracle: OracleLike,
+    *,
+    scheduled: bool,
 ) -> None:
     """Refuse a size of anchors where no anchor is taken.
 

@@ -19,7 +19,7 @@ from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import BallStep
 from oneproj.methods.context import Setting
-from oneproj.oracles import Estimate
+from oneproj.oracles import Estimate, OracleLike
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema, Fields, Maybe, schema_of
 
@@ -46,7 +46,7 @@ class ProjectedSGD(AbstractMethod):
     base: BaseLike = "sgd"
     decay: DecayLike = "constant"
 
-    def takes_anchors(self, oracle: str, *, scheduled: bool) -> bool:
+    def takes_anchors(self, oracle: OracleLike, *, scheduled: bool) -> bool:
         """Its updates use no minibatches of the constraints."""
         del oracle, scheduled
         return False

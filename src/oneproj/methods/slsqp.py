@@ -50,7 +50,7 @@ from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.checks import move_start_into_ball
 from oneproj.methods.context import Setting
 from oneproj.methods.slsqp_driver import Ending, Reply, Seen, Stages, parameter_units
-from oneproj.oracles import Estimate
+from oneproj.oracles import Estimate, OracleLike
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.margins import DEEPEST, MARGIN_POWER
 from oneproj.results import Projection
@@ -166,7 +166,7 @@ class SLSQP(AbstractMethod):
 
     tolerance: float = 1e-10
 
-    def takes_anchors(self, oracle: str, *, scheduled: bool) -> bool:
+    def takes_anchors(self, oracle: OracleLike, *, scheduled: bool) -> bool:
         """Its updates use no minibatches of the constraints."""
         del oracle, scheduled
         return False

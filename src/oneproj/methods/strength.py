@@ -73,7 +73,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.oracles import Anchor
+from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.penalties import Hinges
 from oneproj.schema import (
     AbstractSchema,

@@ -30,6 +30,7 @@ from oneproj.methods.base import (
     make_method,
 )
 from oneproj.methods.context import Setting, prepare
+from oneproj.oracles import OracleLike
 from oneproj.problem.autograd import borrowing_gradients, fresh_casts
 from oneproj.problem.problem import Problem, check_problem, problem_facts
 from oneproj.projection.project import (
@@ -67,7 +68,7 @@ def solve(
     seed: int = 0,
     schedule: Schedule | None = None,
     projector: ProjectorLike = "auto",
-    oracle: str = "auto",
+    oracle: OracleLike = "auto",
     batch_size: int | None = None,
     anchor_size: int | None = None,
     progress: bool | None = None,
@@ -103,7 +104,8 @@ def solve(
         oracle: ``"exact"`` sees the constraints on all data at every update,
             ``"minibatch"`` on a sample, ``"anchored"`` on a sample corrected by all
             data at the proximal centre; ``"auto"`` is exact for small data, else
-            anchored, and the solution's settings say which. ``"slsqp"`` sees all data
+            anchored, and the solution's settings say which. Or a class of your own
+            behind ``oneproj.oracles.AbstractOracle``. ``"slsqp"`` sees all data
             whatever the oracle and the batch size are.
         batch_size: Examples per minibatch, of the objective and each constraint; None
             for 64, but up to 256 where an update hardly takes longer for it: all data
