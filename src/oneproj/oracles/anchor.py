@@ -32,18 +32,21 @@ PIECE = 4096
 
 
 class Evaluation(NamedTuple):
-    """One constraint at one point, evaluated on all of its examples or on a sample."""
+    """One constraint at one point, evaluated on all of its examples or on a sample.
+
+    Attributes:
+        value: The mean over these examples.
+        each: The value of each of them; None for a constraint without data.
+        gradient: That of ``SLOPES`` of them at most; empty where only values are kept.
+        indices: Which examples they are; None for all data.
+        anchors: The number of anchors that have used it.
+    """
 
     value: float
-    """The mean over these examples."""
     each: Tensor | None
-    """The value of each of them; None for a constraint without data."""
     gradient: list[Tensor]
-    """That of ``SLOPES`` of them at most; empty where only values are kept."""
     indices: Tensor | None = None
-    """Which examples they are; None for all."""
     anchors: int = 1
-    """Anchors that have used it."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,15 @@ class Anchor:
 
     Gradients are of ``SLOPES`` examples at most. In memory it is one vector of the
     model's size per constraint, one for the point, and a number per example.
+
+    Attributes:
+        point: Where the constraints were evaluated.
+        values: The value of each constraint.
+        jacobian: The gradient of each constraint.
+        each: The value of each example that is remembered: of all, or of a sample.
+        sample: Which examples those are, where they are not all.
+        wholes: The last evaluation on all data, where anchors in between use a sample.
+        on_all_data: Whether every value is that of all examples at this point.
 
     Example:
         >>> anchor = Anchor([torch.ones(1)], {"cap": -0.5}, {"cap": [torch.ones(1)]})
@@ -63,13 +75,9 @@ class Anchor:
     values: dict[str, float]
     jacobian: dict[str, list[Tensor]]
     each: dict[str, Tensor] = field(default_factory=dict)
-    """The value of each example that is remembered: of all, or of a sample."""
     sample: dict[str, Tensor] = field(default_factory=dict)
-    """Which examples those are, where they are not all."""
     wholes: dict[str, Evaluation] = field(default_factory=dict)
-    """The last evaluation on all data, where anchors in between use a sample."""
     on_all_data: bool = True
-    """Whether every value is that of all examples at this point."""
 
     def draw(
         self, constraint: AbstractTerm, batch_size: int, generator: torch.Generator

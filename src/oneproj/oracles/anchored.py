@@ -57,15 +57,19 @@ less than between seeds; those near zero by 1e-4."""
 
 @dataclass
 class Serving:
-    """A minibatch whose value at the anchor is remembered."""
+    """A minibatch whose value at the anchor is remembered.
+
+    Attributes:
+        indices: Its examples.
+        value: ``c_B(x)``.
+        correction: ``grad c(x) - grad c_B(x)``; None until the constraint has a weight.
+        served: The number of updates that have used it.
+    """
 
     indices: Tensor
     value: float
-    """``c_B(x)``."""
     correction: list[Tensor] | None = None
-    """``grad c(x) - grad c_B(x)``; None until the constraint has a weight."""
     served: int = 1
-    """Updates that have used it."""
 
     @classmethod
     def schema(cls, constraint: AbstractTerm, like: Vector) -> AbstractSchema:

@@ -136,6 +136,13 @@ class AbstractOracle(ABC):
             independent draws, as the theorems assume.
         best: Keeps the best feasible anchor; None for nowhere.
 
+    Attributes:
+        name: What ``Solution.settings`` and messages call the oracle.
+        uses_anchors: Whether estimates use an anchor: a method with a proximal centre
+            then takes one there, and the anchor keeps the value of each example.
+        shuffles: Whether the objective is shuffled every epoch; with a schedule of the
+            theorems it never is.
+
     Example:
         Every constraint on a minibatch ten times as large as the objective's:
 
@@ -159,14 +166,9 @@ class AbstractOracle(ABC):
     """
 
     name: ClassVar[str]
-    """What ``Solution.settings`` and messages call it."""
     uses_anchors: ClassVar[bool] = False
-    """Whether estimates use an anchor: a method with a proximal centre then takes one
-    there, and the anchor keeps the value of each example."""
     shuffles: ClassVar[bool] = True
-    """Whether the objective is shuffled every epoch, unless a schedule forbids it."""
     _anchor: Anchor | None = None
-    """The anchor in use, if any."""
 
     def __init__(
         self,
@@ -186,12 +188,9 @@ class AbstractOracle(ABC):
         self.generator, self.counts = generator, counts
         self._penalty, self._plan, self._renew_every = penalty, plan, renew_every
         self._best = BestAnchor() if best is None else best
-        self._drawn: dict[str, Tensor | None] = {}
-        """The last minibatch of each term."""
-        self._checked: set[str] = set()
-        """Terms whose graph was checked once."""
-        self._unchecked: list[AbstractTerm] = []
-        """Terms whose gradients are in ``.grad`` and may not be finite."""
+        self._drawn: dict[str, Tensor | None] = {}  # the last minibatch of each term
+        self._checked: set[str] = set()  # terms whose graph was checked once
+        self._unchecked: list[AbstractTerm] = []  # whose gradients may not be finite
         objective = problem.objective
         self._sampler = Sampler(objective, batch_size, generator) if shuffle else None
 
