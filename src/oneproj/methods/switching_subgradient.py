@@ -30,11 +30,9 @@ projection makes up for either choice. Where I is empty the last iterate is proj
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from torch import Tensor
 
 from oneproj.arguments import check_number
 from oneproj.methods.base import AbstractMethod, AbstractUpdater
@@ -42,7 +40,7 @@ from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import Answer, BallStep, Rule
 from oneproj.methods.context import Setting
 from oneproj.oracles import Estimate
-from oneproj.oracles.penalties import AbstractPenalty, Combine
+from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.results import Projection
 from oneproj.schema import AbstractSchema, Fields, Integer, Number
 
@@ -81,22 +79,21 @@ class Excess(AbstractPenalty):
     """``[max_j c_j - tolerance]_+``: its subgradient is that of a worst constraint.
 
     Example:
-        >>> import torch
-        >>> Excess(0.1).weights(torch.tensor([0.05, 0.3, 0.2])).tolist()
+        >>> Excess(0.1).weigh([0.05, 0.3, 0.2])
         [0.0, 1.0, 0.0]
     """
-
-    combine: Combine = "max"
 
     def __init__(self, tolerance: float) -> None:
         """Keep the tolerance."""
         self._tolerance = tolerance
 
-    def _value(self, u: Tensor) -> Tensor:
-        return (u - self._tolerance).clamp(min=0)
-
-    def _slope(self, u: Tensor) -> Tensor:
-        return (u > self._tolerance).to(u.dtype)
+    def weigh(self, values: Sequence[float]) -> list[float]:
+        """Return 1 for the first of the largest values, if it exceeds the tolerance."""
+        weights = [0.0] * len(values)
+        worst = max(range(len(values)), key=values.__getitem__, default=None)
+        if worst is not None and values[worst] > self._tolerance:
+            weights[worst] = 1.0
+        return weights
 
 
 class SwitchingSubgradientUpdater(AbstractUpdater):
