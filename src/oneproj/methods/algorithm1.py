@@ -38,7 +38,7 @@ from oneproj.methods.defaults import (
 from oneproj.methods.diagnostics import Alarm
 from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.strength import AutoStrength, limited_push
-from oneproj.oracles import Estimate, OracleLike
+from oneproj.oracles import ORACLES, Estimate, OracleLike
 from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.problem.problem import Problem
@@ -113,7 +113,7 @@ def with_schedule(setting: Setting, schedule: Schedule) -> OneProjection:
             f"problem has radius {problem.radius}. Build the constants with it."
         )
         raise InvalidProblemError(message)
-    if setting.oracle.name != "exact":
+    if setting.oracle is not ORACLES["exact"]:
         message = (
             "The theorems assume that g and its gradient are seen exactly, but the "
             f'oracle is {setting.oracle.name!r}. Use oracle="exact" with a schedule.'
@@ -256,7 +256,7 @@ class Algorithm1Updater(AbstractUpdater):
         oracle, parameters = self._oracle, self._setting.problem.parameters
         anchor = self._anchor()
         # What becomes a strength is checked at once, the rest with the penalty.
-        objective = oracle.see_objective(alone=anchor is not None)
+        objective = oracle.backward_objective(alone=anchor is not None)
         if self._watch is not None:
             self._watch.see_objective()
         if self._clip is not None:

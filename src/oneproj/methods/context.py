@@ -252,7 +252,7 @@ def _choose_oracle(
             f"There is no oracle {oracle!r}. Known: {known}. It says how updates see "
             "the constraints: on all data, on a sample, or on a sample corrected by "
             'all data; "auto" goes by how much there is. One of your own is a class '
-            "behind oneproj.oracles.AbstractOracle, passed as it is, without ()."
+            "behind oneproj.oracles.AbstractOracle: pass the class, not an object."
         )
         raise InvalidProblemError(message)
     sizes = [constraint.size or 0 for constraint in problem.constraints.values()]

@@ -117,7 +117,7 @@ class SwitchingSubgradientUpdater(AbstractUpdater):
             p.grad = None
         residuals = self._oracle.add_penalty()
         if max(residuals.values(), default=-math.inf) <= self._tolerance:
-            self._objective = self._oracle.see_objective()
+            self._objective = self._oracle.backward_objective()
             if 2 * self._k > self._setting.steps:
                 self._answer.offer(self._step.size)
         self._step.take()

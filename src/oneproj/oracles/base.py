@@ -273,10 +273,10 @@ class AbstractOracle(ABC):
         Raises:
             NonFiniteError: A value or the gradient is NaN or inf; it names the term.
         """
-        objective = self.see_objective(alone=self._penalty is None)
+        objective = self.backward_objective(alone=self._penalty is None)
         return Estimate(objective, self.add_penalty())
 
-    def see_objective(self, *, alone: bool = True) -> float:
+    def backward_objective(self, *, alone: bool = True) -> float:
         """Put a stochastic gradient of f into ``.grad``, and return the value of f.
 
         Unless it is ``alone``, ``add_penalty`` checks that the sum is finite.
