@@ -164,9 +164,9 @@ def test_an_objective_that_is_not_alone_is_checked_with_the_penalty(
     match = "the gradient of 'objective' is NaN"
     if alone:
         with pytest.raises(NonFiniteError, match=match):
-            oracle.see_objective()
+            oracle.backward_objective()
         return
-    oracle.see_objective(alone=False)
+    oracle.backward_objective(alone=False)
     with pytest.raises(NonFiniteError, match=match):
         oracle.add_penalty()
 

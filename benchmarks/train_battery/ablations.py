@@ -185,12 +185,12 @@ def _no(*_: object, **__: object) -> bool:
     return False
 
 
-def _independent(deck: Any) -> Tensor | None:  # noqa: ANN401 - a private class
+def _independent(sampler: Any) -> Tensor | None:  # noqa: ANN401 - a private class
     """A minibatch with repetition; all data where there is no more."""
-    term, size = deck._term, deck._batch_size  # noqa: SLF001 - what is replaced
+    term, size = sampler._term, sampler._batch_size  # noqa: SLF001 - what is replaced
     if term.size is not None and term.size <= size:
         return None
-    drawn: Tensor | None = term.draw(size, deck._generator)  # noqa: SLF001
+    drawn: Tensor | None = term.draw(size, sampler._generator)  # noqa: SLF001
     return drawn
 
 
@@ -220,7 +220,7 @@ PATCHED: tuple[Ablation, ...] = (
     Ablation(
         "without_repetition",
         "minibatches without repetition within an epoch: independent",
-        patches={"oneproj.oracles.base.Deck.deal": _independent},
+        patches={"oneproj.oracles.base.Sampler.draw": _independent},
     ),
     Ablation(
         "reused_minibatches",

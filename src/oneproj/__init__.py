@@ -9,8 +9,9 @@ Solve it: ``solve`` does all, ``logs`` follow a run, and a ``Checkpoint`` saves 
 ``OneProjection`` is the optimiser, and ``Hinge`` or ``Softplus`` the penalty.
 ``project`` makes a model feasible that is trained already, and ``certify`` judges any
 point. ``theory`` has the paper's schedules. ``methods`` has the other methods, as
-objects with options, and what one of your own is made of. ``Defaults`` are the numbers
-behind what ``solve`` chooses by itself.
+objects with options, and what one of your own is made of; ``oracles`` has what an
+oracle of your own is made of. ``Defaults`` are the numbers behind what ``solve``
+chooses by itself.
 
 What comes back: ``Solution``, with its ``Status``, ``Certificate`` (of ``Measure``),
 ``Counts`` and ``Projection``; a callback gets an ``Update``.
@@ -26,6 +27,7 @@ from importlib.metadata import version as _version
 
 from oneproj import logs as logs
 from oneproj import methods as methods
+from oneproj import oracles as oracles
 from oneproj import sets as sets
 from oneproj import theory as theory
 from oneproj.certificates.certify import certify as certify

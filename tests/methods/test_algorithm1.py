@@ -13,6 +13,7 @@ import oneproj
 from oneproj.methods import Algorithm1
 from oneproj.methods.algorithm1 import Algorithm1Updater
 from oneproj.methods.context import prepare
+from oneproj.oracles import ORACLES
 from oneproj.oracles.plan import AnchorPlan
 from oneproj.results import Update
 
@@ -125,7 +126,7 @@ def test_an_anchor_is_taken_at_every_centre_and_nowhere_else(
     passes: list[int] = []
     method = start(problem, steps=40, inner_steps=inner_steps, **options)
     counts = method._setting.counts
-    assert method._setting.oracle == "anchored"
+    assert method._setting.oracle.name == "anchored"
     for _ in range(40):
         before = counts.constraint_passes
         method.update()
@@ -154,7 +155,7 @@ def test_other_oracles_look_at_the_centre_for_automatic_strengths_only(
 def test_anchors_may_be_rarer_than_centres(centers: int, anchors: int) -> None:
     method = start(sampled(), steps=40, inner_steps=10)
     plan = AnchorPlan(every=centers)
-    setting = replace(method._setting, oracle="minibatch", anchors=plan)
+    setting = replace(method._setting, oracle=ORACLES["minibatch"], anchors=plan)
     method = Algorithm1(inner_steps=10).begin(setting)
     for _ in range(40):
         method.update()

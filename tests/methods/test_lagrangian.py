@@ -95,9 +95,8 @@ def test_where_the_iterates_circle_the_average_arrives() -> None:
 def test_the_weights_do_not_depend_on_what_is_seen() -> None:
     penalty = Multipliers(3)
     penalty.ascend(torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64))
-    for c in (torch.zeros(3), torch.tensor([-9.0, 3.0, 1e6])):
-        assert penalty.weights(c).tolist() == [1.0, 0.0, 0.5]
-    assert float(penalty.value(torch.tensor([2.0, 5.0, -4.0]))) == 0.0
+    for c in ([0.0, 0.0, 0.0], [-9.0, 3.0, 1e6]):
+        assert penalty.weigh(c) == [1.0, 0.0, 0.5]
 
 
 @pytest.mark.parametrize(

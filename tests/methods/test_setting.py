@@ -68,23 +68,23 @@ def ready(problem: oneproj.Problem, **arguments: object) -> Setting:
 def test_the_oracle_follows_the_largest_data(
     rows: tuple[int | None, ...], expected: str
 ) -> None:
-    assert ready(make(*rows)).oracle == expected
+    assert ready(make(*rows)).oracle.name == expected
 
 
 def test_small_is_relative_to_the_minibatch() -> None:
     costly = make(100, tabular=False)
-    assert ready(costly, batch_size=49).oracle == "anchored"
-    assert ready(costly, batch_size=50).oracle == "exact"
-    assert ready(make(100), batch_size=49).oracle == "anchored"
-    assert ready(make(100), batch_size=50).oracle == "exact"
+    assert ready(costly, batch_size=49).oracle.name == "anchored"
+    assert ready(costly, batch_size=50).oracle.name == "exact"
+    assert ready(make(100), batch_size=49).oracle.name == "anchored"
+    assert ready(make(100), batch_size=50).oracle.name == "exact"
 
 
 def test_small_is_relative_to_the_parameters_too() -> None:
     width = OWN.whole_data_work // 1000
-    assert ready(make(1000, width=width)).oracle == "exact"
-    assert ready(make(1001, width=width)).oracle == "anchored"
+    assert ready(make(1000, width=width)).oracle.name == "exact"
+    assert ready(make(1001, width=width)).oracle.name == "anchored"
     mixed = ready(make(1000, 1001, None, width=width))
-    assert (mixed.oracle, mixed.anchors.at_once) == ("anchored", 1000)
+    assert (mixed.oracle.name, mixed.anchors.at_once) == ("anchored", 1000)
     oracle = mixed.look(oneproj.Hinge(1.0), renew_every=None)
     oracle.anchor()
     with torch.no_grad():
@@ -98,8 +98,8 @@ def test_small_is_relative_to_the_parameters_too() -> None:
 def test_small_anchors_ask_for_little_to_be_seen_at_every_update() -> None:
     # With all of it at every update, smaller anchors would make a run costlier.
     setting = ready(make(1500), anchor_size=100)
-    assert (setting.oracle, setting.anchors.at_once) == ("anchored", 100)
-    assert ready(make(100), anchor_size=100).oracle == "exact"
+    assert (setting.oracle.name, setting.anchors.at_once) == ("anchored", 100)
+    assert ready(make(100), anchor_size=100).oracle.name == "exact"
 
 
 def test_sequences_of_tokens_are_no_table() -> None:
@@ -119,14 +119,14 @@ def test_no_more_is_seen_at_once_than_an_anchor_may_see() -> None:
 
 def test_a_schedule_asks_for_the_exact_oracle(short_schedule: Schedule) -> None:
     setting = ready(make(9000), schedule=short_schedule)
-    assert setting.oracle == "exact"
+    assert setting.oracle.name == "exact"
     assert setting.steps == short_schedule.gradient_calls
 
 
 @pytest.mark.parametrize("name", ORACLES)
 def test_what_was_asked_for_is_taken(name: str) -> None:
     setting = ready(make(9000), oracle=name)
-    assert setting.oracle == setting.describe()["oracle"] == name
+    assert setting.oracle.name == setting.describe()["oracle"] == name
     assert type(setting.look(None)) is ORACLES[name]
 
 

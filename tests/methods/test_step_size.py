@@ -19,7 +19,7 @@ from oneproj.methods.step_size import (
     default_lr,
     far_lr,
 )
-from oneproj.oracles import Anchor
+from oneproj.oracles.anchor import Anchor
 from oneproj.problem.terms import Curvature
 
 LR, INNER_STEPS = oneproj.Defaults().longest_lr, oneproj.Defaults().inner_steps

@@ -15,7 +15,7 @@ import oneproj
 from benchmarks.variations import VARIATIONS
 from oneproj.methods import algorithm1 as penalized
 from oneproj.methods.strength import LARGEST, AutoStrength
-from oneproj.oracles import Anchor
+from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.penalties import Hinges
 
 OWN = oneproj.Defaults()

@@ -7,10 +7,9 @@ through one by one, so that expectations here are exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from torch import Tensor
 from oneproj.errors import NonFiniteError
 from oneproj.oracles import AbstractOracle, Anchored, Minibatch, anchored
 from oneproj.oracles.anchored import SERVES
-from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge
+from oneproj.oracles.penalties import AbstractPenalty, Hinge
 from oneproj.oracles.plan import AnchorPlan
 from oneproj.problem.functions import function, mean
 from oneproj.problem.problem import Problem
@@ -36,13 +35,9 @@ RADII = np.geomspace(1e-4, 1e-1, 7)
 class Linear(AbstractPenalty):
     """Pushes alike everywhere, so that ``.grad`` shows the estimate itself."""
 
-    combine: ClassVar[Combine] = "sum"
-
-    def _value(self, u: Tensor) -> Tensor:
-        return self._slope(u) * u
-
-    def _slope(self, u: Tensor) -> Tensor:
-        return u.new_tensor(PUSH)
+    def weigh(self, values: Sequence[float]) -> list[float]:
+        del values
+        return list(PUSH)
 
 
 class Case:

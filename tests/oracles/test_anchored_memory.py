@@ -73,7 +73,7 @@ def test_a_constraint_is_looked_at_again_at_the_anchor_only_if_it_pushes(
 def test_what_is_remembered_is_what_a_look_would_find(bound: float) -> None:
     remembering, looking = Looks(bound), Looks(bound)
     forgetful = looking.oracle()
-    forgetful._remembers = False
+    forgetful.uses_anchors = False
     found = remembering.update_away(remembering.oracle())[0]
     again, looks = looking.update_away(forgetful)
     assert looks == 1
@@ -127,7 +127,7 @@ def test_a_resumed_oracle_remembers_the_same(
     for _ in range(anchors):
         before.anchor()
     after.load_state_dict(before.state_dict())
-    after._generator.set_state(before._generator.get_state())
+    after.generator.set_state(before.generator.get_state())
     for _ in range(2):  # at the old anchor, then at one that goes on from it
         for case in (first, second):
             with torch.no_grad():
@@ -148,10 +148,10 @@ def test_a_resumed_oracle_goes_on_with_the_minibatch_that_serves(updates: int) -
     for _ in range(updates):
         before.backward()
     after.load_state_dict(copy.deepcopy(before.state_dict()))
-    after._generator.set_state(before._generator.get_state())
+    after.generator.set_state(before.generator.get_state())
     for _ in range(4):
-        counted = [each._counts.constraint_gradients for each in (before, after)]
+        counted = [each.counts.constraint_gradients for each in (before, after)]
         assert before.backward() == after.backward()
         assert torch.equal(first.w.grad, second.w.grad)
-        made = [each._counts.constraint_gradients for each in (before, after)]
+        made = [each.counts.constraint_gradients for each in (before, after)]
         assert made[0] - counted[0] == made[1] - counted[1]

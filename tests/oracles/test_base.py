@@ -105,15 +105,15 @@ def check_gradient(
 ) -> None:
     f, c = case.values(rows)
     expected = torch.autograd.grad(f + p(c), [case.a, case.b], allow_unused=True)
-    sight = oracle.backward()
+    estimate = oracle.backward()
     for parameter, slope in zip([case.a, case.b], expected, strict=True):
         # A term without weight leaves no graph behind, so None means zero here.
         got = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         want = torch.zeros_like(parameter) if slope is None else slope
         torch.testing.assert_close(got, want, rtol=1e-11, atol=1e-12)
-    assert sight.objective == pytest.approx(f.item(), rel=1e-12)
-    assert list(sight.residuals) == ["risk", "gain", "size"]
-    assert list(sight.residuals.values()) == pytest.approx(c.tolist(), rel=1e-12)
+    assert estimate.objective == pytest.approx(f.item(), rel=1e-12)
+    assert list(estimate.residuals) == ["risk", "gain", "size"]
+    assert list(estimate.residuals.values()) == pytest.approx(c.tolist(), rel=1e-12)
 
 
 # --- the gradient -------------------------------------------------------------
@@ -188,8 +188,8 @@ def test_a_satisfied_constraint_does_not_push(kind: type[AbstractOracle]) -> Non
     with torch.no_grad():
         case.a.mul_(0.01)  # f, risk, gain and size are all near zero: feasible
         case.b.mul_(0.01)
-    sight = case.oracle(kind, Hinge(100.0, "sum")).backward()
-    assert max(sight.residuals.values()) < 0
+    estimate = case.oracle(kind, Hinge(100.0, "sum")).backward()
+    assert max(estimate.residuals.values()) < 0
     f, _ = case.values({"risk": ALL, "gain": ALL, **drawn(["objective"])})
     torch.testing.assert_close(case.a.grad, torch.autograd.grad(f, case.a)[0])
     assert case.b.grad is None
@@ -217,11 +217,11 @@ def test_terms_without_data_are_exact(kind: type[AbstractOracle], seed: int) -> 
         renew_every=None,
     )
     for _ in range(3):  # away from where an anchor was taken, too
-        sight = oracle.backward()
+        estimate = oracle.backward()
         c = torch.stack([w.square() @ w - 0.1, w.norm() - 1.0])
         (want,) = torch.autograd.grad(w.sum() + Hinge(3.0, "sum")(c), w)
         torch.testing.assert_close(w.grad, want, rtol=1e-12, atol=1e-12)
-        assert list(sight.residuals.values()) == pytest.approx(c.tolist(), rel=1e-12)
+        assert list(estimate.residuals.values()) == pytest.approx(c.tolist(), rel=1e-12)
         with torch.no_grad():
             w.mul_(-0.8)
 
@@ -234,9 +234,9 @@ def test_without_a_penalty_no_constraint_is_evaluated(
     kind: type[AbstractOracle],
 ) -> None:
     case = Case()
-    sight = case.oracle(kind, None).backward()
+    estimate = case.oracle(kind, None).backward()
     assert case.seen == {"objective": 4}
-    assert sight.residuals == {}
+    assert estimate.residuals == {}
     assert case.counts == Counts(objective_gradients=1)
     f, _ = case.values({"risk": ALL, "gain": ALL, **drawn(["objective"])})
     torch.testing.assert_close(case.a.grad, torch.autograd.grad(f, case.a)[0])

@@ -42,7 +42,7 @@ class Watched:
         return (x @ self.w).square()
 
     def look(self) -> tuple[float, Tensor]:
-        self.oracle.see_objective(alone=False)
+        self.oracle.backward_objective(alone=False)
         residuals = self.oracle.add_penalty()
         assert self.w.grad is not None
         return residuals["risk"], self.w.grad.clone()

@@ -130,60 +130,35 @@ PAIRS = st.lists(st.tuples(NUMBERS, st.floats(0.0, 1e3)), min_size=1, max_size=6
 
 @examples
 @given(pairs=PAIRS)
-def test_hinges_are_the_sum_of_the_single_ones(
-    pairs: list[tuple[float, float]],
-) -> None:
+def test_hinges_are_single_ones(pairs: list[tuple[float, float]]) -> None:
     values, strengths = zip(*pairs, strict=True)
-    penalty, c = Hinges(strengths), real(values)
-    expected = sum(hinge(u, lam) for u, lam in pairs)
-    assert penalty.value(c).item() == pytest.approx(expected, rel=1e-12)
     weights = [lam if u > 0 else 0.0 for u, lam in pairs]
-    assert penalty.weights(c).tolist() == penalty.weigh(values) == weights
-    point = c.requires_grad_()
-    (gradient,) = torch.autograd.grad(penalty(point), point)
-    assert gradient.tolist() == weights
+    assert Hinges(strengths).weigh(values) == weights
 
 
 def test_equal_hinges_are_a_hinge_with_sum() -> None:
-    c = real([1.0, -2.0, 0.5])
-    for kind in ("value", "weights"):
-        one, each = Hinge(3.0, "sum"), Hinges((3.0, 3.0, 3.0))
-        assert torch.equal(getattr(one, kind)(c), getattr(each, kind)(c))
+    c = [1.0, -2.0, 0.5]
+    assert Hinge(3.0, "sum").weigh(c) == Hinges((3.0, 3.0, 3.0)).weigh(c)
 
 
 def test_hinges_at_zero_and_without_constraints() -> None:
     penalty = Hinges((5.0, 0.0, 2.0))
-    assert penalty.weights(real([0.0, 1.0, 5e-324])).tolist() == [0.0, 0.0, 2.0]
-    assert Hinges(()).value(real([])).item() == 0.0
-    assert Hinges(()).weights(real([])).shape == (0,)
     assert Hinges(()).weigh([]) == Hinge(1.0).weigh([]) == []
     assert penalty.weigh([0.0, 1.0, 5e-324]) == [0.0, 0.0, 2.0]
 
 
-def test_hinges_keep_the_dtype() -> None:
-    for dtype in (torch.float32, torch.float64):
-        c = torch.tensor([1.0, -1.0], dtype=dtype)
-        for penalty in (Hinges((0.1, 0.2)), Hinges((0.1, 0.2), (3.0, 0.0))):
-            assert penalty.weights(c).dtype == dtype
-            assert penalty.value(c).dtype == dtype
-
-
 @examples
 @given(u=st.floats(-3.0, 3.0), lam=st.floats(0.0, 1e3), w=st.floats(1e-3, 2.0))
-def test_a_rounded_hinge_is_smooth_and_near_the_sharp_one(
+def test_a_rounded_hinge_is_the_derivative_of_its_formula(
     u: float, lam: float, w: float
 ) -> None:
-    penalty, step = Hinges((lam,), (w,)), 1e-6 * w
-
     def value(at: float) -> float:
-        return penalty.value(real([at])).item()
+        return lam * ((at + w) ** 2 / (4 * w) if abs(at) < w else max(at, 0.0))
 
-    above = value(u) - lam * max(u, 0.0)
-    assert -1e-9 * lam <= above <= lam * w / 4 * (1 + 1e-9)
+    step = 1e-6 * w
     difference = (value(u + step) - value(u - step)) / (2 * step)
-    (weight,) = penalty.weigh([u])
+    (weight,) = Hinges((lam,), (w,)).weigh([u])
     assert difference == pytest.approx(weight, abs=1e-5 * lam + 1e-9)
-    assert penalty.weights(real([u])).tolist() == [weight]
 
 
 def test_a_rounded_hinge_has_half_its_weight_at_the_bound() -> None:

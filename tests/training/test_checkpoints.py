@@ -18,7 +18,8 @@ from torch.optim.lr_scheduler import LRScheduler
 import oneproj
 from oneproj.methods import METHODS, auto
 from oneproj.methods.strength import AutoStrength
-from oneproj.oracles import ORACLES, Anchor
+from oneproj.oracles import ORACLES
+from oneproj.oracles.anchor import Anchor
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Solution, Status, Update
 from oneproj.theory import Schedule

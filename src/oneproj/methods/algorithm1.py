@@ -37,7 +37,8 @@ from oneproj.methods.step_size import (
     lengthen,
 )
 from oneproj.methods.strength import AutoStrength, limited_push
-from oneproj.oracles import Anchor, Sight
+from oneproj.oracles import ORACLES, Estimate, OracleLike
+from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.problem.problem import Problem
 from oneproj.results import Projection
@@ -110,10 +111,10 @@ def with_schedule(setting: Setting, schedule: Schedule) -> OneProjection:
             f"problem has radius {problem.radius}. Build the constants with it."
         )
         raise InvalidProblemError(message)
-    if setting.oracle != "exact":
+    if setting.oracle is not ORACLES["exact"]:
         message = (
             "The theorems assume that g and its gradient are seen exactly, but the "
-            f'oracle is {setting.oracle!r}. Use oracle="exact" with a schedule.'
+            f'oracle is {setting.oracle.name!r}. Use oracle="exact" with a schedule.'
         )
         raise InvalidProblemError(message)
     return OneProjection(
@@ -197,7 +198,7 @@ class Algorithm1(AbstractMethod):
     """Largest norm of an objective gradient. The penalty's is never clipped: a push
     back that is weaker than the multipliers would not be exact."""
 
-    def takes_anchors(self, oracle: str, *, scheduled: bool) -> bool:
+    def takes_anchors(self, oracle: OracleLike, *, scheduled: bool) -> bool:
         """Automatic strengths are found at anchors, whatever the oracle."""
         automatic = not scheduled and self.strength == "auto"
         return automatic or super().takes_anchors(oracle, scheduled=scheduled)
@@ -250,12 +251,12 @@ class Algorithm1Updater(AbstractUpdater):
         self._oracle = setting.look(parts.penalty, renew_every=None)
         self._outer = 0
 
-    def update(self) -> Sight:
+    def update(self) -> Estimate:
         """Make one inner update; at a centre, renew anchor and strengths first."""
         oracle, parameters = self._oracle, self._setting.problem.parameters
         anchor = self._anchor()
         # What becomes a strength is checked at once, the rest with the penalty.
-        objective = oracle.see_objective(alone=anchor is not None)
+        objective = oracle.backward_objective(alone=anchor is not None)
         if self._watch is not None:
             self._watch.see_objective()
         if self._clip is not None:
@@ -276,7 +277,7 @@ class Algorithm1Updater(AbstractUpdater):
         self._outer += self.optimizer.at_center
         if self._scheduler is not None:
             self._scheduler.step()
-        return Sight(objective, residuals)
+        return Estimate(objective, residuals)
 
     def finish(self) -> Projection:
         """Select an outer iterate, then make the one projection."""
@@ -349,7 +350,7 @@ class Algorithm1Updater(AbstractUpdater):
             self._watch.seen = Observations.from_state(state["seen"])
 
     def _anchor(self) -> Anchor | None:
-        wanted = self._strength is not None or self._setting.oracle == "anchored"
+        wanted = self._strength is not None or self._setting.oracle.uses_anchors
         if not (wanted and self.optimizer.at_center):
             return None
         if self._outer % self._setting.anchors.every != 0:

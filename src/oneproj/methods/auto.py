@@ -17,7 +17,7 @@ from oneproj.methods.algorithm1 import Algorithm1
 from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.context import Setting
 from oneproj.methods.slsqp import SLSQP
-from oneproj.oracles import Sight
+from oneproj.oracles import Estimate, OracleLike
 from oneproj.problem.problem import Problem
 from oneproj.results import Projection
 from oneproj.theory.observations import Observations
@@ -44,7 +44,7 @@ class Auto(AbstractMethod):
     follows_schedules = True
     WITHOUT_OPTIONS = "Name the method whose option it is: method='one-projection'."
 
-    def takes_anchors(self, oracle: str, *, scheduled: bool) -> bool:
+    def takes_anchors(self, oracle: OracleLike, *, scheduled: bool) -> bool:
         """Algorithm 1 does, unless it follows a schedule; SLSQP ignores their size."""
         return not scheduled or super().takes_anchors(oracle, scheduled=scheduled)
 
@@ -62,7 +62,7 @@ class AutoUpdater(AbstractUpdater):
         self._chosen, self._why = recommend(setting)
         self._method = self._chosen.begin(setting)
 
-    def update(self) -> Sight:
+    def update(self) -> Estimate:
         """Make one update of the chosen method."""
         return self._method.update()
 

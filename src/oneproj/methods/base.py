@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from oneproj.arguments import plain
 from oneproj.errors import CheckpointError, InvalidProblemError
 from oneproj.methods.context import Setting
-from oneproj.oracles import Sight
+from oneproj.oracles import Estimate, OracleLike
 from oneproj.results import Projection
 from oneproj.theory import Schedule
 from oneproj.theory.observations import Observations
@@ -40,7 +40,7 @@ class AbstractUpdater(ABC):
     """Why a run of it cannot be saved, where it cannot."""
 
     @abstractmethod
-    def update(self) -> Sight:
+    def update(self) -> Estimate:
         """Use one stochastic gradient of the objective; say what was seen."""
 
     @abstractmethod
@@ -112,13 +112,15 @@ class AbstractMethod(ABC):
     def begin(self, setting: Setting) -> AbstractUpdater:
         """Prepare a run; the parameters hold the start."""
 
-    def takes_anchors(self, oracle: str, *, scheduled: bool) -> bool:
+    def takes_anchors(self, oracle: OracleLike, *, scheduled: bool) -> bool:
         """Whether a run may take anchors, and ``anchor_size`` so has an effect.
 
         Args:
             oracle: As it was given to ``solve``.
             scheduled: Whether a schedule takes the place of the options.
         """
+        if not isinstance(oracle, str):
+            return oracle.uses_anchors
         return oracle == "anchored" or (oracle == "auto" and not scheduled)
 
     @property
@@ -199,7 +201,11 @@ def _check_schedule(
 
 
 def check_anchor_size(
-    method: AbstractMethod, anchor_size: int | None, oracle: str, *, scheduled: bool
+    method: AbstractMethod,
+    anchor_size: int | None,
+    oracle: OracleLike,
+    *,
+    scheduled: bool,
 ) -> None:
     """Refuse a size of anchors where no anchor is taken.
 

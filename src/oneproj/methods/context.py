@@ -21,7 +21,7 @@ from torch import Tensor
 from oneproj.arguments import check_count
 from oneproj.defaults import Defaults
 from oneproj.errors import InvalidProblemError
-from oneproj.oracles import ORACLES, AbstractOracle
+from oneproj.oracles import ORACLES, AbstractOracle, OracleLike
 from oneproj.oracles.anchor import BestAnchor
 from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.oracles.plan import (
@@ -88,7 +88,7 @@ class Setting:
     problem: Problem
     steps: int
     projector: AbstractProjector
-    oracle: str
+    oracle: type[AbstractOracle]
     batch_size: int
     anchors: AnchorPlan
     counts: Counts
@@ -115,7 +115,7 @@ class Setting:
 
         ``renew_every`` is None for a method that renews anchors at its centre.
         """
-        return ORACLES[self.oracle](
+        return self.oracle(
             self.problem,
             penalty,
             batch_size=self.batch_size,
@@ -123,7 +123,7 @@ class Setting:
             counts=self.counts,
             plan=self.anchors,
             renew_every=renew_every,
-            shuffle=self.schedule is None and self.oracle != "minibatch",
+            shuffle=self.schedule is None and self.oracle.shuffles,
             best=self.best_anchor,
         )
 
@@ -174,7 +174,7 @@ class Setting:
         """The settings that do not depend on the method."""
         return {
             "steps": self.steps,
-            "oracle": self.oracle,
+            "oracle": self.oracle.name,
             "projector": self.projector.name,
             "batch_size": self.batch_size,
             "anchor_size": self.anchors.size,
@@ -192,7 +192,7 @@ def prepare(
     seed: int,
     schedule: Schedule | None,
     projector: ProjectorLike,
-    oracle: str,
+    oracle: OracleLike,
     batch_size: int | None,
     anchor_size: int | None,
     defaults: Defaults | None = None,
@@ -215,20 +215,20 @@ def prepare(
     at_once = plan_at_once(
         problem, batch_size, own, given=given, anchor_size=anchor_size
     )
-    oracle = _choose_oracle(oracle, problem, schedule, at_once)
+    chosen = _choose_oracle(oracle, problem, schedule, at_once)
     # Independent streams for sampling and selection, both fixed by the seed.
     sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     return Setting(
         problem=problem,
         steps=steps,
         projector=choose_projector(projector, problem.constraints),
-        oracle=oracle,
+        oracle=chosen,
         batch_size=batch_size,
         anchors=plan_anchors(
             anchor_size,
             problem,
             batch_size,
-            oracle,
+            chosen.name,
             at_once=at_once,
             defaults=own,
         ),
@@ -266,18 +266,21 @@ def _choose_steps(
 
 
 def _choose_oracle(
-    oracle: str, problem: Problem, schedule: Schedule | None, at_once: int
-) -> str:
-    if isinstance(oracle, str) and oracle in ORACLES:
+    oracle: OracleLike, problem: Problem, schedule: Schedule | None, at_once: int
+) -> type[AbstractOracle]:
+    if isinstance(oracle, type) and issubclass(oracle, AbstractOracle):
         return oracle
+    if isinstance(oracle, str) and oracle in ORACLES:
+        return ORACLES[oracle]
     if oracle != "auto":
         known = ", ".join(("auto", *ORACLES))
         message = (
             f"There is no oracle {oracle!r}. Known: {known}. It says how updates see "
             "the constraints: on all data, on a sample, or on a sample corrected by "
-            'all data; "auto" goes by how much there is.'
+            'all data; "auto" goes by how much there is. One of your own is a class '
+            "behind oneproj.oracles.AbstractOracle: pass the class, not an object."
         )
         raise InvalidProblemError(message)
     sizes = [constraint.size or 0 for constraint in problem.constraints.values()]
     few = max(sizes, default=0) <= at_once
-    return "exact" if schedule is not None or few else "anchored"
+    return ORACLES["exact" if schedule is not None or few else "anchored"]

@@ -24,7 +24,7 @@ the projection does.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,8 +37,8 @@ from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import Answer, BallStep
 from oneproj.methods.checks import STEP
 from oneproj.methods.context import Setting
-from oneproj.oracles import Sight
-from oneproj.oracles.penalties import AbstractPenalty, Combine
+from oneproj.oracles import Estimate
+from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.results import Projection
 from oneproj.schema import check_tensor
 
@@ -80,11 +80,9 @@ class Multipliers(AbstractPenalty):
     Example:
         >>> penalty = Multipliers(2)
         >>> penalty.ascend(torch.tensor([0.5, -1.0], dtype=torch.float64))
-        >>> penalty.weights(torch.zeros(2, dtype=torch.float64)).tolist()
+        >>> penalty.weigh([0.0, 0.0])
         [0.5, 0.0]
     """
-
-    combine: Combine = "sum"
 
     def __init__(self, size: int) -> None:
         """Start from mu = 0."""
@@ -94,11 +92,11 @@ class Multipliers(AbstractPenalty):
         """``mu <- [mu + step]_+``."""
         self.mu = (self.mu + step).clamp(min=0.0)
 
-    def _value(self, u: Tensor) -> Tensor:
-        return self.mu.to(u) * u
-
-    def _slope(self, u: Tensor) -> Tensor:
-        return self.mu.to(u)
+    def weigh(self, values: Sequence[float]) -> list[float]:
+        """Return the multipliers, whatever the values are."""
+        del values
+        weights: list[float] = self.mu.tolist()
+        return weights
 
 
 class LagrangianUpdater(AbstractUpdater):
@@ -117,18 +115,18 @@ class LagrangianUpdater(AbstractUpdater):
         self._multipliers = Multipliers(len(setting.problem.constraints))
         self._oracle = setting.look(self._multipliers)
 
-    def update(self) -> Sight:
+    def update(self) -> Estimate:
         """One look, one step of each player."""
-        sight = self._oracle.backward()
+        estimate = self._oracle.backward()
         sigma = self._dual_lr * self._step.factor
         if self._averages:  # the last iterate needs no copy
             self._answer.offer(self._step.size)
         self._step.take()
         c = torch.tensor(
-            list(sight.residuals.values()), dtype=torch.float64, device="cpu"
+            list(estimate.residuals.values()), dtype=torch.float64, device="cpu"
         )
         self._multipliers.ascend(sigma * c)
-        return sight
+        return estimate
 
     def finish(self) -> Projection:
         """Project the last iterate, or the average."""

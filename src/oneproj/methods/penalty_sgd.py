@@ -25,7 +25,7 @@ from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import BallStep
 from oneproj.methods.context import Setting
-from oneproj.oracles import Sight
+from oneproj.oracles import Estimate
 from oneproj.oracles.penalties import Combine, Hinge
 from oneproj.results import Projection
 
@@ -69,11 +69,11 @@ class PenaltySGDUpdater(AbstractUpdater):
         self._step = BallStep(setting, options.lr, options.base, options.decay)
         self._oracle = setting.look(Hinge(options.strength, options.combine))
 
-    def update(self) -> Sight:
+    def update(self) -> Estimate:
         """One look, one step."""
-        sight = self._oracle.backward()
+        estimate = self._oracle.backward()
         self._step.take()
-        return sight
+        return estimate
 
     def finish(self) -> Projection:
         """Project the last iterate."""

@@ -20,7 +20,7 @@ from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import BallStep
 from oneproj.methods.context import Setting
-from oneproj.oracles import Sight
+from oneproj.oracles import Estimate, OracleLike
 from oneproj.results import Projection, Status
 from oneproj.schema import check_like, check_range, require
 
@@ -47,7 +47,7 @@ class ProjectedSGD(AbstractMethod):
     base: BaseLike = "sgd"
     decay: DecayLike = "constant"
 
-    def takes_anchors(self, oracle: str, *, scheduled: bool) -> bool:
+    def takes_anchors(self, oracle: OracleLike, *, scheduled: bool) -> bool:
         """Its updates use no minibatches of the constraints."""
         del oracle, scheduled
         return False
@@ -68,13 +68,13 @@ class ProjectedSGDUpdater(AbstractUpdater):
         self._oracle = setting.look(None)
         self._projection: Projection | None = None
 
-    def update(self) -> Sight:
+    def update(self) -> Estimate:
         """One gradient, one step, one projection."""
-        sight = self._oracle.backward()
+        estimate = self._oracle.backward()
         self._projection = None  # an interrupt from here on leaves an unprojected point
         self._step.take()
         self._projection = self._setting.project()
-        return Sight(sight.objective, self._projection.residuals)
+        return Estimate(estimate.objective, self._projection.residuals)
 
     @property
     def stuck(self) -> bool:

@@ -50,7 +50,7 @@ from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.checks import move_start_into_ball
 from oneproj.methods.context import Setting
-from oneproj.oracles import Sight
+from oneproj.oracles import Estimate, OracleLike
 from oneproj.problem.functions import function
 from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
@@ -118,7 +118,7 @@ class SLSQP(AbstractMethod):
 
     tolerance: float = 1e-10
 
-    def takes_anchors(self, oracle: str, *, scheduled: bool) -> bool:
+    def takes_anchors(self, oracle: OracleLike, *, scheduled: bool) -> bool:
         """Its updates use no minibatches of the constraints."""
         del oracle, scheduled
         return False
@@ -171,7 +171,7 @@ class SLSQPUpdater(AbstractUpdater):
         self._terms = [problem.objective, *problem.constraints.values()]
         self._terms += _ball(problem)
         self._iterate = flat(problem.parameters)
-        self._sight = Sight(math.nan, {})
+        self._estimate = Estimate(math.nan, {})
         self._first: list[tuple[float, float]] = []
         self._result: _Result | None = None
         self._solver = _in_thread(_Driver(setting, self._terms[1:], options.tolerance))
@@ -182,7 +182,7 @@ class SLSQPUpdater(AbstractUpdater):
         """Whether SciPy has nothing left to do."""
         return self._result is not None
 
-    def update(self) -> Sight:
+    def update(self) -> Estimate:
         """Evaluate what SciPy asks for until it needs gradients at a new iterate."""
         differentiated = False
         while not self.done:
@@ -207,7 +207,7 @@ class SLSQPUpdater(AbstractUpdater):
                 self._request = self._solver.send(reply)
             except StopIteration as end:
                 self._result, self._iterate = end.value, end.value.x
-        return self._sight
+        return self._estimate
 
     def finish(self) -> Projection:
         """Take the last iterate, not a trial point, and project it."""
@@ -228,8 +228,8 @@ class SLSQPUpdater(AbstractUpdater):
         if self._is_unbounded():
             message = (
                 "The objective seems to be unbounded below: SLSQP came to "
-                f"{self._sight.objective:.3g} and stopped. No constraint bounds it, or "
-                "only one that is very far away. Give the problem a radius=, or a "
+                f"{self._estimate.objective:.3g} and stopped. No constraint bounds it, "
+                "or only one that is very far away. Give the problem a radius=, or a "
                 "constraint that bounds the parameters."
             )
             warn(message)
@@ -246,7 +246,7 @@ class SLSQPUpdater(AbstractUpdater):
         """Whether the objective fell by far more than its size; not inside a ball."""
         if len(self._first) < FIRST_ITERATES or math.isfinite(self._problem.radius):
             return False
-        fall = self._first[0][0] - self._sight.objective
+        fall = self._first[0][0] - self._estimate.objective
         return fall > CONSTANTS.unbounded_drop * max(size for _, size in self._first)
 
     def _values(self) -> Array:
@@ -265,7 +265,7 @@ class SLSQPUpdater(AbstractUpdater):
         if size > 0 and len(self._first) < FIRST_ITERATES:  # a start may be a saddle
             self._first.append((f, size))
         names = zip(problem.constraints, constraints, strict=False)  # without the ball
-        self._sight = Sight(f, {name: value for name, (value, _) in names})
+        self._estimate = Estimate(f, {name: value for name, (value, _) in names})
         return np.vstack([flat(gradient) for _, gradient in pairs])
 
 

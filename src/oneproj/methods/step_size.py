@@ -24,7 +24,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from oneproj.defaults import Defaults
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.methods.checks import check_inner_steps
-from oneproj.oracles import Anchor
+from oneproj.oracles.anchor import Anchor
 from oneproj.problem.checks import holds
 from oneproj.problem.modes import evaluating, evaluating_when_called
 from oneproj.problem.problem import Problem

@@ -46,7 +46,7 @@ import torch
 from torch import Tensor
 
 from oneproj.defaults import Defaults
-from oneproj.oracles import Anchor
+from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.penalties import Hinges
 from oneproj.schema import check_like, check_list, check_names, check_range
 from oneproj.vectors.arithmetic import Vector, distance, norm, on_devices

@@ -30,19 +30,17 @@ projection makes up for either choice. Where I is empty the last iterate is proj
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from torch import Tensor
 
 from oneproj.arguments import check_number
 from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import Answer, BallStep, Rule
 from oneproj.methods.context import Setting
-from oneproj.oracles import Sight
-from oneproj.oracles.penalties import AbstractPenalty, Combine
+from oneproj.oracles import Estimate
+from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.results import Projection
 
 
@@ -80,22 +78,21 @@ class Excess(AbstractPenalty):
     """``[max_j c_j - tolerance]_+``: its subgradient is that of a worst constraint.
 
     Example:
-        >>> import torch
-        >>> Excess(0.1).weights(torch.tensor([0.05, 0.3, 0.2])).tolist()
+        >>> Excess(0.1).weigh([0.05, 0.3, 0.2])
         [0.0, 1.0, 0.0]
     """
-
-    combine: Combine = "max"
 
     def __init__(self, tolerance: float) -> None:
         """Keep the tolerance."""
         self._tolerance = tolerance
 
-    def _value(self, u: Tensor) -> Tensor:
-        return (u - self._tolerance).clamp(min=0)
-
-    def _slope(self, u: Tensor) -> Tensor:
-        return (u > self._tolerance).to(u.dtype)
+    def weigh(self, values: Sequence[float]) -> list[float]:
+        """Return 1 for the first of the largest values, if it exceeds the tolerance."""
+        weights = [0.0] * len(values)
+        worst = max(range(len(values)), key=values.__getitem__, default=None)
+        if worst is not None and values[worst] > self._tolerance:
+            weights[worst] = 1.0
+        return weights
 
 
 class SwitchingSubgradientUpdater(AbstractUpdater):
@@ -112,18 +109,18 @@ class SwitchingSubgradientUpdater(AbstractUpdater):
         self._oracle = setting.look(Excess(options.tolerance))
         self._k, self._objective = 0, math.nan
 
-    def update(self) -> Sight:
+    def update(self) -> Estimate:
         """Look at the constraints; step on the worst, or else on the objective."""
         self._k += 1
         for p in self._setting.problem.parameters:
             p.grad = None
         residuals = self._oracle.add_penalty()
         if max(residuals.values(), default=-math.inf) <= self._tolerance:
-            self._objective = self._oracle.see_objective()
+            self._objective = self._oracle.backward_objective()
             if 2 * self._k > self._setting.steps:
                 self._answer.offer(self._step.size)
         self._step.take()
-        return Sight(self._objective, residuals)
+        return Estimate(self._objective, residuals)
 
     def finish(self) -> Projection:
         """Project what was selected."""

@@ -1,36 +1,30 @@
-"""Oracles: how a method sees the objective, the constraints and their gradients.
+"""Oracles: how an update estimates the objective, the constraints and their gradients.
 
 Each ``backward()`` leaves a stochastic gradient of ``f + p(c)`` in ``.grad``. The
-penalty's gradient is ``sum_j w_j grad c_j`` with weights from the values seen.
+penalty's gradient is ``sum_j w_j grad c_j``, with weights at the estimated values.
 
 - ``exact``: c on all of its data at every update. What the theorems assume.
-- ``minibatch``: c on a fresh minibatch. What the paper's experiments do; inside a
-  hinge the estimate is biased upwards, ``E [c_batch]_+ >= [c]_+``.
-- ``anchored``: c on a minibatch, corrected by what the same minibatch and all data say
-  at the proximal centre. When it is fresh it is as unbiased as any, with a variance
-  that vanishes towards the centre. Of few examples, all.
+- ``minibatch``: c on a new minibatch. What the paper's experiments do; inside a hinge
+  the estimate is biased upwards, ``E [c_batch]_+ >= [c]_+``.
+- ``anchored``: c on a minibatch, corrected by the difference between all data and the
+  minibatch at the proximal centre. Unbiased for a new minibatch, with a variance that
+  vanishes towards the centre. Constraints with few examples are evaluated exactly.
 
-The objective is seen on a minibatch by all of them. Without a schedule of the theorems,
-``exact`` and ``anchored`` deal its examples from a deck, epoch by epoch.
+All of them estimate the objective on a minibatch. Without a schedule of the theorems,
+``exact`` and ``anchored`` shuffle its examples, epoch by epoch. One of your own is a
+class behind ``AbstractOracle``, passed to ``oneproj.solve(oracle=...)``. Each update
+returns an ``Estimate``.
 """
 
-from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.anchored import Anchored
-from oneproj.oracles.base import AbstractOracle, Exact, Minibatch, Sight
+from oneproj.oracles.base import AbstractOracle as AbstractOracle
+from oneproj.oracles.base import Estimate as Estimate
+from oneproj.oracles.base import Exact, Minibatch
 
-__all__ = [
-    "ORACLES",
-    "AbstractOracle",
-    "Anchor",
-    "Anchored",
-    "Exact",
-    "Minibatch",
-    "Sight",
-]
+OracleLike = str | type[AbstractOracle]
+"""A name of ``ORACLES`` or ``"auto"``, or a class."""
 
 ORACLES: dict[str, type[AbstractOracle]] = {
-    "exact": Exact,
-    "minibatch": Minibatch,
-    "anchored": Anchored,
+    oracle.name: oracle for oracle in (Exact, Minibatch, Anchored)
 }
-"""Every oracle by name."""
+"""Every oracle that has a name."""

@@ -1,4 +1,4 @@
-"""An anchor: the constraints and their gradients at one point, seen thoroughly."""
+"""An anchor: all constraints and their gradients, evaluated at one point."""
 
 from __future__ import annotations
 
@@ -22,50 +22,58 @@ PIECE = 4096
 """Examples per forward pass of a sample."""
 
 
-class Whole(NamedTuple):
-    """The last look at all data of a constraint."""
+class Evaluation(NamedTuple):
+    """One constraint at one point, evaluated on all of its examples or on a sample.
+
+    Attributes:
+        value: The mean over these examples.
+        each: The value of each of them; None for a constraint without data.
+        gradient: That of ``SLOPES`` of them at most; empty where only values are kept.
+        indices: Which examples they are; None for all data.
+        anchors: The number of anchors that have used it.
+    """
 
     value: float
-    each: Tensor
-    """The value of each example."""
-    looks: int
-    """Anchors that it served."""
-
-
-class Sample(NamedTuple):
-    """A look at some examples of a constraint, drawn at random."""
-
-    indices: Tensor
-    value: float
+    each: Tensor | None
     gradient: list[Tensor]
-    each: Tensor
-    """The value of each."""
+    indices: Tensor | None = None
+    anchors: int = 1
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """Values and gradients of all constraints at a point, on all data or many.
+    """Values and gradients of all constraints at a point, on all data or a sample.
 
-    Gradients are of ``SLOPES`` examples at most. Holds one vector of the model's size
-    per constraint, one for the point, and a number per example that it remembers.
+    Gradients are of ``SLOPES`` examples at most. In memory it is one vector of the
+    model's size per constraint, one for the point, and a number per example.
+
+    Attributes:
+        point: Where the constraints were evaluated.
+        values: The value of each constraint.
+        jacobian: The gradient of each constraint.
+        each: The value of each example that is remembered: of all, or of a sample.
+        sample: Which examples those are, where they are not all.
+        wholes: The last evaluation on all data, where anchors in between use a sample.
+        on_all_data: Whether every value is that of all examples at this point.
+
+    Example:
+        >>> anchor = Anchor([torch.ones(1)], {"cap": -0.5}, {"cap": [torch.ones(1)]})
+        >>> anchor.values["cap"], anchor.on_all_data
+        (-0.5, True)
     """
 
     point: list[Tensor]
     values: dict[str, float]
     jacobian: dict[str, list[Tensor]]
     each: dict[str, Tensor] = field(default_factory=dict)
-    """The value of each example that is remembered: of all, or of a sample."""
     sample: dict[str, Tensor] = field(default_factory=dict)
-    """Which examples those are, where they are not all."""
-    wholes: dict[str, Whole] = field(default_factory=dict)
-    """Of constraints with more than ``SLOPES`` examples, for the next anchor."""
+    wholes: dict[str, Evaluation] = field(default_factory=dict)
     on_all_data: bool = True
-    """Whether every value is that of all examples, seen here."""
 
     def draw(
         self, constraint: AbstractTerm, batch_size: int, generator: torch.Generator
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Indices of a minibatch, and what is remembered of its examples, or None."""
+        """Return indices of a minibatch, and the remembered values of its examples."""
         each, among = self.each.get(constraint.name), self.sample.get(constraint.name)
         if each is None or among is None:
             drawn = constraint.draw(batch_size, generator)
@@ -75,13 +83,13 @@ class Anchor:
         return among[places], each[places]
 
     def state_dict(self) -> dict[str, Any]:
-        """The anchor as plain containers."""
-        wholes = {name: tuple(whole) for name, whole in self.wholes.items()}
+        """Return the anchor as plain containers."""
+        wholes = {n: (w.value, w.each, w.anchors) for n, w in self.wholes.items()}
         return vars(self) | {"wholes": wholes}
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any], problem: Problem) -> Self:
-        """The anchor of such a state, on the devices of the problem's parameters.
+        """Return the anchor of such a state, on the devices of the parameters.
 
         Raises:
             SchemaError: It is not an anchor of this problem.
@@ -92,8 +100,8 @@ class Anchor:
         device = like[0].device
         each = {name: t.to(device) for name, t in state["each"].items()}
         wholes = {
-            name: Whole(value, t.to(device), looks)
-            for name, (value, t, looks) in state["wholes"].items()
+            name: Evaluation(value, t.to(device), [], anchors=anchors)
+            for name, (value, t, anchors) in state["wholes"].items()
         }
         point, values = on_devices(state["point"], like), dict(state["values"])
         sample, whole = dict(state["sample"]), state["on_all_data"]
@@ -102,18 +110,18 @@ class Anchor:
 
 @dataclass
 class BestAnchor:
-    """The feasible anchor of a run with the lowest objective, as minibatches tell.
+    """The feasible anchor of a run with the lowest estimated objective.
 
-    An anchor counts if it saw all data. Its objective is estimated by the mean of the
-    minibatches since the anchor before, so that it costs no evaluation. The first
-    anchor has none: it is the start. The point is that of the anchor, not a copy.
+    An anchor counts if its values are those of all data. The estimate is the mean of
+    the objective's minibatches since the anchor before, so it costs no evaluation. The
+    first anchor is the start and has no estimate. The point is not copied.
 
     Attributes:
         objective: The estimate; None where no feasible anchor was seen.
         parameters: The point, if there is one.
-        buffers: Of the problem's model there, by name: training moves batch norm's.
-        total: Of the minibatches' objectives since the last anchor.
-        count: The number of those minibatches.
+        buffers: Those of the problem's model at that point, such as batch norm's.
+        total: Sum of the minibatches' objectives since the last anchor.
+        count: Number of those minibatches.
 
     Example:
         >>> import oneproj
@@ -134,12 +142,12 @@ class BestAnchor:
     count: int = 0
 
     def see(self, objective: float) -> None:
-        """Take the objective of a minibatch into account."""
+        """Add the objective of a minibatch to the estimate."""
         self.total += objective
         self.count += 1
 
     def offer(self, anchor: Anchor, problem: Problem) -> None:
-        """Keep an anchor, taken where the problem's parameters are, if it is better."""
+        """Keep an anchor at the problem's parameters if it is feasible and better."""
         total, count, self.total, self.count = self.total, self.count, 0.0, 0
         feasible = anchor.on_all_data and max(anchor.values.values(), default=0.0) <= 0
         if not feasible or count == 0:
@@ -169,10 +177,10 @@ def _check(state: Mapping[str, Any], problem: Problem) -> None:
         check_range(seen, f"the examples of {name}", 1)
         check_tensor(state["each"].get(name), f"anchor.each.{name}", (seen,))
     for name, whole in state["wholes"].items():
-        value, each, looks = whole
+        value, each, anchors = whole
         check_like(value, 0.0, "anchor.wholes.value")
         check_tensor(each, "anchor.wholes.each", (terms[name].size or 0,))
-        check_range(looks, "anchor.wholes.looks", 1)
+        check_range(anchors, "anchor.wholes.anchors", 1)
 
 
 def check_indices(indices: Any, term: AbstractTerm) -> None:  # noqa: ANN401 - whatever a file had
@@ -188,20 +196,6 @@ def check_indices(indices: Any, term: AbstractTerm) -> None:  # noqa: ANN401 - w
     )
 
 
-def sees_all(constraint: AbstractTerm, plan: AnchorPlan) -> bool:
-    """Whether anchors have both value and gradient of all examples of a constraint.
-
-    Example:
-        >>> import oneproj
-        >>> w = torch.ones(1, requires_grad=True)
-        >>> long = oneproj.mean(lambda x: x @ w, data=torch.ones(3000, 1)) <= 1.0
-        >>> sees_all(long.named("long"), AnchorPlan())
-        False
-    """
-    most = SLOPES if plan.size is None else min(SLOPES, plan.size)
-    return (constraint.size or 0) <= most
-
-
 def take_anchor(
     problem: Problem,
     *,
@@ -211,21 +205,21 @@ def take_anchor(
     remember: bool = False,
     last: Anchor | None = None,
 ) -> Anchor:
-    """Look at the constraints where the parameters are.
+    """Evaluate the constraints and their gradients at the parameters.
 
     Args:
-        problem: Whose constraints; its parameters hold the point.
-        plan: Of how much data. All of more than ``SLOPES`` examples is seen at every
-            ``LOOKS``-th anchor, where what was seen is remembered. At the others the
-            value is that of the last such look plus the mean change of the gradient's
-            examples since: its error is far below that of any minibatch as well, and
-            vanishes with the steps.
+        problem: Its parameters hold the point.
+        plan: How many examples are evaluated. Of constraints with more than ``SLOPES``
+            examples, the values of all are evaluated at every ``LOOKS``-th anchor if
+            they are remembered. In between, the value is the last one on all data plus
+            the mean change since then of the examples of the gradient: unbiased, with
+            an error that vanishes as the steps do.
         generator: Draws the samples.
-        counts: A full look is a pass and a gradient, a sampled one a gradient. Of more
-            than ``SLOPES`` examples a full look has the value, and they the gradient.
-        remember: Whether to keep the value of each example, where a minibatch of them
-            would see the same.
-        last: The anchor before; what it remembers saves looks at all data.
+        counts: An evaluation on all data counts as a pass and a gradient, one on a
+            sample as a gradient.
+        remember: Whether to keep the value of each example, where a minibatch would
+            give the example the same value.
+        last: The anchor before, whose evaluations on all data are used again.
 
     Example:
         >>> import oneproj
@@ -237,68 +231,61 @@ def take_anchor(
         >>> anchor.values, anchor.jacobian
         ({'c': 3.0}, {'c': [tensor([4.])]})
     """
-    parameters = problem.parameters
+    parameters, sampled = problem.parameters, False
     remember = remember and sees_the_same(problem)
     wholes = last.wholes if remember and last is not None else {}
-    taken, on_all_data = Anchor(snapshot(parameters), {}, {}), True
+    anchor = Anchor(snapshot(parameters), {}, {})
     for name, constraint in problem.constraints.items():
         counts.constraint_gradients += 1
-        # A gradient of so few examples, and so many anchors per look at all; 0: never.
+        # Examples of a gradient, and anchors per evaluation on all data; 0 for never.
         rows, few, every = constraint.size or 0, SLOPES, LOOKS
         if plan.size is not None and rows > plan.size:
             few, every = plan.size, (plan.whole_every or 0) if remember else 0
         whole = wholes.get(name) if every else None
-        if every == 0 or (whole is not None and whole.looks < every):
-            seen = _sample(constraint, few, parameters, generator)
-            _add_sample(taken, name, seen, whole, remember=remember)
-            on_all_data = False
+        if every == 0 or (whole is not None and whole.anchors < every):
+            sampled = True
+            found = _on_sample(constraint, few, parameters, generator, whole)
+            if whole is not None:
+                anchor.wholes[name] = whole._replace(anchors=whole.anchors + 1)
         else:
             counts.constraint_passes += rows > 0
-            each = _look_at_all(taken, constraint, few, parameters, generator)
-            if remember and each is not None:
-                taken.each[name] = each
-                if rows > few:
-                    taken.wholes[name] = Whole(taken.values[name], each, looks=1)
-    return replace(taken, on_all_data=on_all_data)
+            found = _on_all_data(constraint, few, parameters, generator)
+            if remember and rows > few and found.each is not None:
+                anchor.wholes[name] = found._replace(gradient=[])
+        anchor.values[name], anchor.jacobian[name] = found.value, found.gradient
+        if remember and found.each is not None:
+            anchor.each[name] = found.each
+            if found.indices is not None:
+                anchor.sample[name] = found.indices
+    return replace(anchor, on_all_data=not sampled)
 
 
-def _look_at_all(
-    taken: Anchor,
-    constraint: AbstractTerm,
-    few: int,
-    parameters: Vector,
-    generator: torch.Generator,
-) -> Tensor | None:
-    """Add a constraint on all data, with the slope of a few; the value of each."""
-    name, rows = constraint.name, constraint.size or 0
-    value, slope, each = constraint.survey(parameters if rows <= few else None)
-    if slope is None:  # of a larger sample it would be that of ``SLOPES`` as well
-        slope = _sample(constraint, min(few, SLOPES), parameters, generator).gradient
-    taken.values[name], taken.jacobian[name] = value, slope
-    return each
-
-
-def _add_sample(
-    taken: Anchor, name: str, seen: Sample, whole: Whole | None, *, remember: bool
-) -> None:
-    """Add a constraint on a sample, or its change there since all of it was seen."""
-    value = seen.value
-    if whole is not None:
-        then = whole.each[seen.indices].double()
-        value = whole.value + (seen.each.double() - then).mean().item()
-        taken.wholes[name] = whole._replace(looks=whole.looks + 1)
-    taken.values[name], taken.jacobian[name] = value, seen.gradient
-    if remember:
-        taken.each[name], taken.sample[name] = seen.each, seen.indices
+def _on_all_data(
+    constraint: AbstractTerm, few: int, parameters: Vector, generator: torch.Generator
+) -> Evaluation:
+    """Evaluate a constraint on all data; the gradient on ``few`` examples at most."""
+    small = (constraint.size or 0) <= few
+    value, gradient, each = constraint.survey(parameters if small else None)
+    if gradient is None:
+        size = min(few, SLOPES)
+        gradient = _on_sample(constraint, size, parameters, generator).gradient
+    return Evaluation(value, each, gradient)
 
 
 @torch.enable_grad()
-def _sample(
-    term: AbstractTerm, size: int, parameters: Vector, generator: torch.Generator
-) -> Sample:
-    """Look at so many random examples; the gradient is that of ``SLOPES`` of them."""
+def _on_sample(
+    term: AbstractTerm,
+    size: int,
+    parameters: Vector,
+    generator: torch.Generator,
+    whole: Evaluation | None = None,
+) -> Evaluation:
+    """Evaluate random examples; the gradient is that of the first ``SLOPES``.
+
+    With an earlier evaluation on all data the value is that one plus the mean change.
+    """
     indices = term.draw(size, generator)
-    if indices is None:  # who asks knows that there is data
+    if indices is None:  # the caller knows that there is data
         message = f"{term.name!r} has no examples to draw from"
         raise ValueError(message)
     gradient = [torch.zeros_like(p) for p in parameters]
@@ -311,4 +298,7 @@ def _sample(
     each = torch.cat([each.detach(), *rest])
     value = each.double().mean().item()
     term.check_finite(value, gradient)
-    return Sample(indices, value, gradient, each)
+    if whole is not None and whole.each is not None:
+        change = each.double() - whole.each[indices].double()
+        value = whole.value + change.mean().item()
+    return Evaluation(value, each, gradient, indices)

@@ -1,31 +1,33 @@
-"""``"anchored"``: minibatches, corrected by what is known at the proximal centre.
+"""``"anchored"``: minibatches, corrected by an evaluation at the proximal centre.
 
-With x the anchor, at which c(x) and its gradient were seen on all data (the gradient on
-``SLOPES`` of more), and B a fresh minibatch, the constraint at z is estimated by
+Let x be the anchor, where c(x) and its gradient were evaluated on all data (the
+gradient on at most ``SLOPES`` examples), and B a new minibatch. At z the constraint is
+estimated by
 
     ``c_B(z) - c_B(x) + c(x)``,
 
-and its gradient by the same combination. Both are unbiased, as c_B is. Their variance
-is that of ``c_B(z) - c_B(x)``, at most ``L^2 |z - x|^2 / |B|`` for losses that are
-L-Lipschitz: it vanishes at the anchor, near which the proximal term keeps z. So a hinge
-of it is nearly a hinge of c, where a hinge of c_B alone is biased upwards.
+and its gradient by the same combination: a control variate, as in SVRG (Johnson and
+Zhang, 2013). Both are unbiased, as c_B is. For losses that are L-Lipschitz the variance
+is at most ``L^2 |z - x|^2 / |B|``: it vanishes at the anchor, and the proximal term
+keeps z near. So the hinge of the estimate is nearly the hinge of c, where the hinge of
+c_B alone is biased upwards.
 
-More than ``SLOPES`` examples are all seen at every fourth anchor only, and more rarely
-where that is costly. At the anchors between, c(x) is the value at the last such anchor,
-y, plus the mean change since then of the examples S of the gradient: unbiased, with a
-variance of ``L^2 |x - y|^2 / |S|`` at most. Minibatches are then of S. If all is never
-seen, c(x) is the mean over S.
+Larger data. More than ``SLOPES`` examples are evaluated at every fourth anchor, or more
+rarely where they are costly. In between, c(x) is the value at the last such anchor, y,
+plus the mean change since then of the examples S of the gradient: unbiased, with a
+variance of at most ``L^2 |x - y|^2 / |S|``. Minibatches are then drawn from S. If all
+data are never evaluated, c(x) is the mean over S.
 
-At x itself the minibatch would cancel, so none is looked at there. Elsewhere the anchor
-remembers ``c_B(x)``, example by example, and where it saw a sample only, minibatches
-are of that. A second look at the minibatch, with the parameters back at x, is then for
-constraints that push only, whose gradient it takes. One such minibatch serves
-``SERVES`` updates in a row: after the first, z depends on B, and the estimates are
-biased by what the curvature of c_B, times ``z - x``, differs from that of c.
+Cost. At x itself the two terms of B cancel, so no minibatch is evaluated. Elsewhere
+``c_B(x)`` is the mean of values that the anchor remembers. B is evaluated at x, with
+the parameters moved there, only for the gradient of constraints that have a weight. One
+minibatch serves ``SERVES`` updates in a row: after the first, z depends on B, and the
+estimates have a bias that grows with ``z - x`` and the curvature of ``c_B - c``.
 
-Models that train, and parameters of few bits, are looked at twice in any case, on
-another minibatch each time. A constraint with so few examples that all of them cost no
-more than that (``plan.at_once``) is seen as it is.
+Models in training mode, and parameters of few bits, give an example another value in
+another batch. Then nothing is remembered: every update draws a minibatch and evaluates
+it at z and at x. A constraint with so few examples that all of them cost no more
+(``plan.at_once``) is evaluated on all data.
 """
 
 from __future__ import annotations
@@ -48,28 +50,32 @@ from oneproj.schema import LARGEST, check_like, check_names, check_range
 from oneproj.vectors.arithmetic import Vector, on_devices
 
 SERVES = 3
-"""Updates in a row that see one minibatch. On NASA, credit and ClimSim abstention, 8
-seeds each, 3 took 0.85 to 0.92 of the time that 1 takes; the objectives differed by 0.6
-percent, by less than seeds do, and where it is nearly gone, by 1e-4."""
+"""Updates in a row that use one minibatch. On NASA, credit and ClimSim abstention, 8
+seeds each, 3 took 0.85 to 0.92 of the time of 1. Objectives differed by 0.6 percent,
+less than between seeds; those near zero by 1e-4."""
 
 
 @dataclass
 class Serving:
-    """A minibatch whose values at the anchor are remembered."""
+    """A minibatch whose value at the anchor is remembered.
+
+    Attributes:
+        indices: Its examples.
+        value: ``c_B(x)``.
+        correction: ``grad c(x) - grad c_B(x)``; None until the constraint has a weight.
+        served: The number of updates that have used it.
+    """
 
     indices: Tensor
     value: float
-    """``c_B(x)``."""
     correction: list[Tensor] | None = None
-    """``grad c(x) - grad c_B(x)``; None before the constraint pushed."""
     served: int = 1
-    """Updates."""
 
     @classmethod
     def of_state(
         cls, state: Mapping[str, Any], constraint: AbstractTerm, like: Vector
     ) -> Self:
-        """The minibatch that was saved, on the devices of the parameters."""
+        """Return the minibatch that was saved, on the devices of the parameters."""
         check_names(state, "batch", ("indices", "value", "correction", "served"))
         check_indices(state["indices"], constraint)
         check_range(state["value"], "batch.value", -LARGEST, LARGEST)
@@ -84,35 +90,35 @@ class Serving:
 class Anchored(AbstractOracle):
     """Constraints on minibatches, with the anchor as control variate.
 
-    ``anchor()`` renews the anchor where the parameters are; a method with a proximal
-    centre calls it there. For the others the anchor renews itself every
-    ``renew_every`` updates.
+    ``anchor()`` takes an anchor at the parameters; a method with a proximal centre
+    calls it there. For other methods a new one is taken every ``renew_every`` updates.
     """
 
+    name = "anchored"
+    uses_anchors = True
     _age = 0
-    _remembers = True
+    """Updates since the anchor was taken."""
     _batches: Mapping[str, Serving] = MappingProxyType({})
-    """Of the constraints that the anchor remembers."""
-    _there: dict[str, tuple[float, Tensor]]
-    """Of the others, ``c_B(x)`` of the minibatch of this update, and what carries its
-    gradient."""
+    """The minibatches of constraints whose examples the anchor remembers."""
+    _there: Mapping[str, tuple[float, Tensor]] = MappingProxyType({})
+    """For the others, ``c_B(x)`` in this update, as a number and with its graph."""
 
     def anchor(self) -> Anchor:
-        """Make the present point the anchor."""
+        """Take an anchor at the parameters, and use it from now on."""
         self._anchor, self._age, self._batches = super().anchor(), 0, {}
         return self._anchor
 
     def state_dict(self) -> dict[str, Any]:
-        """The anchor in force, how old it is, and the minibatches that serve on."""
+        """Return the anchor in use, its age, and the minibatches in use."""
         anchor = None if self._anchor is None else self._anchor.state_dict()
         batches = {name: dict(vars(batch)) for name, batch in self._batches.items()}
         own = {"anchor": anchor, "age": self._age, "batches": batches}
         return super().state_dict() | own
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
+        """Continue from such a state."""
         super().load_state_dict(state)
-        kept, problem = state["anchor"], self._problem
+        kept, problem = state["anchor"], self.problem
         self._anchor = None if kept is None else Anchor.of_state(kept, problem)
         self._age = check_range(state["age"], "oracle.age", 0)
         check_names(state["batches"], "batches", problem.constraints, needed=())
@@ -132,74 +138,75 @@ class Anchored(AbstractOracle):
         try:
             return super().add_penalty()
         finally:
-            self._there = {}  # graphs are large
+            self._there = {}  # its graphs take memory
 
-    def _see_constraints(self) -> dict[str, tuple[float, Tensor | None]]:
-        known, self._there = self._known, {}
+    def _estimates(self) -> dict[str, tuple[float, Tensor | None]]:
+        known = self._known
         if self._age == 1 and self._is_at(known.point):
-            # A minibatch would cancel itself: what is known is the estimate.
+            # The minibatch would cancel: the anchor's values are the estimates.
             return {name: (value, None) for name, value in known.values.items()}
-        constraints = self._problem.constraints.values()
-        large = [c for c in constraints if not self._is_seen_at_once(c)]
+        constraints = self.problem.constraints.values()
+        large = [c for c in constraints if not self._is_small(c)]
         self._batches = {c.name: b for c in large if (b := self._minibatch(c))}
-        if len(self._batches) < len(large):
-            forgotten = [c for c in large if c.name not in self._batches]
+        forgotten = [c for c in large if c.name not in self._batches]
+        if forgotten:
             with self._at_anchor():
-                self._there |= {c.name: self._on_batch(c) for c in forgotten}
-        return super()._see_constraints()
+                self._there = {c.name: self._again(c) for c in forgotten}
+        return super()._estimates()
 
     def _minibatch(self, constraint: AbstractTerm) -> Serving | None:
-        """The one that serves this update; None if nothing of it is remembered."""
-        batch = self._batches.get(constraint.name)
+        """Return the minibatch to use; None if the anchor has no values of it."""
+        name, batch = constraint.name, self._batches.get(constraint.name)
         if batch is not None and batch.served < SERVES:
             batch.served += 1
-        else:
-            known, size = self._known, self._batch_size
-            drawn, each = known.draw(constraint, size, self._generator)
-            self._drawn[constraint.name] = drawn
-            if drawn is None or each is None:
-                return None
-            batch = Serving(drawn, each.mean().item())
-        self._drawn[constraint.name] = batch.indices
-        return batch
+            self._drawn[name] = batch.indices
+            return batch
+        drawn, each = self._known.draw(constraint, self.batch_size, self.generator)
+        self._drawn[name] = drawn
+        if drawn is None or each is None:
+            return None
+        return Serving(drawn, each.mean().item())
 
-    def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
+    def _again(self, constraint: AbstractTerm) -> tuple[float, Tensor]:
+        """Evaluate the last minibatch of a constraint, wherever the parameters are."""
+        return self.evaluate_batch(constraint, self._drawn[constraint.name])
+
+    def estimate(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
+        """Return ``c_B(z) - c_B(x) + c(x)``, or the value on all of few examples."""
         name = constraint.name
         if name in self._batches:
             there = self._batches[name].value
         elif name in self._there:
             there = self._there[name][0]
         else:
-            return self._see_at_once(constraint)
-        here, carrier = self._on_batch(constraint)
-        return here - there + self._known.values[name], carrier
+            return self.evaluate_all(constraint)
+        here, graph = self._again(constraint)
+        return here - there + self._known.values[name], graph
 
     def _add_gradients(
-        self,
-        weighted: Sequence[tuple[AbstractTerm, float]],
-        seen: Mapping[str, tuple[float, Tensor | None]],
+        self, pushing: Sequence[tuple[AbstractTerm, float, Tensor | None]]
     ) -> None:
-        super()._add_gradients(weighted, seen)
-        for c, w in weighted:
-            if c.name in self._batches and seen[c.name][1] is not None:
+        super()._add_gradients(pushing)
+        for c, w, graph in pushing:
+            if c.name in self._batches and graph is not None:
                 self._add(self._correction(c), w)
-        forgotten = [(c, w) for c, w in weighted if c.name in self._there]
+        forgotten = [(c.name, w) for c, w, _ in pushing if c.name in self._there]
         if forgotten:
-            self._counts.constraint_gradients += len(forgotten)
+            self.counts.constraint_gradients += len(forgotten)
             with self._at_anchor():
-                self._descend([(self._there[c.name][1], -w) for c, w in forgotten])
-            for c, w in forgotten:
-                self._add(self._known.jacobian[c.name], w)
+                self._backpropagate([(self._there[n][1], -w) for n, w in forgotten])
+            for name, w in forgotten:
+                self._add(self._known.jacobian[name], w)
 
     def _correction(self, constraint: AbstractTerm) -> Vector:
-        """``grad c(x) - grad c_B(x)``, made when a minibatch first pushes."""
+        """Return ``grad c(x) - grad c_B(x)``, computed once per minibatch."""
         batch = self._batches[constraint.name]
         if batch.correction is None:
-            self._counts.constraint_gradients += 1
+            self.counts.constraint_gradients += 1
             found = [row.clone() for row in self._known.jacobian[constraint.name]]
             with self._at_anchor():
-                carrier = self._on_batch(constraint)[1]
-                accumulate(found, -carrier, self._problem.parameters)
+                graph = self._again(constraint)[1]
+                accumulate(found, -graph, self.problem.parameters)
             batch.correction = found
         return batch.correction
 
@@ -207,22 +214,22 @@ class Anchored(AbstractOracle):
         return self._known.jacobian[constraint.name]
 
     def _is_at(self, point: Vector) -> bool:
-        pairs = zip(self._problem.parameters, point, strict=True)
+        pairs = zip(self.problem.parameters, point, strict=True)
         return all(torch.equal(p, there) for p, there in pairs)
 
     @property
     def _known(self) -> Anchor:
-        """The anchor in force, which ``add_penalty`` sees to."""
+        """The anchor in use; ``add_penalty`` takes the first."""
         return self._anchor or self.anchor()
 
     @contextmanager
     def _at_anchor(self) -> Iterator[None]:
-        """Let the parameters be at the anchor's point for a while.
+        """Move the parameters to the anchor's point within this context.
 
-        They exchange their memory for that of the point: nothing is copied, and a graph
-        that was made there can be gone back through on a second visit.
+        Their storage is exchanged for that of the point: nothing is copied, and a graph
+        that was built there can be backpropagated through in a later visit.
         """
-        parameters: Vector = self._problem.parameters
+        parameters: Vector = self.problem.parameters
         here = [p.data for p in parameters]
         try:
             for p, there in zip(parameters, self._known.point, strict=True):

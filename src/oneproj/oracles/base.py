@@ -1,10 +1,6 @@
-"""A deck of examples: dealt without repetition, shuffled anew when it runs out.
+"""What an oracle is, and the two that need no anchors: exact and minibatch.
 
-What an oracle is: a gradient in ``.grad`` and an account of what was seen.
-
-``"exact"``: every constraint on all of its data, at every update.
-
-``"minibatch"``: every constraint on a fresh minibatch of its own.
+The sampler of the objective's minibatches is here as well.
 """
 
 from __future__ import annotations
@@ -19,9 +15,9 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
-from oneproj.oracles.anchor import Anchor, BestAnchor, sees_all, take_anchor
+from oneproj.oracles.anchor import Anchor, BestAnchor, take_anchor
 from oneproj.oracles.penalties import AbstractPenalty
-from oneproj.oracles.plan import AnchorPlan
+from oneproj.oracles.plan import SLOPES, AnchorPlan
 from oneproj.problem.autograd import add_gradient
 from oneproj.problem.checks import check_complete, nodes
 from oneproj.problem.modes import evaluating
@@ -31,105 +27,146 @@ from oneproj.results import Counts
 from oneproj.schema import check_range, check_tensor
 from oneproj.vectors.arithmetic import Vector, is_finite
 
-LARGEST = 10**6
-"""Examples of which a permutation is kept, 8 MB. Of more the draws are independent:
-hardly any would repeat, and 10^7 take as long to shuffle as 500 small updates."""
+MOST_SHUFFLED = 10**6
+"""Examples up to which a term is shuffled: the order takes 8 MB. Draws from more are
+independent: few examples would repeat, and to shuffle 10^7 takes as long as 500 small
+updates."""
 
 
-class Deck:
-    """Deals the minibatches of a term so that an epoch sees no example twice.
+class Sampler:
+    """Draws minibatches without replacement: an epoch uses no example twice.
 
-    Every minibatch is uniform by itself, so its mean is unbiased, and together those of
-    an epoch leave little to chance: what one has too much of, the others have not. The
-    theorems assume independent draws instead; those are ``term.draw``.
+    Each minibatch is a uniform sample, so its mean is unbiased, and the means of one
+    epoch average to less variance than independent draws. The theorems assume
+    independent draws, which ``term.draw`` makes.
 
     Args:
-        term: What to sample.
-        batch_size: Examples of a minibatch; all of them where there are no more.
-        generator: Shuffles.
+        term: The term whose examples are drawn.
+        batch_size: Examples per minibatch; a term with no more examples is used whole.
+        generator: Shuffles the examples at the start of each epoch.
 
     Example:
         >>> import oneproj
         >>> risk = oneproj.mean(lambda batch: batch, data=torch.arange(6.0))
-        >>> deck = Deck(risk, 2, torch.Generator().manual_seed(0))
-        >>> sorted(torch.cat([deck.deal() for _ in range(3)]).tolist())
+        >>> sampler = Sampler(risk, 2, torch.Generator().manual_seed(0))
+        >>> sorted(torch.cat([sampler.draw() for _ in range(3)]).tolist())
         [0, 1, 2, 3, 4, 5]
     """
 
     def __init__(
         self, term: AbstractTerm, batch_size: int, generator: torch.Generator
     ) -> None:
-        """Start with nothing dealt; the first deal shuffles."""
+        """Start with no order; the first draw shuffles."""
         self._term, self._batch_size, self._generator = term, batch_size, generator
-        self._cards: Tensor | None = None
-        self._dealt = 0
+        self._order: Tensor | None = None
+        self._used = 0
 
-    def deal(self) -> Tensor | None:
-        """Indices of the next minibatch; None for all data, or where there is none."""
+    def draw(self) -> Tensor | None:
+        """Return the next indices; None for all data, or for a term without data."""
         n, b = self._term.size, self._batch_size
-        if n is None or n > LARGEST:
+        if n is None or n > MOST_SHUFFLED:
             return self._term.draw(b, self._generator)
         if n <= b:
             return None
-        if self._cards is None or self._dealt + b > n:
-            self._cards = torch.randperm(n, generator=self._generator, device="cpu")
-            self._dealt = 0
-        self._dealt += b
-        return self._cards[self._dealt - b : self._dealt]
+        if self._order is None or self._used + b > n:
+            self._order = torch.randperm(n, generator=self._generator, device="cpu")
+            self._used = 0
+        self._used += b
+        return self._order[self._used - b : self._used]
 
     def state_dict(self) -> dict[str, Any]:
-        """The deck as it lies, and how much of it was dealt."""
-        return {"cards": self._cards, "dealt": self._dealt}
+        """Return the order of this epoch, and how many of its examples were drawn."""
+        return {"order": self._order, "used": self._used}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state.
+        """Continue from such a state.
 
         Example:
             >>> import oneproj
             >>> risk = oneproj.mean(lambda batch: batch, data=torch.arange(6.0))
-            >>> first, second = (Deck(risk, 2, torch.Generator()) for _ in range(2))
-            >>> _ = first.deal(); second.load_state_dict(first.state_dict())
-            >>> torch.equal(first.deal(), second.deal())
+            >>> first, second = (Sampler(risk, 2, torch.Generator()) for _ in range(2))
+            >>> _ = first.draw(); second.load_state_dict(first.state_dict())
+            >>> torch.equal(first.draw(), second.draw())
             True
         """
         n = self._term.size or 0
-        if state["cards"] is not None:
-            check_tensor(
-                state["cards"], "deck.cards", (n,), torch.int64, within=(0, n - 1)
-            )
-        self._dealt = check_range(state["dealt"], "deck.dealt", 0, n)
-        self._cards = state["cards"]
+        order = state["order"]
+        if order is not None:
+            check_tensor(order, "sampler.order", (n,), torch.int64, within=(0, n - 1))
+        self._used = check_range(state["used"], "sampler.used", 0, n)
+        self._order = order
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What an oracle saw at one point: estimates, unless the term has no data."""
+class Estimate:
+    """The values that one update used: estimates, where minibatches gave them.
+
+    Args:
+        objective: The value of the objective.
+        residuals: The value of each constraint by name; empty without a penalty.
+
+    Example:
+        >>> Estimate(0.25, {"risk": -0.1}).residuals["risk"]
+        -0.1
+    """
 
     objective: float
     residuals: Mapping[str, float]
 
 
 class AbstractOracle(ABC):
-    """Looks at a problem with a penalty and fills ``.grad``; None penalises nothing.
+    """Estimates ``f + p(c)`` and puts a stochastic gradient of it into ``.grad``.
+
+    A subclass says how a constraint is estimated, in ``estimate``. The weights of the
+    penalty, the gradients, the counts and the checks are done here. Pass the class to
+    ``solve(oracle=...)``; every run makes an oracle of its own.
 
     Args:
-        problem: What to look at.
-        penalty: Of the constraint values; ``penalize`` exchanges it.
+        problem: The problem to evaluate.
+        penalty: Of the constraint values; None for the objective alone.
         batch_size: Examples per minibatch, of the objective and each constraint.
         generator: Draws the minibatches.
-        counts: Where every look is counted.
-        plan: What anchors see.
-        renew_every: Updates after which an anchor that is used renews itself; None
-            where the method calls ``anchor()`` when it is time.
-        shuffle: Whether the objective's minibatches are dealt from a deck, or drawn
-            independently of each other, as the theorems assume.
-        best: Where the best feasible anchor is kept; None for nowhere.
+        counts: Where every evaluation is counted.
+        plan: How much data anchors evaluate.
+        renew_every: Updates after which an oracle with anchors takes a new one; None
+            if the method calls ``anchor()``.
+        shuffle: Whether the objective's minibatches come from a ``Sampler``, or are
+            independent draws, as the theorems assume.
+        best: Keeps the best feasible anchor; None for nowhere.
+
+    Attributes:
+        name: What ``Solution.settings`` and messages call the oracle.
+        uses_anchors: Whether estimates use an anchor: a method with a proximal centre
+            then takes one there, and the anchor keeps the value of each example.
+        shuffles: Whether the objective is shuffled every epoch; with a schedule of the
+            theorems it never is.
+
+    Example:
+        Every constraint on a minibatch ten times as large as the objective's:
+
+        >>> import oneproj
+        >>> class LargeBatch(oneproj.oracles.AbstractOracle):
+        ...     name = "large-batch"
+        ...
+        ...     def estimate(self, constraint):
+        ...         indices = constraint.draw(10 * self.batch_size, self.generator)
+        ...         return self.evaluate_batch(constraint, indices)
+        >>> w = torch.zeros(2, requires_grad=True)
+        >>> x = torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
+        >>> problem = oneproj.Problem(
+        ...     w,
+        ...     objective=oneproj.mean(lambda x: (x - w).square().sum(1), data=x),
+        ...     constraints={"cap": oneproj.mean(lambda x: x @ w - w[0], x) <= -1.0},
+        ... )
+        >>> solution = oneproj.solve(problem, oracle=LargeBatch, batch_size=8)
+        >>> solution.feasible, solution.settings["oracle"]
+        (True, 'large-batch')
     """
 
-    _remembers: ClassVar[bool] = False
-    """Whether anchors keep the value of each example."""
+    name: ClassVar[str]
+    uses_anchors: ClassVar[bool] = False
+    shuffles: ClassVar[bool] = True
     _anchor: Anchor | None = None
-    """The one in force, of an oracle that uses anchors."""
 
     def __init__(
         self,
@@ -144,194 +181,186 @@ class AbstractOracle(ABC):
         shuffle: bool = False,
         best: BestAnchor | None = None,
     ) -> None:
-        """Keep what to look at and where to count."""
-        self._problem = problem
-        self._penalty = penalty
-        self._batch_size = batch_size
-        self._generator = generator
-        self._counts = counts
-        self._plan, self._renew_every = plan, renew_every
+        """Keep what to evaluate and where to count."""
+        self.problem, self.batch_size = problem, batch_size
+        self.generator, self.counts = generator, counts
+        self._penalty, self._plan, self._renew_every = penalty, plan, renew_every
         self._best = BestAnchor() if best is None else best
-        self._drawn: dict[str, Tensor | None] = {}
-        self._seen: set[str] = set()
-        self._unchecked: list[AbstractTerm] = []
-        """Whose gradients are in ``.grad`` and may not be finite."""
+        self._drawn: dict[str, Tensor | None] = {}  # the last minibatch of each term
+        self._checked: set[str] = set()  # terms whose graph was checked once
+        self._unchecked: list[AbstractTerm] = []  # whose gradients may not be finite
         objective = problem.objective
-        self._deck = Deck(objective, batch_size, generator) if shuffle else None
+        self._sampler = Sampler(objective, batch_size, generator) if shuffle else None
+
+    @abstractmethod
+    def estimate(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
+        """Return a value of the constraint, and a scalar that has its gradient.
+
+        None in place of the scalar means: if the penalty gives the constraint a
+        weight, add the gradient on all data. ``evaluate_batch`` and ``evaluate_all``
+        return such pairs; the first element is what the penalty is given.
+        """
+
+    def evaluate_batch(
+        self, term: AbstractTerm, indices: Tensor | None
+    ) -> tuple[float, Tensor]:
+        """Return the value on a minibatch, as a number and as a differentiable scalar.
+
+        Args:
+            term: A constraint of the problem, or its objective.
+            indices: Of the examples, from ``term.draw``; None for all of them.
+
+        Raises:
+            NonFiniteError: The value is NaN or inf.
+        """
+        self._drawn[term.name] = indices
+        graph = term.batch_value(indices)
+        if graph.requires_grad and term.name not in self._checked:
+            # In training mode the graph can differ from the one that Problem checked.
+            self._checked.add(term.name)
+            check_complete(term.name, nodes(graph))
+        value = graph.item()
+        term.check_finite(value)
+        return value, graph
+
+    def evaluate_all(self, term: AbstractTerm) -> tuple[float, Tensor]:
+        """Return the value on all data, by one forward pass in evaluation mode."""
+        self.counts.constraint_passes += term.size is not None
+        with evaluating(term.model):
+            return self.evaluate_batch(term, None)
 
     def penalize(self, penalty: AbstractPenalty) -> None:
-        """Look with another penalty from now on."""
+        """Use another penalty from now on."""
         self._penalty = penalty
 
     def anchor(self) -> Anchor:
-        """All constraints and their gradients, on as much data as planned."""
-        taken = take_anchor(
-            self._problem,
+        """Evaluate all constraints and their gradients, on as much data as planned."""
+        anchor = take_anchor(
+            self.problem,
             plan=self._plan,
-            generator=self._generator,
-            counts=self._counts,
-            remember=self._remembers,
+            generator=self.generator,
+            counts=self.counts,
+            remember=self.uses_anchors,
             last=self._anchor,
         )
-        self._best.offer(taken, self._problem)
-        return taken
+        self._best.offer(anchor, self.problem)
+        return anchor
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next look depends on, beyond the penalty and the generator."""
-        return {"deck": None if self._deck is None else self._deck.state_dict()}
+        """Return what the next update depends on, without penalty and generator."""
+        sampler = self._sampler
+        return {"sampler": None if sampler is None else sampler.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
-        if self._deck is not None:
-            self._deck.load_state_dict(state["deck"])
+        """Continue from such a state."""
+        if self._sampler is not None:
+            self._sampler.load_state_dict(state["sampler"])
 
-    def backward(self) -> Sight:
-        """Put a stochastic gradient of ``f + p(c)`` into ``.grad``; say what was seen.
+    def backward(self) -> Estimate:
+        """Put a stochastic gradient of ``f + p(c)`` into ``.grad``.
 
         Raises:
             NonFiniteError: A value or the gradient is NaN or inf; it names the term.
         """
-        objective = self.see_objective(alone=self._penalty is None)
-        return Sight(objective, self.add_penalty())
+        objective = self.backward_objective(alone=self._penalty is None)
+        return Estimate(objective, self.add_penalty())
 
-    def see_objective(self, *, alone: bool = True) -> float:
-        """Put a stochastic gradient of f into ``.grad``; returns the value seen.
+    def backward_objective(self, *, alone: bool = True) -> float:
+        """Put a stochastic gradient of f into ``.grad``, and return the value of f.
 
-        One that is not ``alone`` is checked together with what ``add_penalty`` adds.
+        Unless it is ``alone``, ``add_penalty`` checks that the sum is finite.
         """
-        parameters = self._problem.parameters
+        objective, parameters = self.problem.objective, self.problem.parameters
         for p in parameters:
             p.grad = None
-        value, f = self._sample_objective()
+        if self._sampler is None:
+            indices = objective.draw(self.batch_size, self.generator)
+        else:
+            indices = self._sampler.draw()
+        value, graph = self.evaluate_batch(objective, indices)
         self._best.see(value)
-        self._counts.objective_gradients += 1
-        add_gradient([f], [1.0], parameters)
-        self._unchecked = [self._problem.objective]
+        self.counts.objective_gradients += 1
+        add_gradient([graph], [1.0], parameters)
+        self._unchecked = [objective]
         if alone:
             self._check_gradient()
         return value
 
     def add_penalty(self) -> dict[str, float]:
-        """Add a stochastic gradient of p(c) to ``.grad``; returns the values seen."""
+        """Add a stochastic gradient of p(c) to ``.grad``, and return the values of c.
+
+        By the chain rule it is ``sum_j w_j grad c_j``, with the penalty's weights at
+        the estimated values. Constraints without weight take no backward pass.
+        """
         if self._penalty is None:
             return {}
-        seen = self._see_constraints()
-        weighted = self._weigh(seen, self._penalty)
-        if weighted:
-            self._add_gradients(weighted, seen)
-            self._unchecked += [constraint for constraint, _ in weighted]
+        estimates = self._estimates()
+        values = {name: value for name, (value, _) in estimates.items()}
+        weights = self._penalty.weigh(list(values.values()))
+        pairs = zip(self.problem.constraints.values(), weights, strict=True)
+        pushing = [(c, w, estimates[c.name][1]) for c, w in pairs if w != 0]
+        if pushing:
+            self._add_gradients(pushing)
+            self._unchecked += [constraint for constraint, _, _ in pushing]
         if self._unchecked:
             self._check_gradient()
-        return {name: value for name, (value, _) in seen.items()}
+        return values
 
-    @abstractmethod
-    def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
-        """A value, and what carries its gradient; None for a full gradient later."""
+    def _estimates(self) -> dict[str, tuple[float, Tensor | None]]:
+        return {name: self.estimate(c) for name, c in self.problem.constraints.items()}
 
-    def _is_seen_at_once(self, constraint: AbstractTerm) -> bool:
-        """Whether all of a constraint is seen for what a minibatch would cost."""
+    def _is_small(self, constraint: AbstractTerm) -> bool:
+        """Whether all data of a constraint costs no more than its minibatches."""
         return constraint.size is None or constraint.size <= self._plan.at_once
 
-    def _see_at_once(self, constraint: AbstractTerm) -> tuple[float, Tensor]:
-        """The value on all data, and what carries its gradient: one forward pass."""
-        self._counts.constraint_passes += constraint.size is not None
-        self._drawn[constraint.name] = None
-        with evaluating(constraint.model):
-            return self._on_batch(constraint)
-
-    def _see_constraints(self) -> dict[str, tuple[float, Tensor | None]]:
-        constraints = self._problem.constraints
-        return {name: self._see(constraint) for name, constraint in constraints.items()}
-
-    def _weigh(
-        self,
-        seen: Mapping[str, tuple[float, Tensor | None]],
-        penalty: AbstractPenalty,
-    ) -> list[tuple[AbstractTerm, float]]:
-        """The constraints that the penalty pushes on, each with its weight."""
-        weights = penalty.weigh([value for value, _ in seen.values()])
-        pairs = zip(self._problem.constraints.values(), weights, strict=True)
-        return [(constraint, w) for constraint, w in pairs if w != 0]
-
     def _add_gradients(
-        self,
-        weighted: Sequence[tuple[AbstractTerm, float]],
-        seen: Mapping[str, tuple[float, Tensor | None]],
+        self, pushing: Sequence[tuple[AbstractTerm, float, Tensor | None]]
     ) -> None:
-        """Add ``sum_j w_j grad c_j``, from one backward pass where there are graphs."""
-        looks = [
-            (constraint, w, seen[constraint.name][1]) for constraint, w in weighted
-        ]
-        carried = [(carrier, w) for _, w, carrier in looks if carrier is not None]
-        self._counts.constraint_gradients += len(carried)
-        self._descend(carried)
-        for constraint, w, carrier in looks:
-            if carrier is None:
+        """Add ``sum_j w_j grad c_j``: one backward pass for all that have a graph."""
+        graphs = [(graph, w) for _, w, graph in pushing if graph is not None]
+        self.counts.constraint_gradients += len(graphs)
+        self._backpropagate(graphs)
+        for constraint, w, graph in pushing:
+            if graph is None:
                 self._add(self._full_gradient(constraint), w)
 
     def _full_gradient(self, constraint: AbstractTerm) -> Vector:
-        self._counts.constraint_gradients += 1
-        self._counts.constraint_passes += 1
-        return constraint.value_and_gradient(self._problem.parameters)[1]
+        self.counts.constraint_gradients += 1
+        self.counts.constraint_passes += constraint.size is not None
+        return constraint.value_and_gradient(self.problem.parameters)[1]
 
-    def _descend(self, carried: Sequence[tuple[Tensor, float]]) -> None:
-        """Add the gradient of ``sum_j w_j v_j``, by one backward pass."""
-        moving = [(v, w) for v, w in carried if v.requires_grad]
+    def _backpropagate(self, graphs: Sequence[tuple[Tensor, float]]) -> None:
+        """Add the gradient of ``sum_j w_j v_j`` to ``.grad``."""
+        moving = [(v, w) for v, w in graphs if v.requires_grad]
         if moving:
             values, weights = zip(*moving, strict=True)
-            add_gradient(values, weights, self._problem.parameters)
+            add_gradient(values, weights, self.problem.parameters)
 
     def _add(self, gradient: Vector, weight: float) -> None:
-        pairs = list(zip(self._problem.parameters, gradient, strict=True))
-        reached = [(p.grad, part) for p, part in pairs if p.grad is not None]
-        if reached:
-            sums, parts = zip(*reached, strict=True)
-            torch._foreach_add_(sums, parts, alpha=weight)
-        for p, part in pairs if len(reached) < len(pairs) else ():
-            p.grad = weight * part if p.grad is None else p.grad
-
-    def _on_batch(self, term: AbstractTerm) -> tuple[float, Tensor]:
-        """The value on the minibatch that was drawn last, and what carries it."""
-        carrier = term.batch_value(self._drawn[term.name])
-        if carrier.requires_grad and term.name not in self._seen:
-            # In training mode it may be another graph than that which was tried.
-            self._seen.add(term.name)
-            check_complete(term.name, nodes(carrier))
-        value = carrier.item()
-        if not math.isfinite(value):
-            quantity = f"the value of {term.name!r}"
-            raise NonFiniteError(quantity)
-        return value, carrier
-
-    def _sample(self, term: AbstractTerm) -> tuple[float, Tensor]:
-        self._drawn[term.name] = term.draw(self._batch_size, self._generator)
-        return self._on_batch(term)
-
-    def _sample_objective(self) -> tuple[float, Tensor]:
-        objective = self._problem.objective
-        if self._deck is None:
-            return self._sample(objective)
-        self._drawn[objective.name] = self._deck.deal()
-        return self._on_batch(objective)
+        """Add a known gradient to ``.grad``."""
+        parameters = self.problem.parameters
+        sums = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        torch._foreach_add_(sums, list(gradient), alpha=weight)
+        for p, total in zip(parameters, sums, strict=True):
+            p.grad = total
 
     def _check_gradient(self) -> None:
         """Raise if ``.grad`` is not finite, and name the term that made it so."""
-        parameters, added = self._problem.parameters, self._unchecked
+        parameters, added = self.problem.parameters, self._unchecked
         self._unchecked = []
         slopes = [p.grad for p in parameters if p.grad is not None]
-        # As a rule the lengths are finite, and with them all else.
-        lengths = torch._foreach_norm(slopes, 2) if slopes else ()
-        if math.isfinite(sum(map(Tensor.item, lengths))) or is_finite(slopes):
+        # Finite norms imply finite entries; only a norm that overflowed needs them.
+        norms = torch._foreach_norm(slopes, 2) if slopes else ()
+        if math.isfinite(sum(map(Tensor.item, norms))) or is_finite(slopes):
             return
-        # The sum does not tell which term it was, so look at each of them again.
-        # Full gradients are not among them: they were checked when they were made.
+        # The sum does not show which term it was, so each is evaluated again, except
+        # gradients on all data, which were checked when they were computed.
         for term in (term for term in added if term.name in self._drawn):
             value = term.batch_value(self._drawn[term.name])
             parts = torch.autograd.grad(value, parameters, allow_unused=True)
-            if not is_finite([part.to_dense() for part in parts if part is not None]):
-                quantity = f"the gradient of {term.name!r}"
-                raise NonFiniteError(quantity)
-        pushing = [term for term in added if term is not self._problem.objective]
+            dense = [part.to_dense() for part in parts if part is not None]
+            term.check_finite(0.0, dense)
+        pushing = [term for term in added if term is not self.problem.objective]
         names = ", ".join(repr(term.name) for term in pushing) or "nothing"
         quantity = f"the gradient of 'objective' plus the penalty on {names}"
         if parameters[0].dtype is torch.float16:
@@ -345,31 +374,31 @@ class AbstractOracle(ABC):
 class Exact(AbstractOracle):
     """Every constraint on all of its data, at every update.
 
-    What an anchor has just seen on all of it is not looked at again.
+    An update at an anchor reuses what the anchor evaluated on all data.
     """
 
-    _fresh: Anchor | None = None
-    """The anchor where the parameters are, until the next penalty is added."""
+    name = "exact"
 
     def anchor(self) -> Anchor:
-        """All constraints and their gradients where the parameters are."""
-        self._fresh = super().anchor()
-        return self._fresh
+        """Evaluate all constraints and their gradients at the parameters."""
+        self._anchor = super().anchor()
+        return self._anchor
 
     def add_penalty(self) -> dict[str, float]:
         """Add the gradient of p(c)."""
         try:
             return super().add_penalty()
         finally:
-            self._fresh = None  # the parameters move now
+            self._anchor = None  # the parameters move now
 
-    def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
+    def estimate(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
+        """Return the value on all data; large data have their gradient if needed."""
         known = self._known(constraint)
         if known is not None:
             return known.values[constraint.name], None
-        if self._is_seen_at_once(constraint):
-            return self._see_at_once(constraint)
-        self._counts.constraint_passes += 1
+        if self._is_small(constraint):
+            return self.evaluate_all(constraint)
+        self.counts.constraint_passes += 1
         return constraint.value(), None
 
     def _full_gradient(self, constraint: AbstractTerm) -> Vector:
@@ -379,11 +408,18 @@ class Exact(AbstractOracle):
         return super()._full_gradient(constraint)
 
     def _known(self, constraint: AbstractTerm) -> Anchor | None:
-        return self._fresh if sees_all(constraint, self._plan) else None
+        """Return the anchor, if its value and gradient are those of all examples."""
+        size = SLOPES if self._plan.size is None else min(SLOPES, self._plan.size)
+        return self._anchor if (constraint.size or 0) <= size else None
 
 
 class Minibatch(AbstractOracle):
-    """Every constraint on a fresh minibatch of its own."""
+    """Every constraint on a new minibatch of its own, as in the paper's experiments."""
 
-    def _see(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
-        return self._sample(constraint)
+    name = "minibatch"
+    shuffles = False
+
+    def estimate(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
+        """Return the value on independently drawn examples."""
+        indices = constraint.draw(self.batch_size, self.generator)
+        return self.evaluate_batch(constraint, indices)

@@ -1,15 +1,14 @@
-"""Penalties p(g): a value, and the weight that each constraint gets.
+"""Penalties p(c): the weight of each constraint and, for your own loop, the value.
 
 By the chain rule the gradient of ``p(c_1, ..., c_m)`` is ``sum_j w_j grad c_j``. The
-weights need the constraint values only, so one backward pass of ``f + sum_j w_j c_j``
-serves however c was estimated.
+weights need the constraint values only, however these were estimated.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -22,12 +21,24 @@ Combine = Literal["max", "sum"]
 
 
 class AbstractPenalty(ABC):
-    """A nondecreasing convex function of the constraint values."""
+    """A nondecreasing convex function of the constraint values, by its gradient."""
 
+    @abstractmethod
+    def weigh(self, values: Sequence[float]) -> list[float]:
+        """Return the weight of each constraint: a (sub)gradient at these values."""
+
+
+class UniformPenalty(AbstractPenalty):
+    """A function of one number, of the same strength for all constraints.
+
+    It is taken of the largest constraint value (``"max"``), or of each (``"sum"``).
+    """
+
+    strength: float
     combine: Combine
 
     def value(self, c: Tensor) -> Tensor:
-        """The penalty of the constraint values ``c`` (a scalar or a vector)."""
+        """Return the penalty of the constraint values ``c``, a scalar or a vector."""
         c = c.detach().reshape(-1)
         if c.numel() == 0:
             return c.new_zeros(())
@@ -37,7 +48,7 @@ class AbstractPenalty(ABC):
         return self._value(c).sum()
 
     def weights(self, c: Tensor) -> Tensor:
-        """The (sub)gradient of ``value`` with respect to ``c``, shaped like ``c``.
+        """Return the (sub)gradient of ``value`` with respect to ``c``, of its shape.
 
         Of several constraints that attain the maximum the first gets the weight: the
         gradient of any maximiser is a subgradient of the maximum.
@@ -52,14 +63,14 @@ class AbstractPenalty(ABC):
         return weights.reshape(c.shape)
 
     def weigh(self, values: Sequence[float]) -> list[float]:
-        """The same weights, from plain numbers to plain numbers."""
+        """Return the same weights, from plain numbers to plain numbers."""
         weights: list[float] = self.weights(
             torch.tensor(values, dtype=torch.float64, device="cpu")
         ).tolist()
         return weights
 
     def __call__(self, c: Tensor) -> Tensor:
-        """The penalty as a differentiable scalar, for the user's own loop.
+        """Return the penalty as a differentiable scalar, for your own loop.
 
         Its value is ``value(c)`` and its gradient is exactly ``weights(c)``.
         """
@@ -72,19 +83,15 @@ class AbstractPenalty(ABC):
                 "oneproj.mean, are for oneproj.solve."
             )
             raise InvalidProblemError(message)
-        # The bracket is zero in value; only its gradient counts.
+        # The second term is zero; it carries the gradient.
         return self.value(c) + (self.weights(c) * (c - c.detach())).sum()
-
-    def _largest(self) -> float:
-        """The largest weight that a constraint can get; 0 where it is not known."""
-        return 0.0
 
     def _check_range(self, dtype: torch.dtype) -> None:
         """Refuse a weight that overflows in the dtype of the constraint values."""
-        if not dtype.is_floating_point or self._largest() <= torch.finfo(dtype).max:
+        if not dtype.is_floating_point or self.strength <= torch.finfo(dtype).max:
             return
         message = (
-            f"A penalty of strength {self._largest():.3g} overflows in "
+            f"A penalty of strength {self.strength:.3g} overflows in "
             f"{str(dtype).removeprefix('torch.')}, whose largest number is "
             f"{torch.finfo(dtype).max:.5g}: its value or gradient would be infinite or "
             "NaN. Compute the constraint in float32 (c.float()) or bfloat16, or give a "
@@ -94,15 +101,15 @@ class AbstractPenalty(ABC):
 
     @abstractmethod
     def _value(self, u: Tensor) -> Tensor:
-        """The penalty of each entry."""
+        """Return the penalty of each entry."""
 
     @abstractmethod
     def _slope(self, u: Tensor) -> Tensor:
-        """The derivative at each entry."""
+        """Return the derivative at each entry."""
 
 
 @dataclass(frozen=True)
-class Hinge(AbstractPenalty):
+class Hinge(UniformPenalty):
     """The exact penalty ``p(u) = strength * max(u, 0)`` of the nonconvex setting.
 
     Several constraints combine by ``"max"``, the paper's g_max, or by ``"sum"``.
@@ -125,9 +132,6 @@ class Hinge(AbstractPenalty):
         """Refuse a strength that cannot penalise."""
         object.__setattr__(self, "strength", _check(self.strength, self.combine))
 
-    def _largest(self) -> float:
-        return self.strength
-
     def _value(self, u: Tensor) -> Tensor:
         return self.strength * u.clamp(min=0)
 
@@ -142,11 +146,11 @@ class Hinges(AbstractPenalty):
     With w its width, ``r(u)`` is 0 up to -w, u from w on, and ``(u + w)^2 / (4 w)``
     between, at most w/4 above ``max(u, 0)``. Sharp ones (w = 0) are exact where each
     strength exceeds its constraint's multiplier. A rounded one of twice the multiplier
-    balances the objective at the bound itself, where its weight is one half of it. See
-    ``methods.practice.strength`` for strengths and widths that are found, not given.
+    balances the objective at the bound itself, where its weight is half its strength.
+    ``methods.strength`` chooses strengths and widths.
 
     Example:
-        >>> Hinges((5.0, 2.0)).weights(torch.tensor([-1.0, 3.0])).tolist()
+        >>> Hinges((5.0, 2.0)).weigh([-1.0, 3.0])
         [0.0, 2.0]
         >>> Hinges((5.0, 2.0), widths=(4.0, 0.0)).weigh([0.0, 3.0])
         [2.5, 2.0]
@@ -155,28 +159,12 @@ class Hinges(AbstractPenalty):
     strengths: tuple[float, ...]
     widths: tuple[float, ...] | None = None
     """None if all are sharp."""
-    combine: Combine = field(default="sum", init=False)
 
     def weigh(self, values: Sequence[float]) -> list[float]:
-        """The same weights, without the cost of tensors for a few numbers."""
+        """Return the weights, without the cost of tensors for a few numbers."""
         widths = self.widths or (0.0,) * len(self.strengths)
         hinges = zip(self.strengths, values, widths, strict=True)
         return [strength * _share(c, w) for strength, c, w in hinges]
-
-    def _largest(self) -> float:
-        return max(self.strengths, default=0.0)
-
-    def _value(self, u: Tensor) -> Tensor:
-        sharp = u.clamp(min=0)
-        if self.widths is None:
-            return u.new_tensor(self.strengths) * sharp
-        w = u.new_tensor(self.widths)
-        inside = (u.abs() < w).to(u.dtype)
-        bend = inside * (w - u.abs()).square() / (4 * w.where(w > 0, 1))
-        return u.new_tensor(self.strengths) * (sharp + bend)
-
-    def _slope(self, u: Tensor) -> Tensor:
-        return u.new_tensor(self.weigh(u.tolist()))
 
 
 def _share(c: float, width: float) -> float:
@@ -187,7 +175,7 @@ def _share(c: float, width: float) -> float:
 
 
 @dataclass(frozen=True)
-class Softplus(AbstractPenalty):
+class Softplus(UniformPenalty):
     """The smooth penalty ``gamma log(1 + exp(strength u / gamma))``.
 
     It is the penalty of eq. convex-penalty; gamma is the ``smoothing``. It lies between
@@ -212,9 +200,6 @@ class Softplus(AbstractPenalty):
         why = "Use oneproj.Hinge for the penalty without smoothing."
         smoothing = check_number("The smoothing", self.smoothing, why)
         object.__setattr__(self, "smoothing", smoothing)
-
-    def _largest(self) -> float:
-        return self.strength
 
     def _value(self, u: Tensor) -> Tensor:
         # lam [u]_+ + gamma log(1 + exp(-|t|)): no term can overflow into inf * 0.

@@ -29,7 +29,7 @@ from oneproj.arguments import check_number
 from oneproj.distributed import agreeing, is_first_with
 from oneproj.errors import NonFiniteError, OneprojWarning, warn
 from oneproj.files import in_words
-from oneproj.oracles import Sight
+from oneproj.oracles import Estimate
 from oneproj.problem.autograd import require_autograd
 from oneproj.problem.modes import settled
 from oneproj.progress import Stderr, progress_bar
@@ -131,10 +131,10 @@ class Loop:
                     with settled(
                         run.setting.problem.model if self._keeps(run, k) else None
                     ):
-                        sight = _update(run, k)
+                        estimate = _update(run, k)
                     if run.method.stuck:
                         return End.STUCK
-                    seen = sight.objective, sight.residuals, run.method.outer
+                    seen = estimate.objective, estimate.residuals, run.method.outer
                     update = history.add(k, *seen)
                     advance_to(k)
                     with torch.enable_grad():  # whatever mode a callback leaves behind
@@ -202,7 +202,7 @@ class Loop:
         return save
 
 
-def _update(run: Run, k: int) -> Sight:
+def _update(run: Run, k: int) -> Estimate:
     """Make the k-th update; an error says which it was."""
     try:
         return run.method.update()

@@ -19,6 +19,7 @@ from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.methods import choose_method
 from oneproj.methods.base import AbstractMethod, check_anchor_size, make_method
 from oneproj.methods.context import prepare
+from oneproj.oracles import OracleLike
 from oneproj.problem.autograd import borrowing_gradients, fresh_casts
 from oneproj.problem.problem import Problem, check_problem, problem_facts
 from oneproj.projection.project import (
@@ -54,7 +55,7 @@ class Settings:
     seed: int
     schedule: Schedule | None
     projector: ProjectorLike
-    oracle: str
+    oracle: OracleLike
     batch_size: int | None
     anchor_size: int | None
     on_failure: OnFailure
@@ -83,8 +84,13 @@ class Settings:
                 "different updates. Give steps instead."
             )
             raise InvalidProblemError(message)
-        told = {"schedule": repr(self.schedule), "method": repr(self.method)}
-        own = {**vars(self), **told, "defaults": repr(self.defaults), **self.options}
+        told = {
+            "schedule": repr(self.schedule),
+            "method": repr(self.method),
+            "oracle": getattr(self.oracle, "name", self.oracle),
+            "defaults": repr(self.defaults),
+        }
+        own = {**vars(self), **told, **self.options}
         del own["options"]
         return distributed.setting_facts(own) | problem_facts(problem)
 
@@ -120,7 +126,7 @@ def solve(
     seed: int = 0,
     schedule: Schedule | None = None,
     projector: ProjectorLike = "auto",
-    oracle: str = "auto",
+    oracle: OracleLike = "auto",
     batch_size: int | None = None,
     anchor_size: int | None = None,
     progress: bool | None = None,
@@ -157,7 +163,8 @@ def solve(
         oracle: ``"exact"`` sees the constraints on all data at every update,
             ``"minibatch"`` on a sample, ``"anchored"`` on a sample corrected by all
             data at the proximal centre; ``"auto"`` is exact for small data, else
-            anchored, and the solution's settings say which. ``"slsqp"`` sees all data
+            anchored, and the solution's settings say which. Or a class of your own
+            behind ``oneproj.oracles.AbstractOracle``. ``"slsqp"`` sees all data
             whatever the oracle and the batch size are.
         batch_size: Examples per minibatch, of the objective and each constraint; None
             for 64, but up to 256 where an update hardly takes longer for it: all data
