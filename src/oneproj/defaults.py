@@ -30,9 +30,10 @@ class Defaults:
     """Longest first step of Adam. Source: robust rows, the paper's six problems."""
     lr_halvings: int = 14
     """Halvings of it down to the shortest. Source: the battery's fine-tuning family."""
-    lr_bend: float = 2.0
+    lr_bend: float = 1.9
     """Largest bend of a term along the first step: the difference of its changes in
-    both halves, over the change in the first. Source: the battery's trained models."""
+    both halves, over the change in the first. Below 2, which is that of a parabola far
+    beyond its minimum. Source: the battery's trained models."""
     far_start_parameters: int = 1000
     """Parameters up to which a start far from feasible lengthens the steps."""
     far_start_path: float = 12.0

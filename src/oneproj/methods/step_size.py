@@ -129,8 +129,11 @@ def default_lr(
         distances = [0.0, *map(abs, before[1:])]
         while s < longest:
             after = values(2.0 * s)
-            lines = zip(before, middle, after, distances, strict=True)
-            if not all(_is_straight(*line, defaults.lr_bend, unit) for line in lines):
+            lines = zip(before, middle, after, strict=True)
+            bends = [_bend(*line, unit) for line in lines]
+            changes = [abs(y - x) for x, y in zip(before, middle, strict=True)]
+            sizes = map(max, changes, distances)
+            if any(b > defaults.lr_bend * a for a, b in zip(sizes, bends, strict=True)):
                 break
             s, middle = 2.0 * s, after
     finally:
@@ -138,18 +141,11 @@ def default_lr(
     return s
 
 
-def _is_straight(
-    first: float,
-    middle: float,
-    last: float,
-    distance: float,
-    most: float,
-    unit: float,
-) -> bool:
-    """Whether a term's changes in both halves of a step differ by little."""
+def _bend(first: float, middle: float, last: float, unit: float) -> float:
+    """How much a term's changes in both halves of a step differ, beyond rounding."""
     rounding = unit * max(abs(first), abs(middle), abs(last))
     bend = abs((last - middle) - (middle - first))
-    return bend <= max(most * max(abs(middle - first), distance), rounding)
+    return bend if bend > rounding else 0.0
 
 
 def _value(term: AbstractTerm, some: Tensor | None, parameters: Vector) -> Tensor:
