@@ -28,7 +28,7 @@ from oneproj.methods.base_steps import (
 )
 from oneproj.methods.checks import Select
 from oneproj.methods.context import Setting
-from oneproj.methods.diagnostics import Alarm
+from oneproj.methods.diagnostics import RunDiagnostics
 from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.step_size import (
     choose_inner_steps,
@@ -101,7 +101,7 @@ def with_schedule(setting: Setting, schedule: Schedule) -> OneProjection:
     """The optimiser that executes a schedule to the letter.
 
     Raises:
-        InvalidProblemError: The problem or the run is not what the theorem speaks of.
+        InvalidProblemError: The theorem assumes what the problem or the run is not.
     """
     problem = setting.problem
     _check_assumptions(problem, schedule)
@@ -135,7 +135,7 @@ def _check_assumptions(problem: Problem, schedule: Schedule) -> None:
     """What the theorems ask of a problem beyond its constants, and can be seen."""
     if len(problem.constraints) != 1:
         message = (
-            "The theorems speak of one differentiable constraint g; this problem has "
+            "The theorems assume one differentiable constraint g; this problem has "
             f"{len(problem.constraints)}, and their maximum has kinks. Combine them "
             "into one smooth function, or run without a schedule."
         )
@@ -223,7 +223,7 @@ class _Parts(NamedTuple):
     """None where the strengths are automatic."""
     clip: float | None = None
     scheduler: LRScheduler | None = None
-    alarm: Alarm | None = None
+    diagnostics: RunDiagnostics | None = None
     lengthens: bool = False
     """Whether a start far from feasible makes the steps longer."""
     watch: AssumptionWatch | None = None
@@ -246,7 +246,7 @@ class Algorithm1Updater(AbstractUpdater):
             AutoStrength(setting.defaults) if parts.penalty is None else None
         )
         self._clip, self._scheduler = parts.clip, parts.scheduler
-        self._alarm, self._lengthens = parts.alarm, parts.lengthens
+        self._diagnostics, self._lengthens = parts.diagnostics, parts.lengthens
         self._watch = parts.watch
         self._oracle = setting.look(parts.penalty, renew_every=None)
         self._outer = 0
@@ -261,8 +261,10 @@ class Algorithm1Updater(AbstractUpdater):
             self._watch.see_objective()
         if self._clip is not None:
             clip_grad_norm_(parameters, self._clip)
-        if self._alarm is not None and self.optimizer.at_center:
-            self._alarm.look(objective, gradients(parameters), self.describe()["lr"])
+        if self._diagnostics is not None and self.optimizer.at_center:
+            self._diagnostics.add_gradient(
+                objective, gradients(parameters), self.describe()["lr"]
+            )
         if self._strength is not None:
             self._strength.watch(gradients(parameters))
             if anchor is not None:
@@ -271,8 +273,10 @@ class Algorithm1Updater(AbstractUpdater):
         residuals = self._push()
         if self._watch is not None:
             self._watch.see_penalty(residuals)
-        if self._alarm is not None:
-            self._alarm.hear(objective, self.optimizer.param_groups[0]["lr"])
+        if self._diagnostics is not None:
+            self._diagnostics.add_update(
+                objective, self.optimizer.param_groups[0]["lr"]
+            )
         self.optimizer.step()
         self._outer += self.optimizer.at_center
         if self._scheduler is not None:
@@ -284,8 +288,8 @@ class Algorithm1Updater(AbstractUpdater):
         # A single update leaves the start, and ``choose_inner_steps`` has warned of it.
         if self._setting.steps > 1 or self._setting.schedule is not None:
             self.optimizer.eval()
-        if self._alarm is not None:
-            self._alarm.speak(self._setting.problem.parameters)
+        if self._diagnostics is not None:
+            self._diagnostics.warn_at_the_end(self._setting.problem.parameters)
         return self._setting.project()
 
     def describe(self) -> dict[str, Any]:
@@ -308,13 +312,17 @@ class Algorithm1Updater(AbstractUpdater):
         return None if self._watch is None else self._watch.seen
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of optimiser, scheduler, strengths, alarm, oracle and watch."""
-        scheduler, strength, alarm = self._scheduler, self._strength, self._alarm
+        """The states of all parts of an update, and what was seen so far."""
+        scheduler, strength, diagnostics = (
+            self._scheduler,
+            self._strength,
+            self._diagnostics,
+        )
         return {
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if scheduler is None else scheduler.state_dict(),
             "strength": None if strength is None else strength.state_dict(),
-            "alarm": None if alarm is None else alarm.state_dict(),
+            "diagnostics": None if diagnostics is None else diagnostics.state_dict(),
             "oracle": self._oracle.state_dict(),
             "outer": self._outer,
             "seen": None if self.seen is None else self.seen.state_dict(),
@@ -340,8 +348,8 @@ class Algorithm1Updater(AbstractUpdater):
             )
             if penalty is not None:
                 self._oracle.penalize(penalty)
-        if self._alarm is not None:
-            self._alarm.load_state_dict(state["alarm"])
+        if self._diagnostics is not None:
+            self._diagnostics.load_state_dict(state["diagnostics"])
         most = self._setting.steps
         self._outer = check_range(state["outer"], "outer", 0, most)
         if self._watch is not None:
@@ -403,7 +411,9 @@ def _chosen(setting: Setting, options: Algorithm1) -> _Parts:
         penalty,
         clip=options.clip,
         scheduler=schedule_lr(options.decay, optimizer, setting.steps),
-        alarm=Alarm(parameters, steps=setting.steps, window=K, bounded=bounded),
+        diagnostics=RunDiagnostics(
+            parameters, steps=setting.steps, window=K, bounded=bounded
+        ),
         lengthens=bounded and options.lr is None and isinstance(options.decay, str),
     )
 

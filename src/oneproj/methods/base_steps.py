@@ -101,7 +101,7 @@ there it is the least normal number, 6e-5."""
 
 WARM_UP = 0.05
 """Of the planned steps. The first steps of Adam are as long as any and know least of
-where to go: at full length they can put every ReLU of a small network to sleep."""
+where to go: at full length they can switch every ReLU of a small network off."""
 
 FUSED = ("cpu", "cuda")
 """Devices on which torch has Adam as one pass over memory."""
@@ -111,7 +111,7 @@ def unrecorded(step: Callable[..., Any]) -> Callable[..., Any]:
     """The step of an optimiser without what torch puts around each.
 
     That is a record for its profiler, and hooks. With a small model they take as long
-    as the step itself, and an optimiser that nobody else holds needs neither.
+    as the step itself. An optimiser inside a method needs neither.
 
     Example:
         >>> class Plain(SGD):
@@ -207,7 +207,7 @@ BASES: dict[str, Callable[[Groups], Optimizer]] = {
 
 
 def choose_base(base: BaseLike) -> Callable[[Groups], Optimizer]:
-    """The maker of a base optimiser, by its name or as it is.
+    """Return the maker of a base optimiser, given its name or the maker itself.
 
     Example:
         >>> choose_base("sgd") is SGD
@@ -226,7 +226,7 @@ def choose_base(base: BaseLike) -> Callable[[Groups], Optimizer]:
 
 
 def schedule_lr(decay: DecayLike, optimizer: Optimizer, steps: int) -> LRScheduler:
-    """The scheduler of a run, by its name or as it is.
+    """Return the scheduler of a run, given its name or a maker of one.
 
     ``"linear"`` falls to zero over ``steps``; ``"cosine"`` does after a warm-up, and
     spends longer at small steps, where noise is averaged out; ``"constant"`` stays.

@@ -1,7 +1,7 @@
-"""The step that the rivals share: ``x <- P_B(x - eta_k v)``, the gradient in ``.grad``.
+"""The step of the baselines: ``x <- P_B(x - eta_k v)``, with the gradient in ``.grad``.
 
 With ``base="sgd"`` it is the stochastic subgradient step that their theorems are about;
-momentum and Adam are offered as they are to Algorithm 1, so that a comparison need not
+momentum and Adam are available as in Algorithm 1, so that a comparison need not
 be one of base steps. With eta_k falling linearly to zero the last iterate of a convex
 problem is as good as an average, O(1 / sqrt(N)) without a logarithm (Zamani and
 Glineur, Exact convergence rate of the last iterate in subgradient methods; Defazio,

@@ -105,7 +105,7 @@ def make_base(base: Callable[[Groups], Optimizer], groups: Groups) -> Optimizer:
     if [id(group) for group in made.param_groups] != [id(group) for group in groups]:
         message = (
             f"base made {_a(made)} of other parameter groups than it was given. It "
-            "moves those parameters, with their step sizes: hand them on as they are, "
+            "moves those parameters, with their step sizes: hand them on unchanged, "
             "as torch.optim.Adam(groups) does."
         )
         raise InvalidProblemError(message)

@@ -1,33 +1,25 @@
-"""What a run of Algorithm 1 warns of: uneven units, dead networks, and short steps.
+"""Warnings of a run of Algorithm 1: uneven units, dead networks, and short steps.
 
 **Features in units of very different size.** A step of Adam changes every parameter by
-about lr, whatever its gradient. A feature in the thousands, an area beside a ratio,
-then moves the score a thousand times as far as its neighbours do: the objective rises
-to many times its size, and falls back only as far as the decay of the steps allows. In
-the first gradient such features show. An entry of a matrix of weights has a gradient in
-proportion to what it multiplies, so the columns have the sizes of the features, or of
-their correlations with what is to be learned: among twenty standardised features, one
-alone may matter. It is said where the largest is ``SPREAD`` times the median, or of two
-``PAIR`` times the other, a step of lr in it alone would change the objective by
-``FELT`` of its size, to first order, and the objective then rises to ``RISE`` times its
-least value so far, by ``SWING`` of the first: such steps swing to and fro, and those
-along a correlation do not.
-
-Steps that become shorter for such columns, in proportion to their sizes, were tried:
-three problems of four ended lower, and one, whose features also had means far from
-zero, ten times higher. The data has to be mended.
+about lr, whatever its gradient. A feature in the thousands then moves the score a
+thousand times as far as its neighbours do, and the objective rises to many times its
+size. The first gradient shows such features: the gradient of a weight is proportional
+to what it multiplies, so the columns of a matrix of weights have the sizes of the
+features. A warning comes if one column is ``column_ratio`` times the median (of two
+columns, ``pair_ratio`` times the other), if a step of lr in it alone would change the
+objective by ``felt`` of its size, and if the objective then rises to ``rise`` times its
+least value so far. Shorter steps for such columns do not help: the data has to be
+standardised.
 
 **A dead network.** Where no ReLU lets anything through, a network is a constant, all
-but its last bias has no gradient, and a point like this looks stationary. At the start
-most parameters had a gradient. It is tensors that have one or not: where features are
-sparse and few examples of a batch still lose, most entries are zero and nothing died.
+but its last bias has no gradient, and the point looks stationary. A warning comes if
+most parameters had a gradient at the start and hardly any at the end. Whole tensors
+count: single entries may be zero where features are sparse.
 
 **Steps too short for the distance.** After N steps of Adam no parameter has moved by
-more than ``sum_k lr_k``: 500 updates of 0.1 with a decay do not reach an intercept of
-100, that of a target which was not standardised. What they return is feasible, and
-useless. A parameter that went ``FAR`` of that sum was pulled in one direction all the
-time. If the objective is not nearly gone by then, as it would be for data that can be
-separated, the run was on its way.
+more than ``sum_k lr_k``. A parameter that went most of that distance was pulled in one
+direction all the time; if the objective is not nearly zero by then, the run ended
+before it arrived.
 """
 
 from __future__ import annotations
@@ -50,26 +42,39 @@ from oneproj.vectors.arithmetic import (
     snapshot,
 )
 
-SPREAD = 12.0
-"""Times the median. Standardised features were seen to make 4, sparse ones 10."""
-PAIR = 144.0
-"""Times the smaller of two. Where the units are the same, one pair of gradients in ten
-is ``SPREAD`` apart by chance, and one in a hundred so far."""
-FELT = 0.1
-"""Of the objective."""
-RISE, SWING = 2.0, 0.2
-"""Of the least objective so far, and of the first. Raw features were seen to swing by
-0.2 to 1.7 of the first; noise is as large only where the objective is small."""
-ALIVE, DEAD = 0.5, 0.05
-"""Of the parameters, in tensors with a gradient: at least, at the start; and at most,
-at the end."""
-FAR = 0.6
-"""Of ``sum_k lr_k``. One direction all the time makes 0.7, as a centre trails the inner
-iterates; of runs that arrived, those were seen to make 0.4 that only just did."""
-GONE = 0.1
-"""Of the objective at the start: less is nearly nothing."""
-TRIAL = 100
-"""Updates. Who plans fewer wants to see whether something runs, not where it ends."""
+
+@dataclass(frozen=True)
+class Thresholds:
+    """When a run warns. The numbers separate what was seen on benchmark problems.
+
+    Example:
+        >>> Thresholds().planned
+        100
+    """
+
+    column_ratio: float = 12.0
+    """Over the median column. Standardised features make 4, sparse ones 10."""
+    pair_ratio: float = 144.0
+    """Over the smaller of two columns: chance makes 12 in one pair of ten."""
+    felt: float = 0.1
+    """Change of the objective by one step in such a column, as a share of it."""
+    rise: float = 2.0
+    """Objective over its least value so far."""
+    swing: float = 0.2
+    """That rise, as a share of the first objective. Raw features make 0.2 to 1.7."""
+    alive: float = 0.5
+    """Least share of parameters in tensors with a gradient, at the start."""
+    dead: float = 0.05
+    """Largest share of them at the end."""
+    moved: float = 0.6
+    """Of ``sum_k lr_k``. One direction all the time makes 0.7, an arrival 0.4."""
+    nearly_zero: float = 0.1
+    """Of the objective at the start."""
+    planned: int = 100
+    """Updates: who plans fewer tries something out."""
+
+
+THRESHOLDS = Thresholds()
 
 
 @dataclass
@@ -86,8 +91,8 @@ class _Seen:
     last: float = 0.0  # and the last
 
 
-class Alarm:
-    """Looks at objectives and their gradients, and speaks at the end.
+class RunDiagnostics:
+    """Collects objectives and their gradients, and warns at the end.
 
     Args:
         point: The parameters at the start.
@@ -97,14 +102,14 @@ class Alarm:
 
     Example:
         >>> w = torch.zeros(2)
-        >>> alarm = Alarm([w], steps=100, window=10, bounded=True)
+        >>> seen = RunDiagnostics([w], steps=100, window=10, bounded=True)
         >>> for k in range(100):
         ...     w[0] += 0.1
-        ...     alarm.hear((20.0 - w[0].item()) ** 2, lr=0.1)
-        >>> alarm.is_under_way([w]), alarm.is_under_way([0.5 * w])
+        ...     seen.add_update((20.0 - w[0].item()) ** 2, lr=0.1)
+        >>> seen.is_under_way([w]), seen.is_under_way([0.5 * w])
         (True, False)
-        >>> alarm.look(1.0, [torch.ones(40)], lr=0.1)
-        >>> alarm.look(1.0, [torch.zeros(40)], lr=0.1); alarm.is_dead
+        >>> seen.add_gradient(1.0, [torch.ones(40)], lr=0.1)
+        >>> seen.add_gradient(1.0, [torch.zeros(40)], lr=0.1); seen.is_dead
         True
     """
 
@@ -116,8 +121,8 @@ class Alarm:
         self._steps, self._window = steps, window
         self._seen = _Seen()
 
-    def look(self, objective: float, gradient: Vector, lr: float) -> None:
-        """Note what an update saw; the first may have units to be watched."""
+    def add_gradient(self, objective: float, gradient: Vector, lr: float) -> None:
+        """Take the gradient of an update into account; the first shows the units."""
         seen, share = self._seen, _share_with_gradient(gradient)
         if seen.alive is None:
             seen.alive = share
@@ -125,8 +130,8 @@ class Alarm:
                 seen.least, seen.size = objective, abs(objective)
         seen.left = share if objective != 0 else 1.0  # it may be zero and solved
 
-    def hear(self, objective: float, lr: float) -> None:
-        """Note the objective and the step of any update; tell of a swing, once."""
+    def add_update(self, objective: float, lr: float) -> None:
+        """Take an update into account; warn once if the objective swings."""
         seen = self._seen
         if seen.updates < self._window:
             seen.first += objective
@@ -137,12 +142,15 @@ class Alarm:
             return
         seen.least = min(seen.least, objective)
         rise = objective - seen.least
-        if objective > RISE * seen.least and rise > SWING * seen.size:
+        if (
+            objective > THRESHOLDS.rise * seen.least
+            and rise > THRESHOLDS.swing * seen.size
+        ):
             seen.least = None
             _warn_of_units()
 
-    def speak(self, point: Vector) -> None:
-        """Say at the end what went wrong, and what helps."""
+    def warn_at_the_end(self, point: Vector) -> None:
+        """Warn of what went wrong, and say what helps."""
         if self.is_under_way(point):
             _warn_of_short_steps(self._seen.reach)
         if self.is_dead:
@@ -151,18 +159,20 @@ class Alarm:
     @property
     def is_dead(self) -> bool:
         """Whether nearly all gradients have gone, and the objective has not."""
-        return (self._seen.alive or 0.0) >= ALIVE and self._seen.left <= DEAD
+        return (
+            self._seen.alive or 0.0
+        ) >= THRESHOLDS.alive and self._seen.left <= THRESHOLDS.dead
 
     def is_under_way(self, point: Vector) -> bool:
         """Whether all planned updates were too few to get to where they went."""
         seen = self._seen
-        nearly_gone = abs(seen.last) <= GONE * abs(seen.first)
-        planned = seen.updates >= max(self._steps, TRIAL)
+        nearly_gone = abs(seen.last) <= THRESHOLDS.nearly_zero * abs(seen.first)
+        planned = seen.updates >= max(self._steps, THRESHOLDS.planned)
         if self._start is None or nearly_gone or not planned:
             return False
         parts = [part for part in difference(point, self._start) if part.numel()]
         moved = max((part.abs().max().item() for part in parts), default=0.0)
-        return moved > FAR * seen.reach > 0
+        return moved > THRESHOLDS.moved * seen.reach > 0
 
     def state_dict(self) -> dict[str, Any]:
         """What was seen, and where the run began."""
@@ -196,16 +206,19 @@ def _is_uneven(slope: Tensor, lr: float, size: float) -> bool:
     columns = columns[columns > 0]
     if columns.numel() == 0:
         return False
-    spread = SPREAD if columns.numel() > 2 else PAIR  # noqa: PLR2004 - two of them
+    spread = THRESHOLDS.column_ratio if columns.numel() > 2 else THRESHOLDS.pair_ratio  # noqa: PLR2004 - two of them
     largest = columns.max().item()
-    return largest >= spread * columns.median().item() and lr * largest >= FELT * size
+    return (
+        largest >= spread * columns.median().item()
+        and lr * largest >= THRESHOLDS.felt * size
+    )
 
 
 def _warn_of_units() -> None:
     message = (
         "The features seem to come in units of very different size: the gradients of "
-        f"some weights were more than {SPREAD:.0f} times those of their neighbours, "
-        "and the objective swings, since steps of one length suit only some of them. "
+        f"some weights were more than {THRESHOLDS.column_ratio:.0f} times those of "
+        "their neighbours, and the objective swings, since steps of one length suit only some of them. "
         "It may end far too high. Standardise the features (zero mean, unit "
         'variance), or, for a small model, take method="auto": SLSQP has '
         "no steps of one length."

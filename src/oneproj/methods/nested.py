@@ -323,7 +323,7 @@ class AbstractNested(Optimizer):
         Args:
             state: What ``state_dict`` returned, or what a file has in its place.
             own: Whether its step sizes are scheduled by this library, which leaves all
-                other settings of a group as they are.
+                other settings of a group unchanged.
 
         Raises:
             SchemaError: An entry is wrong. ``check_saved`` refuses other settings.

@@ -40,14 +40,14 @@ Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9, 11-13:
    scale (``theory.schedules``). A start outside B is projected onto it, with a warning.
 9. ``inner_steps=1`` and ``prox_weight=0`` are allowed.
 10. Frozen parameters are constants: they are not part of x, z or B. Who moves is
-    settled when the optimiser is built: one that is frozen later is refused, and one
-    that is thawed later is told of (``optimizer.checks``).
+    settled when the optimiser is built: one that is frozen later is refused, and a
+    warning names one that is thawed later (``checks``).
 11. ``late_weight = q > 0`` weighs ``z_s`` by about ``s^q`` in line 14 (polynomial-decay
     averaging; Shamir and Zhang, 2013): the centre trails the inner iterates less.
 12. At the edge of B a ``base`` other than SGD sees the gradient without its pull
-    outwards, in ``.grad`` as well: ``optimizer.edge`` says why.
+    outwards, in ``.grad`` as well: ``base_steps`` says why.
 13. After an iterate that is not finite, which is an error, line 8 comes again
-    (``optimizer.nested``, as all else that is not in the paper).
+    (``nested``, as all else that is not in the paper).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Projected SGD, the rival: every update is followed by a projection.
+"""Projected SGD, a baseline: every update is followed by a projection.
 
 ``x_{k+1} = P_C(P_B(x_k - eta v_k))``, v_k a stochastic gradient of the objective and B
 the safeguard ball. Every iterate is feasible, and the projector is called as often as
 the gradient. The history pairs the objective at x_k with the residuals at x_{k+1},
 which are what was seen of each. The defaults are the paper's plain, constant step; a
-base step and a decay are offered as they are to Algorithm 1.
+base step and a decay are available as in Algorithm 1.
 """
 
 from __future__ import annotations

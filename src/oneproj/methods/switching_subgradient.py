@@ -21,7 +21,7 @@ convex functional constrained optimization, 2023): an x_k drawn from those with 
 weights is nearly stationary (``select="random"``).
 
 Deviations: by default the step decays to zero and the last x_k of I is the answer. No
-theorem speaks of it, but an average keeps the oscillation of all its steps. The
+theorem is about it, but an average keeps the oscillation of all its steps. The
 tolerance is 0 unless it is set, so that what is kept was seen to be feasible; the
 projection makes up for either choice. Where I is empty the last iterate is projected;
 ``solve`` warns of a run without one step on the objective.

@@ -39,7 +39,7 @@ class AnchorPlan(NamedTuple):
     size: int | None = None
     """Examples of a constraint's larger data that an anchor samples; None for all."""
     whole_every: int | None = None
-    """Anchors per look at all of that larger data; None for never."""
+    """Anchors per pass over all of that larger data; None for never."""
     every: int = 1
     """Proximal centres per anchor."""
     at_once: int = 0

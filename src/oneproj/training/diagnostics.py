@@ -24,7 +24,7 @@ from statistics import fmean, variance
 import torch
 
 from oneproj.errors import InfeasibleError, warn
-from oneproj.methods.diagnostics import TRIAL
+from oneproj.methods.diagnostics import THRESHOLDS as DURING_A_RUN
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm, Constraint
 from oneproj.results import KEPT, Projection, Status
@@ -269,7 +269,7 @@ def warn_if_falling(
         examples: Of the objective; None for one that is no mean.
     """
     quarter = len(seen) // 4
-    if len(seen) < TRIAL:
+    if len(seen) < DURING_A_RUN.planned:
         return
     last, before = seen[-quarter:], seen[-2 * quarter : -quarter]
     end, fall = fmean(last), fmean(before) - fmean(last)

@@ -14,7 +14,7 @@ from torch.nn.functional import softplus
 
 import oneproj
 from oneproj.errors import OneprojWarning
-from oneproj.methods.diagnostics import Alarm, are_uneven
+from oneproj.methods.diagnostics import RunDiagnostics, are_uneven
 
 
 def classification(units: Tensor, score: Module) -> oneproj.Problem:
@@ -136,15 +136,17 @@ def test_a_network_that_died_is_told() -> None:
 
 def test_what_is_solved_or_sparse_is_not_dead() -> None:
     solved, sparse, resumed = (
-        Alarm([], steps=9, window=1, bounded=False) for _ in range(3)
+        RunDiagnostics([], steps=9, window=1, bounded=False) for _ in range(3)
     )
-    solved.look(1.0, [torch.ones(40)], lr=0.1)
-    solved.look(0.0, [torch.zeros(40)], lr=0.1)
+    solved.add_gradient(1.0, [torch.ones(40)], lr=0.1)
+    solved.add_gradient(0.0, [torch.zeros(40)], lr=0.1)
     assert not solved.is_dead
-    sparse.look(1.0, [torch.ones(40)], lr=0.1)
-    sparse.look(1.0, [torch.eye(40)[0]], lr=0.1)  # of the one example that still loses
+    sparse.add_gradient(1.0, [torch.ones(40)], lr=0.1)
+    sparse.add_gradient(
+        1.0, [torch.eye(40)[0]], lr=0.1
+    )  # of the one example that still loses
     assert not sparse.is_dead
-    solved.look(1.0, [torch.zeros(40)], lr=0.1)
+    solved.add_gradient(1.0, [torch.zeros(40)], lr=0.1)
     resumed.load_state_dict(solved.state_dict())
     assert resumed.is_dead
 
