@@ -218,8 +218,9 @@ def _warn_of_units() -> None:
     message = (
         "The features seem to come in units of very different size: the gradients of "
         f"some weights were more than {THRESHOLDS.column_ratio:.0f} times those of "
-        "their neighbours, and the objective swings, since steps of one length suit only some of them. "
-        "It may end far too high. Standardise the features (zero mean, unit "
+        "their neighbours, and the objective swings, since steps of one length suit "
+        "only some of them. It may end far too high. Standardise the features (zero "
+        "mean, unit "
         'variance), or, for a small model, take method="auto": SLSQP has '
         "no steps of one length."
     )
