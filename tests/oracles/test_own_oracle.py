@@ -136,3 +136,17 @@ def test_ranks_compare_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_oracle_is_refused(wrong: object) -> None:
     with pytest.raises(oneproj.InvalidProblemError, match="There is no oracle"):
         oneproj.solve(Case().problem, oracle=wrong, steps=3)
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"), [({}, "name, estimate"), ({"name": "own"}, "estimate")]
+)
+def test_a_class_that_lacks_a_part_is_refused(
+    given: dict[str, str], missing: str
+) -> None:
+    w = torch.ones(1, requires_grad=True)
+    term = oneproj.function(w.sum)
+    problem = oneproj.Problem(w, term, {"cap": term <= 2.0})
+    unfinished = type("Unfinished", (oneproj.oracles.AbstractOracle,), dict(given))
+    with pytest.raises(oneproj.InvalidProblemError, match=f"lacks {missing}"):
+        oneproj.solve(problem, oracle=unfinished)

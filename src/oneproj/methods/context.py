@@ -265,10 +265,26 @@ def _choose_steps(
     raise InvalidProblemError(message)
 
 
+def _check_oracle_class(oracle: type[AbstractOracle]) -> None:
+    """Refuse an oracle class of which a part is missing."""
+    lacks = sorted(oracle.__abstractmethods__)
+    if "name" not in dir(oracle):
+        lacks = ["name", *lacks]
+    if lacks:
+        message = (
+            f"The oracle class {oracle.__name__} lacks {', '.join(lacks)}: every "
+            "oracle has a name, which messages and settings use, and an estimate of a "
+            "constraint. The docstring of oneproj.oracles.AbstractOracle has an "
+            "example."
+        )
+        raise InvalidProblemError(message)
+
+
 def _choose_oracle(
     oracle: OracleLike, problem: Problem, schedule: Schedule | None, at_once: int
 ) -> type[AbstractOracle]:
     if isinstance(oracle, type) and issubclass(oracle, AbstractOracle):
+        _check_oracle_class(oracle)
         return oracle
     if isinstance(oracle, str) and oracle in ORACLES:
         return ORACLES[oracle]
