@@ -93,7 +93,7 @@ def check_like(value: Data, like: Data, where: str) -> None:
         >>> check_like({"total": 7.5, "kept": [1]}, {"total": 0.0, "kept": []}, "state")
         >>> check_like({"total": "7"}, {"total": 0.0}, "state")
         Traceback (most recent call last):
-        oneproj.schema.SchemaError: state.total should be a number, it is '7'
+        oneproj.schema.SchemaError: state.total should be a number ..., it is '7'
     """
     if isinstance(like, Tensor):
         finite = like.is_meta or bool(torch.isfinite(like).all())

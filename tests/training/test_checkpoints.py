@@ -17,6 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 import oneproj
 from oneproj.methods import METHODS, auto
+from oneproj.methods.step_size import default_lr
 from oneproj.methods.strength import AutoStrength
 from oneproj.oracles import ORACLES
 from oneproj.oracles.anchor import Anchor
@@ -555,3 +556,24 @@ def test_a_method_that_refuses_its_state_leaves_the_parameters(
     with pytest.raises(oneproj.CheckpointError, match="parts do not fit"):
         outcome(built, checkpoint=oneproj.Checkpoint(saved))
     assert torch.equal(built.parameters[0], before)
+
+
+def test_the_same_call_resumes_where_the_parameters_have_moved(tmp_path: Path) -> None:
+    # The first step is measured where the parameters are: elsewhere it is another one.
+    w = torch.zeros(100, requires_grad=True)
+
+    def risk() -> oneproj.Problem:
+        goal = oneproj.function(lambda: (0.1 * w.sum() - 3.0) ** 4)
+        size = oneproj.function(lambda: w.square().sum())
+        return oneproj.Problem(w, goal, {"size": size <= 50.0})
+
+    begun = default_lr(risk())
+    run = {"steps": 60, "checkpoint": oneproj.Checkpoint(tmp_path / "run.pt", every=9)}
+    oneproj.solve(risk(), callbacks=stop_after(41), **run)
+    assert default_lr(risk()) != begun
+    resumed = oneproj.solve(risk(), **run)
+    assert resumed.settings["lr"] == begun
+    answer = w.detach().clone()
+    w.data.zero_()
+    oneproj.solve(risk(), steps=60)
+    assert torch.equal(w, answer)

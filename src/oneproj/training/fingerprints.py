@@ -110,6 +110,10 @@ def _used(function: FunctionType) -> dict[str, Any]:
     return used
 
 
+MEASURED = ("'lr'", "'initial_lr'", "'prox_weight'", "'base_lrs'", "'_last_lr'")
+"""Settings of optimisers and schedulers that follow from a measured step size."""
+
+
 def outline(
     problem: Problem, settings: Mapping[str, Any], state: Mapping[str, Any]
 ) -> dict[str, str]:
@@ -142,7 +146,12 @@ def outline(
         "radius": repr(problem.radius),
         "center": "the origin" if center is None else f"of length {norm(center)!r}",
     }
-    return words | _settings(settings) | _steps(state)
+    steps = _steps(state)
+    options = settings.get("options")
+    if isinstance(options, Mapping) and options.get("lr") is None:
+        # The step size was measured at the start, which a resumed run does not see.
+        steps = {k: v for k, v in steps.items() if not k.startswith(MEASURED)}
+    return words | _settings(settings) | steps
 
 
 def refuse_others(saved: Mapping[str, str], own: Mapping[str, str]) -> None:
