@@ -65,6 +65,23 @@ def is_start(w: Tensor) -> bool:
 # --- a higher objective -------------------------------------------------------------
 
 
+def test_batch_norm_in_training_mode_is_named_where_the_start_is_kept() -> None:
+    x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)  # of the initial weights
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 1))
+    with torch.no_grad():
+        model[1].weight.zero_()
+        model[1].bias.zero_()
+    loss = oneproj.mean(lambda batch: model(batch).squeeze(-1).square(), data=x)
+    cap = oneproj.function(lambda: model[0].weight.square().sum()) <= 5.0
+    for training in (True, False):
+        model.train(training)
+        problem = oneproj.Problem(model.parameters(), loss, {"cap": cap}, model=model)
+        with pytest.warns(oneproj.OneprojWarning, match=KEPT) as said:
+            oneproj.solve(problem, steps=6, projector=GivesUp())
+        assert ("call model.eval() first" in str(said[0].message)) == training
+
+
 def test_a_higher_objective_gives_the_start_and_says_both_numbers() -> None:
     problem, w = nearly_optimal()
     with pytest.warns(oneproj.OneprojWarning, match=KEPT) as said:

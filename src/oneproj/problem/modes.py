@@ -64,7 +64,7 @@ def settled(model: nn.Module | None) -> Iterator[None]:
         True
     """
     modules = [] if model is None else list(model.modules())
-    norms = [m for m in modules if m.training and _has_statistics(m)]
+    norms = [m for m in modules if m.training and has_statistics(m)]
     try:
         for norm in norms:
             norm.training = False
@@ -138,10 +138,15 @@ def kind_with_two_modes(module: nn.Module) -> str:
     elif isinstance(module, nn.RNNBase | nn.MultiheadAttention):
         two_modes = module.dropout > 0
     else:
-        two_modes = _has_statistics(module) or isinstance(module, nn.RReLU)
+        two_modes = has_statistics(module) or isinstance(module, nn.RReLU)
     return type(module).__name__ if two_modes else ""
 
 
-def _has_statistics(module: nn.Module) -> bool:
-    """Whether a norm collects statistics in training, to use them in evaluation."""
+def has_statistics(module: nn.Module) -> bool:
+    """Whether a norm collects statistics in training, to use them in evaluation.
+
+    Example:
+        >>> has_statistics(nn.BatchNorm1d(2)), has_statistics(nn.LayerNorm(2))
+        (True, False)
+    """
     return getattr(module, "track_running_stats", False) is True

@@ -25,6 +25,7 @@ import torch
 
 from oneproj.errors import InfeasibleError, warn
 from oneproj.methods.diagnostics import THRESHOLDS as DURING_A_RUN
+from oneproj.problem.modes import has_statistics
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm, Constraint
 from oneproj.results import KEPT, Projection, Status
@@ -216,6 +217,13 @@ def warn_of_kept(
         advice = (
             f"Try a smaller lr, such as {lr / 10:.1g} (it was {lr:.2g}), more steps, "
             "or features of zero mean and unit variance."
+        )
+    model = run.setting.problem.model
+    modules = () if model is None else model.modules()
+    if any(m.training and has_statistics(m) for m in modules):
+        advice += (
+            " The model has batch norm in training mode, and its statistics moved with "
+            "the run: for a model that is trained already, call model.eval() first."
         )
     first = "a good start, as that of a trained model is"
     left = first if status is Status.START else "good points"
