@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from pathlib import Path
 
@@ -150,3 +151,28 @@ def test_a_class_that_lacks_a_part_is_refused(
     unfinished = type("Unfinished", (oneproj.oracles.AbstractOracle,), dict(given))
     with pytest.raises(oneproj.InvalidProblemError, match=f"lacks {missing}"):
         oneproj.solve(problem, oracle=unfinished)
+
+
+@pytest.mark.parametrize(
+    ("returned", "error"),
+    [
+        (None, oneproj.InvalidProblemError),
+        (0.5, oneproj.InvalidProblemError),
+        ((torch.zeros(()), 0.5), oneproj.InvalidProblemError),
+        ((0.5, torch.zeros(3)), oneproj.InvalidProblemError),
+        ((math.nan, None), oneproj.NonFiniteError),
+    ],
+)
+def test_what_is_no_estimate_is_refused(returned: object, error: type) -> None:
+    class Wrong(oneproj.oracles.AbstractOracle):
+        name = "wrong"
+
+        def estimate(self, constraint: object) -> object:
+            del constraint
+            return returned
+
+    w = torch.ones(1, requires_grad=True)
+    term = oneproj.function(w.sum)
+    problem = oneproj.Problem(w, term, {"cap": term <= 2.0})
+    with pytest.raises(error):
+        oneproj.solve(problem, oracle=Wrong, steps=20)

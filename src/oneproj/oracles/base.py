@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from oneproj.errors import NonFiniteError
+from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.oracles.anchor import Anchor, BestAnchor, take_anchor
 from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.oracles.plan import SLOPES, AnchorPlan
@@ -307,7 +307,29 @@ class AbstractOracle(ABC):
         return values
 
     def _estimates(self) -> dict[str, tuple[float, Tensor | None]]:
-        return {name: self.estimate(c) for name, c in self.problem.constraints.items()}
+        constraints = self.problem.constraints.items()
+        return {
+            name: self._check_estimate(c, self.estimate(c)) for name, c in constraints
+        }
+
+    def _check_estimate(
+        self, constraint: AbstractTerm, found: tuple[float, Tensor | None]
+    ) -> tuple[float, Tensor | None]:
+        """Refuse what an oracle of the user's own may return by mistake."""
+        given: Any = found  # whatever the user's function returned
+        fits = isinstance(given, tuple) and len(given) == 2  # noqa: PLR2004 - a pair
+        value, graph = given if fits else (None, None)
+        scalar = graph is None or (isinstance(graph, Tensor) and graph.ndim == 0)
+        if not (isinstance(value, int | float) and scalar):
+            message = (
+                f"estimate() of the oracle {self.name!r} must return a number and a "
+                f"scalar tensor to differentiate, or None for the full gradient; for "
+                f"{constraint.name!r} it returned {found!r}. evaluate_batch() and "
+                "evaluate_all() return such pairs."
+            )
+            raise InvalidProblemError(message)
+        constraint.check_finite(value)
+        return found
 
     def _is_small(self, constraint: AbstractTerm) -> bool:
         """Whether all data of a constraint costs no more than its minibatches."""
