@@ -174,8 +174,8 @@ class Algorithm1(AbstractMethod):
     follows_schedules = True
 
     lr: float | None = None
-    """None for the longest step, up to 0.1, along which objective and constraints bend
-    little, and more for a start that is far from feasible; see ``defaults``."""
+    """None for a measured step of at most 0.1, longer for a start that is far from
+    feasible; see ``step_size``."""
     decay: DecayLike = "cosine"
     """How lr changes: to zero over the planned steps, or not, or as a scheduler has it.
     """

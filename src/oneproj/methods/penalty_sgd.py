@@ -10,7 +10,7 @@ if the hinges are added, their sum if the worst is taken), the minimisers of
 ``f + p(c)`` and of the constrained problem agree (Zangwill, Non-linear programming via
 penalty functions, 1967; Bertsekas, Necessary and sufficient conditions for a penalty
 method to be exact, 1975). For convex terms the last iterate reaches that minimum at
-rate 1 / sqrt(N) with the step decaying linearly (see ``ball_step``), if the constraints
+rate 1 / sqrt(N) with the step decaying linearly (see ``baseline``), if the constraints
 are seen exactly: a minibatch inside a hinge is biased. Nonconvex problems have no
 guarantee here but the feasibility that the projection gives.
 """
