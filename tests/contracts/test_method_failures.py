@@ -10,7 +10,7 @@ from torch import Tensor
 
 import oneproj
 from oneproj.methods import METHODS
-from oneproj.projection.base import AbstractProjector
+from oneproj.projection import AbstractProjector
 from oneproj.results import Projection, Status, Update
 
 DETERMINISTIC = ("slsqp", "auto")  # "auto" takes SLSQP for problems as small as these

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from oneproj import sets
 from oneproj.problem.terms import AbstractTerm
-from oneproj.projection.base import AbstractProjector
+from oneproj.projection import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.margins import MARGIN_POWER

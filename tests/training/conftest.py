@@ -1,13 +1,15 @@
-"""A problem that is quick to run, made anew for each run."""
+"""A problem that is quick to run, and a projector that fails."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 import torch
+from torch import Tensor
 
 import oneproj
+from oneproj.projection import AbstractProjector
 
 
 @pytest.fixture
@@ -25,3 +27,26 @@ def nearest_in_ball() -> Callable[[], oneproj.Problem]:
         )
 
     return make
+
+
+class GivesUp(AbstractProjector):
+    """A projector that fails, and leaves the parameters anywhere."""
+
+    name = "gives-up"
+
+    def accepts(self, constraints: object) -> None:
+        del constraints
+
+    def project(
+        self, parameters: list[Tensor], constraints: Mapping[str, object]
+    ) -> oneproj.Projection:
+        with torch.no_grad():
+            parameters[0].fill_(99.0)
+        residuals = dict.fromkeys(constraints, 1.0)
+        return oneproj.Projection(oneproj.Status.INFEASIBLE, 1.0, residuals, {}, 1)
+
+
+@pytest.fixture
+def gives_up() -> AbstractProjector:
+    """A projector that fails, and says that it took one gradient."""
+    return GivesUp()

@@ -13,32 +13,14 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 import oneproj
-from oneproj.projection.base import AbstractProjector
-from oneproj.results import Projection, Status, Update
+from oneproj.projection import AbstractProjector
+from oneproj.results import Status, Update
 
 INNER, STEPS = 5, 60
 LATE = 40
 """The update from which the steps are far too long."""
 KEPT = "The answer is an earlier point, which is feasible"
 WIDE = torch.float64
-
-
-class GivesUp(AbstractProjector):
-    """A projector that fails, and leaves the parameters anywhere."""
-
-    name = "gives-up"
-
-    def accepts(self, constraints: object) -> None:
-        del constraints
-
-    def project(self, parameters: list[Tensor], constraints: object) -> Projection:
-        del constraints
-        with torch.no_grad():
-            parameters[0].fill_(99.0)
-        return Projection(Status.INFEASIBLE, 1.0, {"cap": 1.0}, {}, 1)
-
-    def warm(self) -> AbstractProjector:
-        return self
 
 
 def explode(optimizer: Optimizer) -> LambdaLR:
@@ -82,13 +64,13 @@ class Centers:
 @pytest.mark.parametrize("oracle", ["exact", "anchored"])
 @pytest.mark.parametrize("start", [5.0, 0.0], ids=["infeasible", "feasible"])
 def test_an_infeasible_end_gives_the_best_feasible_anchor(
-    start: float, oracle: str
+    gives_up: AbstractProjector, start: float, oracle: str
 ) -> None:
     problem, w = quadratic(start)
     centers = Centers(w)
     with pytest.warns(oneproj.OneprojWarning, match=KEPT) as said:
         solution = oneproj.solve(
-            problem, projector=GivesUp(), oracle=oracle, callbacks=centers, **SETTINGS
+            problem, projector=gives_up, oracle=oracle, callbacks=centers, **SETTINGS
         )
     assert "the residual of 'cap' was still" in str(said[0].message)
     assert solution.status is Status.EARLIER
@@ -115,21 +97,23 @@ def test_an_end_that_is_worse_than_the_start_gives_what_is_best() -> None:
     assert w.tolist() != [0.0, 0.0]
 
 
-def test_a_start_that_is_better_than_all_anchors_stays_the_answer() -> None:
+def test_a_start_that_is_better_than_all_anchors_stays_the_answer(
+    gives_up: AbstractProjector,
+) -> None:
     problem, w = quadratic(1.0)
     with pytest.warns(oneproj.OneprojWarning, match="The answer is the start"):
-        solution = oneproj.solve(problem, projector=GivesUp(), **SETTINGS)
+        solution = oneproj.solve(problem, projector=gives_up, **SETTINGS)
     assert solution.status is Status.START
     assert w.tolist() == [1.0, 1.0]
 
 
-def test_anchors_that_see_a_sample_do_not_count() -> None:
+def test_anchors_that_see_a_sample_do_not_count(gives_up: AbstractProjector) -> None:
     problem, _ = quadratic(5.0, rows=4000)
     with pytest.raises(oneproj.InfeasibleError):
-        oneproj.solve(problem, projector=GivesUp(), anchor_size=100, **SETTINGS)
+        oneproj.solve(problem, projector=gives_up, anchor_size=100, **SETTINGS)
 
 
-def test_only_a_run_that_ends_worse_pays_for_it() -> None:
+def test_only_a_run_that_ends_worse_pays_for_it(gives_up: AbstractProjector) -> None:
     """The anchor is judged by one look at each constraint, and that is counted."""
     passes = []
     for start in (5.0, 0.0):
@@ -144,7 +128,7 @@ def test_only_a_run_that_ends_worse_pays_for_it() -> None:
         with pytest.warns(oneproj.OneprojWarning, match="The answer is"):
             solution = oneproj.solve(
                 problem,
-                projector=GivesUp(),  # which says that it took one look
+                projector=gives_up,  # which says that it took one look
                 steps=STEPS,
                 inner_steps=INNER,
                 oracle="exact",
@@ -154,7 +138,9 @@ def test_only_a_run_that_ends_worse_pays_for_it() -> None:
         assert solution.counts.constraint_passes == well + 1
 
 
-def test_an_anchor_that_was_feasible_by_chance_is_not_returned() -> None:
+def test_an_anchor_that_was_feasible_by_chance_is_not_returned(
+    gives_up: AbstractProjector,
+) -> None:
     shift = torch.tensor(-1.0, dtype=WIDE)
     w = torch.zeros(1, dtype=WIDE, requires_grad=True)
     noisy = oneproj.function(lambda: w.sum() * 1e-9 + shift)
@@ -167,7 +153,7 @@ def test_an_anchor_that_was_feasible_by_chance_is_not_returned() -> None:
 
     with pytest.raises(oneproj.InfeasibleError, match="'cap'"):
         oneproj.solve(
-            problem, projector=GivesUp(), steps=STEPS, inner_steps=INNER, callbacks=move
+            problem, projector=gives_up, steps=STEPS, inner_steps=INNER, callbacks=move
         )
 
 
@@ -180,10 +166,12 @@ def at(k: int) -> Callable[[Update], bool]:
 
 @pytest.mark.parametrize("stop", [INNER, 7, 17, LATE + 1, LATE + 2 * INNER])
 @pytest.mark.filterwarnings("ignore:The answer is")
-def test_a_resumed_run_has_the_same_best_anchor(stop: int, tmp_path: Path) -> None:
+def test_a_resumed_run_has_the_same_best_anchor(
+    gives_up: AbstractProjector, stop: int, tmp_path: Path
+) -> None:
     """It is seen before the stop, or after it, or both are candidates."""
     problem, w = quadratic(5.0, rows=4000)
-    settings = SETTINGS | {"projector": GivesUp(), "oracle": "anchored"}
+    settings = SETTINGS | {"projector": gives_up, "oracle": "anchored"}
     whole = oneproj.solve(problem, **settings)
     assert whole.status is Status.EARLIER
     saved = oneproj.Checkpoint(tmp_path / "run.pt")
@@ -201,7 +189,9 @@ def test_a_resumed_run_has_the_same_best_anchor(stop: int, tmp_path: Path) -> No
 # --- a model with buffers -----------------------------------------------------------
 
 
-def test_an_anchor_brings_the_statistics_of_its_time_back() -> None:
+def test_an_anchor_brings_the_statistics_of_its_time_back(
+    gives_up: AbstractProjector,
+) -> None:
     generator = torch.Generator().manual_seed(0)
     x = 3.0 + 2.0 * torch.randn(200, 3, generator=generator)
     y = (x[:, 0] > 3.0).float()
@@ -235,7 +225,7 @@ def test_an_anchor_brings_the_statistics_of_its_time_back() -> None:
             lr=0.1,
             prox_weight=1e-6,
             batch_size=20,
-            projector=GivesUp(),
+            projector=gives_up,
             callbacks=note,
             decay=lambda optimizer: LambdaLR(
                 optimizer, lambda k: 1.0 if k < LATE // 2 else 1e3

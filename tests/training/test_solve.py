@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.projection.base import AbstractProjector
+from oneproj.projection import AbstractProjector
 from oneproj.projection.project import choose_projector
 from oneproj.results import Projection, Status
 from oneproj.theory import Schedule
@@ -286,22 +286,12 @@ def test_a_failed_projection_leaves_the_trained_point_and_says_so(
     assert f"{solution.projection.distance:.3e} away" in str(solution)
 
 
-def test_what_failed_carries_no_guarantee(short_schedule: Schedule) -> None:
-    class GivesUp(AbstractProjector):
-        name = "gives-up"
-
-        def accepts(self, constraints: object) -> None:
-            del constraints
-
-        def project(self, parameters: list[Tensor], constraints: object) -> Projection:
-            del constraints
-            with torch.no_grad():
-                parameters[0].fill_(2.0)
-            return Projection(Status.INFEASIBLE, 1.0, {"size": 1.0}, {}, 1)
-
+def test_what_failed_carries_no_guarantee(
+    gives_up: AbstractProjector, short_schedule: Schedule
+) -> None:
     problem, _ = nearest_in_ball(radius=1.0)
     with pytest.warns(oneproj.OneprojWarning, match="start.*smaller epsilon"):
-        solution = oneproj.solve(problem, schedule=short_schedule, projector=GivesUp())
+        solution = oneproj.solve(problem, schedule=short_schedule, projector=gives_up)
     assert solution.status is Status.START
     assert "Moreau residual" not in solution.certificate
 
