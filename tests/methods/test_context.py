@@ -14,7 +14,7 @@ from oneproj.methods.context import TWICE, Context, prepare
 from oneproj.oracles import ORACLES, Anchored, Exact
 from oneproj.oracles.plan import BETWEEN_ANCHORS, LOOKS, SELDOM, SLOPES, VALUES
 from oneproj.problem.functions import CHUNK_SIZE
-from oneproj.projection.base import AbstractProjector
+from oneproj.projection import AbstractProjector
 from oneproj.results import Projection, Status
 from oneproj.theory import Schedule
 
@@ -85,7 +85,7 @@ def test_small_is_relative_to_the_parameters_too() -> None:
     assert ready(make(1001, width=width)).oracle_class.name == "anchored"
     mixed = ready(make(1000, 1001, None, width=width))
     assert (mixed.oracle_class.name, mixed.anchors.at_once) == ("anchored", 1000)
-    oracle = mixed.look(oneproj.Hinge(1.0), renew_every=None)
+    oracle = mixed.oracle(oneproj.Hinge(1.0), renew_every=None)
     oracle.anchor()
     with torch.no_grad():
         mixed.problem.parameters[0].add_(1.0)

@@ -95,6 +95,11 @@ def test_an_end_in_motion_names_more_steps(examples: int | None, wanted: str) ->
         warn_if_falling(fall(1e-3), steps=500, batch_size=64, examples=examples)
 
 
+def test_with_a_checkpoint_more_steps_are_a_new_run() -> None:
+    with pytest.warns(OneprojWarning, match="this one cannot be extended"):
+        warn_if_falling(fall(1e-3), steps=500, batch_size=64, examples=None, saved=True)
+
+
 @pytest.mark.parametrize(
     "seen",
     [

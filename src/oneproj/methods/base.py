@@ -203,6 +203,29 @@ def _check_schedule(
         raise InvalidProblemError(message)
 
 
+def check_returned(found: object, wanted: type, what: str, advice: str) -> None:
+    """Refuse what a method of the user's own returns by mistake.
+
+    Args:
+        found: What it returned.
+        wanted: The class that it must be of.
+        what: The call that returned it.
+        advice: What to return instead.
+
+    Example:
+        >>> check_returned(None, Projection, "finish()", "Return context.project().")
+        Traceback (most recent call last):
+        oneproj.errors.InvalidProblemError: finish() must return an object of class \
+Projection, but returned None. Return context.project().
+    """
+    if not isinstance(found, wanted):
+        message = (
+            f"{what} must return an object of class {wanted.__name__}, but returned "
+            f"{found!r}. {advice}"
+        )
+        raise InvalidProblemError(message)
+
+
 def check_anchor_size(
     method: AbstractMethod,
     anchor_size: int | None,

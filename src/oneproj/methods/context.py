@@ -10,7 +10,6 @@ What every method is given: the problem and the means to look at it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -130,10 +129,15 @@ class Context:
             best=self.best_anchor,
         )
 
-    def look(self, penalty: AbstractPenalty | None) -> AbstractOracle:
+    def look(
+        self,
+        penalty: AbstractPenalty | None,
+        *,
+        renew_every: int | None = BETWEEN_ANCHORS,
+    ) -> AbstractOracle:
         """Deprecated since 0.2.0: ``oracle``."""
         deprecate("Setting.look", "context.oracle")
-        return self.oracle(penalty)
+        return self.oracle(penalty, renew_every=renew_every)
 
     def project(self) -> Projection:
         """Project the parameters onto the feasible set, and count it.
@@ -145,20 +149,25 @@ class Context:
         problem = self.problem
         self.unprojected[:] = snapshot(problem.parameters)
         ball = safeguard(problem)
-        within = problem.constraints | ball
+        onto = [problem.constraints | ball, problem.constraints]
+        if not ball or self.projector.accepts(onto[0]) is not None:
+            del onto[0]
         try:
-            if not ball or self.projector.accepts(within) is not None:
-                return self._project(problem.constraints)
-            projection = self._project(within)
-            if projection.status.ok:
-                return projection
-            self.undo()
-            projection = self._project(problem.constraints)
-            remark = f"{TWICE} {projection.remark}".rstrip()
-            return replace(projection, remark=remark)
+            for made, constraints in enumerate(onto):
+                if made:
+                    self.undo()
+                found = self.projector.project(problem.parameters, constraints)
+                self.counts.projections += 1
+                seen = found.gradients * len(problem.constraints)
+                self.counts.constraint_gradients += seen
+                self.counts.constraint_passes += seen
+                if found.status.ok and not made:
+                    return found
         except BaseException:
             self.undo()
             raise
+        remark = f"{TWICE if made else ''} {found.remark}".strip()
+        return replace(found, remark=remark)
 
     def undo(self) -> None:
         """Make the parameters hold the point before the last projection, if any.
@@ -169,14 +178,6 @@ class Context:
         """
         if self.unprojected:
             assign(self.problem.parameters, self.unprojected)
-
-    def _project(self, constraints: Mapping[str, AbstractTerm]) -> Projection:
-        projection = self.projector.project(self.problem.parameters, constraints)
-        self.counts.projections += 1
-        seen = projection.gradients * len(self.problem.constraints)
-        self.counts.constraint_gradients += seen
-        self.counts.constraint_passes += seen
-        return projection
 
     def describe(self) -> dict[str, Any]:
         """The settings that do not depend on the method."""

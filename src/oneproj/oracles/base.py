@@ -188,6 +188,7 @@ class AbstractOracle(ABC):
         self._best = BestAnchor() if best is None else best
         self._drawn: dict[str, Tensor | None] = {}  # the last minibatch of each term
         self._checked: set[str] = set()  # terms whose graph was checked once
+        self._constant: set[str] = set()  # whose last minibatch has no gradient
         self._unchecked: list[AbstractTerm] = []  # whose gradients may not be finite
         objective = problem.objective
         self._sampler = Sampler(objective, batch_size, generator) if shuffle else None
@@ -214,8 +215,11 @@ class AbstractOracle(ABC):
             NonFiniteError: The value is NaN or inf.
         """
         self._drawn[term.name] = indices
+        self._constant.discard(term.name)
         graph = term.batch_value(indices)
-        if graph.requires_grad and term.name not in self._checked:
+        if not graph.requires_grad:
+            self._constant.add(term.name)
+        elif term.name not in self._checked:
             # In training mode the graph can differ from the one that Problem checked.
             self._checked.add(term.name)
             check_complete(term.name, nodes(graph))
@@ -307,18 +311,21 @@ class AbstractOracle(ABC):
         return values
 
     def _estimates(self) -> dict[str, tuple[float, Tensor | None]]:
-        constraints = self.problem.constraints.items()
-        return {
-            name: self._check_estimate(c, self.estimate(c)) for name, c in constraints
-        }
+        """Estimate every constraint; return the pairs by name."""
+        found = {}
+        for name, constraint in self.problem.constraints.items():
+            found[name] = self.estimate(constraint)
+            self._check_estimate(constraint, found[name])
+        return found
 
     def _check_estimate(
-        self, constraint: AbstractTerm, found: tuple[float, Tensor | None]
-    ) -> tuple[float, Tensor | None]:
+        self,
+        constraint: AbstractTerm,
+        found: Any,  # noqa: ANN401 - whatever the user's function returned
+    ) -> None:
         """Refuse what an oracle of the user's own may return by mistake."""
-        given: Any = found  # whatever the user's function returned
-        fits = isinstance(given, tuple) and len(given) == 2  # noqa: PLR2004 - a pair
-        value, graph = given if fits else (None, None)
+        fits = isinstance(found, tuple) and len(found) == 2  # noqa: PLR2004 - a pair
+        value, graph = found if fits else (None, None)
         scalar = graph is None or (isinstance(graph, Tensor) and graph.ndim == 0)
         if not (isinstance(value, int | float) and scalar):
             message = (
@@ -329,7 +336,15 @@ class AbstractOracle(ABC):
             )
             raise InvalidProblemError(message)
         constraint.check_finite(value)
-        return found
+        if graph is None or graph.requires_grad or constraint.name in self._constant:
+            return
+        message = (
+            f"estimate() of the oracle {self.name!r} returned a scalar of "
+            f"{constraint.name!r} that has no gradient, so the constraint would never "
+            "be felt. Do not detach it, nor compute it under torch.no_grad(); or "
+            "return None in its place for the gradient on all data."
+        )
+        raise InvalidProblemError(message)
 
     def _is_small(self, constraint: AbstractTerm) -> bool:
         """Whether all data of a constraint costs no more than its minibatches."""

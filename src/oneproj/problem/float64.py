@@ -78,6 +78,29 @@ class Float64Mode(TorchFunctionMode):
             raise NotInFloat64(message)
         return found
 
+    def around(self, fn: Callable[..., object]) -> Callable[..., object]:
+        """The function, computed in this mode; modules are left as they were.
+
+        Example:
+            >>> wide = Float64Mode().around(torch.add)
+            >>> wide(torch.ones(1), torch.ones(1)).dtype
+            torch.float64
+        """
+
+        def call(*batch: object) -> object:
+            seen = self.tensors_seen
+            with _unchanged_modules(), self:
+                found = fn(*batch)
+            if self.tensors_seen == seen:
+                message = (
+                    "none of its operations can be seen, as those of a scripted "
+                    "function"
+                )
+                raise NotInFloat64(message)
+            return found
+
+        return call
+
     def _wide(self, given: Any) -> Any:  # noqa: ANN401 - any argument or result
         if isinstance(given, Tensor):
             self.tensors_seen += 1
@@ -112,24 +135,15 @@ def _may_draw(func: Callable[..., Any]) -> bool:
     return any(tag in getattr(operator, name).tags for name in operator.overloads())
 
 
-_active: ContextVar[Float64Mode | None] = ContextVar("float64 mode", default=None)
-
-
-def is_computing_in_float64() -> bool:
-    """Whether the user's functions are computed in float64 now.
-
-    Example:
-        >>> is_computing_in_float64(), in_float64(is_computing_in_float64)
-        (False, True)
-    """
-    return _active.get() is not None
+FLOAT64_MODE: ContextVar[Float64Mode | None] = ContextVar("float64", default=None)
+"""In which the user's functions are computed now; None outside ``in_float64``."""
 
 
 def in_float64(value: Callable[[], float]) -> float:
     """Return a value with every function of the user computed in float64.
 
     Args:
-        value: The ``value`` of a term, which calls functions by ``call_as_asked``.
+        value: The ``value`` of a term.
 
     Raises:
         NotInFloat64: A function does what cannot be repeated in float64.
@@ -141,33 +155,14 @@ def in_float64(value: Callable[[], float]) -> float:
         >>> total.value(), in_float64(total.value)
         (0.30000001192092896, 0.30000000447034836)
     """
-    token = _active.set(Float64Mode())
+    token = FLOAT64_MODE.set(Float64Mode())
     compiled = "torch._dynamo" in sys.modules  # else nothing can be compiled yet
     stance = torch.compiler.set_stance("force_eager") if compiled else nullcontext()
     try:
         with stance, torch.random.fork_rng(devices=[]):
             return value()
     finally:
-        _active.reset(token)
-
-
-def call_as_asked(fn: Callable[..., object], *batch: object) -> object:
-    """Call a function of the user, in float64 inside ``in_float64``.
-
-    Example:
-        >>> call_as_asked(torch.add, torch.ones(1), torch.ones(1)).dtype
-        torch.float32
-    """
-    mode = _active.get()
-    if mode is None:
-        return fn(*batch)
-    seen = mode.tensors_seen
-    with _unchanged_modules(), mode:
-        found = fn(*batch)
-    if mode.tensors_seen == seen:
-        message = "none of its operations can be seen, as those of a scripted function"
-        raise NotInFloat64(message)
-    return found
+        FLOAT64_MODE.reset(token)
 
 
 @contextmanager

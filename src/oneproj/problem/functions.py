@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from oneproj.arguments import TensorLike, as_tensor, check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.problem.autograd import accumulate
 from oneproj.problem.data import DataLike, Source, as_source, changes
-from oneproj.problem.float64 import call_as_asked, is_computing_in_float64
+from oneproj.problem.float64 import FLOAT64_MODE
 from oneproj.problem.modes import evaluating
 from oneproj.problem.terms import AbstractExpression, Curvature, Survey
 from oneproj.vectors.arithmetic import Vector
@@ -53,7 +53,18 @@ class Call:
     def __call__(self, name: str, *batch: object) -> object:
         """Return what the function returns for the batch, if it takes one."""
         try:
-            return self._value(*batch)
+            mode, recording = FLOAT64_MODE.get(), torch.is_grad_enabled()
+            fn = self._fn if mode is None else mode.around(self._fn)
+            if recording or not self._differentiates:
+                try:
+                    return fn(*batch)
+                except RuntimeError:
+                    if recording:
+                        raise
+            with torch.enable_grad():
+                value = fn(*batch)  # raises again, if a graph is not what it lacks
+            self._differentiates = True
+            return value.detach() if isinstance(value, Tensor) else value
         except Exception as error:
             given = f", for {_describe(batch[0])}" if batch else ""
             where = f"In the function of {name!r}{given}"
@@ -63,21 +74,6 @@ class Call:
                 raise InvalidProblemError(message) from error
             error.add_note(f"{where}.")
             raise
-
-    def _value(self, *batch: object) -> object:
-        recording = torch.is_grad_enabled()
-        if recording or not self._differentiates:
-            try:
-                return call_as_asked(self._fn, *batch)
-            except RuntimeError:
-                if recording:
-                    raise
-        with torch.enable_grad():
-            value = call_as_asked(
-                self._fn, *batch
-            )  # raises again, if a graph is not it
-        self._differentiates = True
-        return value.detach() if isinstance(value, Tensor) else value
 
     def _misfit(self, batch: tuple[object, ...]) -> str:
         """The advice if the function takes other arguments than it is given."""
@@ -250,26 +246,32 @@ class Mean(AbstractExpression):
         return self._dtype
 
     def batch_value(self, indices: Tensor | None) -> Tensor:
-        if indices is not None:
-            return self.examples(indices).mean()
-        return self._weighted(slice(0, self._source.size), self._source.size).mean()
+        return self.examples(indices).mean()
 
-    def examples(self, indices: Tensor) -> Tensor:
-        return self._weighted(indices, len(indices))
-
-    def _weighted(self, at: Tensor | slice, count: int) -> Tensor:
-        values, weights = self._values(at, count), self._weights
-        return values if weights is None else values * weights[at].to(values)
+    def examples(self, indices: Tensor | None) -> Tensor:
+        whole = slice(0, self._source.size)
+        values = self._values(whole if indices is None else indices)
+        if self._weights is None:
+            return values
+        weights = self._weights if indices is None else self._weights[indices]
+        return values * weights.to(values)
 
     def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
         kept: list[Tensor] | None = [] if each else None
         sums, gradient = [], None
         totals = [torch.zeros_like(p, dtype=torch.float64) for p in parameters or ()]
         with torch.set_grad_enabled(parameters is not None), evaluating(self.model):
-            for chunk in self._sums(kept):
-                sums.append(float(chunk.detach()))
+            for chunk in self._source.chunks(self._chunk_size):
+                values = self._values(chunk)
+                wide = values.double()
+                if self._weights is not None:
+                    wide = wide * self._weights[chunk].to(wide)
+                if kept is not None:
+                    kept.append(wide.detach().to(values.dtype))
+                total = wide.sum()
+                sums.append(float(total.detach()))
                 if parameters is not None:
-                    accumulate(totals, chunk / self._source.size, parameters)
+                    accumulate(totals, total / self._source.size, parameters)
         if parameters is not None:
             gradient = [t.to(p.dtype) for t, p in zip(totals, parameters, strict=True)]
         try:
@@ -279,19 +281,9 @@ class Mean(AbstractExpression):
         self.check_finite(value, gradient or ())
         return Survey(value, gradient, None if kept is None else torch.cat(kept))
 
-    def _sums(self, kept: list[Tensor] | None) -> Iterator[Tensor]:
-        """Yield the sum of every chunk; add the values of its examples to ``kept``."""
-        for chunk in self._source.chunks(self._chunk_size):
-            values = self._values(chunk, chunk.stop - chunk.start)
-            wide = values.double()
-            if self._weights is not None:
-                wide = wide * self._weights[chunk].to(wide)
-            if kept is not None:
-                kept.append(wide.detach().to(values.dtype))
-            yield wide.sum()
-
-    def _values(self, at: Tensor | slice, count: int) -> Tensor:
+    def _values(self, at: Tensor | slice) -> Tensor:
         """The value of each of these examples, without weights."""
+        count = at.stop - at.start if isinstance(at, slice) else len(at)
         try:
             batch = self._source.read(at)
         except Exception as error:
@@ -309,7 +301,7 @@ class Mean(AbstractExpression):
             raise InvalidProblemError(message)
         self._tried = True
         if isinstance(values, Tensor) and values.shape == (count,):
-            if not is_computing_in_float64():
+            if FLOAT64_MODE.get() is None:
                 self._dtype = values.dtype
             return _check_real(self.name, values)
         got = tuple(values.shape) if isinstance(values, Tensor) else type(values)

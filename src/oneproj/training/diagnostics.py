@@ -146,6 +146,7 @@ def warn_of_record(
             steps=context.steps,
             batch_size=context.batch_size,
             examples=context.problem.objective.size,
+            saved=context.saved,
         )
 
 
@@ -266,7 +267,12 @@ def warn_if_risen(
 
 
 def warn_if_falling(
-    seen: Sequence[float], *, steps: int, batch_size: int, examples: int | None
+    seen: Sequence[float],
+    *,
+    steps: int,
+    batch_size: int,
+    examples: int | None,
+    saved: bool = False,
 ) -> None:
     """Warn of a run whose objective was still falling when it ended.
 
@@ -275,6 +281,7 @@ def warn_if_falling(
         steps: Updates that were made.
         batch_size: Examples of each.
         examples: Of the objective; None for one that is no mean.
+        saved: Whether there is a checkpoint, which keeps its number of updates.
     """
     quarter = len(seen) // 4
     if len(seen) < DURING_A_RUN.planned:
@@ -295,4 +302,9 @@ def warn_if_falling(
         f"the objective still fell by {fall / abs(fmean(before)):.0%}{unseen}. Try "
         f"steps={useful}."
     )
+    if saved:
+        message += (
+            " That is a new run, with another checkpoint: the step sizes are planned "
+            "for all updates, so this one cannot be extended."
+        )
     warn(message)

@@ -181,7 +181,8 @@ def refuse_others(saved: Mapping[str, str], own: Mapping[str, str]) -> None:
         differences.append(f"and {len(names) - len(differences)} more")
     message = (
         f"The checkpoint is of another run: {'; '.join(differences)}. A run resumes "
-        "only as it began, or its answer would be that of neither. Repeat the call "
+        "only as it began, or its answer would be that of neither (the step sizes, "
+        "for one, are planned for all updates). Repeat the call "
         "that wrote it, or start anew with another checkpoint path."
     )
     raise CheckpointError(message)

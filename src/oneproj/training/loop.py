@@ -27,8 +27,9 @@ import torch
 
 from oneproj.arguments import check_number
 from oneproj.distributed import agreeing, is_first_with
-from oneproj.errors import NonFiniteError, OneprojWarning, warn
+from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning, warn
 from oneproj.files import in_words
+from oneproj.methods.base import check_returned
 from oneproj.oracles import Estimate
 from oneproj.problem.autograd import require_autograd
 from oneproj.problem.modes import settled
@@ -205,12 +206,24 @@ class Loop:
 def _update(run: Run, k: int) -> Estimate:
     """Make the k-th update; an error says which it was."""
     try:
-        return run.method.update()
+        found = run.method.update()
     except NonFiniteError as error:
         raise NonFiniteError(error.quantity, step=k) from error
     except RuntimeError:
         require_autograd(run.context.problem.parameters)  # a callback may freeze one
         raise
+    what = f"update() of {type(run.method).__name__}"
+    advice = "Return what backward() of context.oracle(penalty) returned."
+    check_returned(found, Estimate, what, advice)
+    lacks = run.context.problem.constraints.keys() - found.residuals.keys()
+    if lacks:
+        message = (
+            f"{what} returned an Estimate without the constraints {sorted(lacks)}, "
+            "whose values are part of the record. An oracle without a penalty sees "
+            "none: return Estimate(objective, problem.residuals()), or what you know."
+        )
+        raise InvalidProblemError(message)
+    return found
 
 
 @contextmanager

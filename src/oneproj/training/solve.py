@@ -17,7 +17,13 @@ from oneproj.certificates.feasibility import ball_excess
 from oneproj.defaults import Defaults
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.methods import choose_method
-from oneproj.methods.base import AbstractMethod, check_anchor_size, make_method
+from oneproj.methods.base import (
+    AbstractMethod,
+    AbstractUpdater,
+    check_anchor_size,
+    check_returned,
+    make_method,
+)
 from oneproj.methods.context import prepare
 from oneproj.oracles import OracleLike
 from oneproj.problem.autograd import borrowing_gradients, fresh_casts
@@ -115,7 +121,11 @@ class Settings:
             **context.describe(),
         }
         history = History(problem.constraints, context.steps)
-        return Run(context, method.begin(context), history, described)
+        updater = method.begin(context)
+        advice = "It holds the state of one run; see oneproj.methods.AbstractUpdater."
+        begin = f"begin() of the method {method.name!r}"
+        check_returned(updater, AbstractUpdater, begin, advice)
+        return Run(context, updater, history, described)
 
 
 def solve(
@@ -290,9 +300,13 @@ def solve(
             with calls.at_work(), _start_after_overflow(run):
                 end, stopped = loop.run(run, done), time.monotonic()
             trained = run.history.seconds_before + time.perf_counter() - began - judged
+            laps = {"start": judged, "train": trained}
             with diagnostics.explained(problem, length):
-                laps = {"start": judged, "train": trained}
-                solution = _finish(run, end, on_failure, laps)
+                check_problem(problem)  # a callback may have frozen a parameter
+                began = time.perf_counter()
+                projection = _verified(run.method.finish(), problem)
+                laps["project"] = time.perf_counter() - began
+                solution = _certified(run, end, projection, on_failure, laps)
             update = int(max(run.history.columns["update"], default=0))
             ending["the last update"] = distributed.Fact(str(update), "end")
     if solution.status.ok:
@@ -321,15 +335,16 @@ def _start_after_overflow(run: Run) -> Iterator[None]:
         raise
 
 
-def _finish(
-    run: Run, end: End, on_failure: OnFailure, laps: Mapping[str, float]
+def _certified(
+    run: Run,
+    end: End,
+    projection: Projection,
+    on_failure: OnFailure,
+    laps: Mapping[str, float],
 ) -> Solution:
-    """Select and project once, return to a better start, and certify."""
+    """Return to a better point that was kept, if there is one, and certify."""
     context, problem = run.context, run.context.problem
-    check_problem(problem)  # a callback may have frozen a parameter, or replaced it
-    began = time.perf_counter()
-    projection = _verified(run.method.finish(), problem)
-    projected, remark = time.perf_counter(), ""
+    began, remark = time.perf_counter(), ""
     residuals, status = projection.residuals, projection.status
     if not status.ok:
         context.undo()
@@ -365,8 +380,7 @@ def _finish(
         history=run.history.columns,
         seconds={
             **laps,
-            "project": projected - began,
-            "certify": time.perf_counter() - projected,
+            "certify": time.perf_counter() - began,
         },
         settings={**run.settings, **run.method.describe()},
         remark=remark,
@@ -413,6 +427,8 @@ def _return_to_kept(
 
 def _verified(projection: Projection, problem: Problem) -> Projection:
     """The projector's report, judged by the residuals and the ball, not by itself."""
+    advice = "Return what context.project() returned."
+    check_returned(projection, Projection, "finish() of the method", advice)
     residuals = problem.residuals()
     feasible = all(residual <= 0 for residual in residuals.values())
     outside = ball_excess(problem)
