@@ -2,7 +2,8 @@
 
 State a problem: ``mean`` of a function over data, or ``function`` of the parameters
 alone; ``<=`` or ``>=`` makes a constraint of them, and so does a set of ``sets``;
-``Problem`` puts them together.
+``rates`` has shares of decisions, such as a false positive rate, whose bounds hold for
+the counts; ``Problem`` puts them together.
 
 Solve it: ``solve`` does all, ``logs`` follow a run, and a ``Checkpoint`` saves it.
 ``Defaults`` are the numbers behind what it chooses. In a loop of your own,
@@ -28,6 +29,7 @@ from importlib.metadata import version as _version
 from oneproj import logs as logs
 from oneproj import methods as methods
 from oneproj import oracles as oracles
+from oneproj import rates as rates
 from oneproj import sets as sets
 from oneproj import theory as theory
 from oneproj.certificates.certify import certify as certify

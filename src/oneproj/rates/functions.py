@@ -1,0 +1,355 @@
+"""The rates that users write: of a class, of a group, above a threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from oneproj.arguments import TensorLike, as_number, as_tensor, check_count
+from oneproj.errors import InvalidProblemError
+from oneproj.problem.data import DataLike, Source, as_source
+from oneproj.problem.functions import CHUNK_SIZE
+from oneproj.rates.terms import Precision, Rate
+
+Score = Callable[[Any], Tensor]
+"""Takes a batch of rows and returns one number for each, shape ``(n,)``."""
+
+
+def positive_rate(
+    score: Score,
+    data: DataLike,
+    *,
+    where: TensorLike | None = None,
+    threshold: float = 0.0,
+    weights: TensorLike | None = None,
+    chunk_size: int = CHUNK_SIZE,
+) -> Rate:
+    """The share of rows whose score exceeds the threshold.
+
+    Args:
+        score: Takes a batch of rows, made like the data, and returns one number for
+            each, shape ``(n,)``.
+        data: The rows: a tensor or array, a tuple or dict of them, a ``Dataset`` or a
+            ``DataLoader``, as for ``oneproj.mean``.
+        where: One bool per row; only rows with True are part of the rate. None for
+            all.
+        threshold: A row is accepted if its score is above it; 0 by default.
+        weights: One nonnegative weight per row, 1 by default. The rate is the weighted
+            share: they need not average 1.
+        chunk_size: Rows per forward pass of a full evaluation.
+
+    Example:
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> x = torch.tensor([[1.0], [2.0], [-3.0], [4.0]])
+        >>> accepted = positive_rate(lambda rows: rows @ w, data=x)
+        >>> accepted.value(), accepted <= 0.5
+        (0.75, positive rate over 4 rows <= 0.5)
+        >>> last = positive_rate(lambda rows: rows @ w, data=x, where=[0, 0, 1, 1])
+        >>> last.value(), (accepted - last).value()
+        (0.5, 0.25)
+    """
+    source = as_source(data)
+    options = _Options(source, where, threshold, weights, chunk_size)
+    everyone = torch.ones(source.size, dtype=torch.bool, device="cpu")
+    return options.rate("positive rate", score, everyone, everyone)
+
+
+def false_positive_rate(
+    score: Score,
+    data: tuple[DataLike, TensorLike],
+    *,
+    where: TensorLike | None = None,
+    threshold: float = 0.0,
+    weights: TensorLike | None = None,
+    chunk_size: int = CHUNK_SIZE,
+) -> Rate:
+    """The share of negative rows (label 0) whose score exceeds the threshold.
+
+    Args:
+        score: Takes a batch of rows, without labels, and returns one number for each,
+            shape ``(n,)``.
+        data: The pair ``(rows, labels)``. Rows are what ``positive_rate`` takes; labels
+            are 0 and 1, or bools.
+        where: One bool per row; only rows with True are part of the rate. None for
+            all.
+        threshold: A row is accepted if its score is above it; 0 by default.
+        weights: One nonnegative weight per row, 1 by default.
+        chunk_size: Rows per forward pass of a full evaluation.
+
+    Example:
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> x, y = torch.tensor([[1.0], [2.0], [-3.0], [4.0]]), [0, 1, 0, 1]
+        >>> fpr = false_positive_rate(lambda rows: rows @ w, data=(x, y))
+        >>> fpr.value(), fpr.counts().events, fpr.counts().rows
+        (0.5, 1, 2)
+    """
+    source, labels = _labelled(data)
+    options = _Options(source, where, threshold, weights, chunk_size)
+    return options.rate("false positive rate", score, ~labels, ~labels)
+
+
+def true_positive_rate(
+    score: Score,
+    data: tuple[DataLike, TensorLike],
+    *,
+    where: TensorLike | None = None,
+    threshold: float = 0.0,
+    weights: TensorLike | None = None,
+    chunk_size: int = CHUNK_SIZE,
+) -> Rate:
+    """The share of positive rows (label 1) whose score exceeds the threshold.
+
+    Args:
+        score: As for ``false_positive_rate``.
+        data: The pair ``(rows, labels)``, likewise.
+        where: One bool per row, likewise.
+        threshold: Above which a row is accepted; 0 by default.
+        weights: One nonnegative weight per row, 1 by default.
+        chunk_size: Rows per forward pass of a full evaluation.
+
+    Example:
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> x, y = torch.tensor([[1.0], [2.0], [-3.0], [4.0]]), [0, 1, 0, 1]
+        >>> true_positive_rate(lambda rows: rows @ w, data=(x, y)).value()
+        1.0
+    """
+    source, labels = _labelled(data)
+    options = _Options(source, where, threshold, weights, chunk_size)
+    return options.rate("true positive rate", score, labels, labels)
+
+
+def false_negative_rate(
+    score: Score,
+    data: tuple[DataLike, TensorLike],
+    *,
+    where: TensorLike | None = None,
+    threshold: float = 0.0,
+    weights: TensorLike | None = None,
+    chunk_size: int = CHUNK_SIZE,
+) -> Rate:
+    """The share of positive rows (label 1) whose score is at most the threshold.
+
+    Args:
+        score: As for ``false_positive_rate``.
+        data: The pair ``(rows, labels)``, likewise.
+        where: One bool per row, likewise.
+        threshold: Above which a row is accepted; 0 by default.
+        weights: One nonnegative weight per row, 1 by default.
+        chunk_size: Rows per forward pass of a full evaluation.
+
+    Example:
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> x, y = torch.tensor([[1.0], [2.0], [-3.0], [4.0]]), [1, 1, 1, 0]
+        >>> round(false_negative_rate(lambda rows: rows @ w, data=(x, y)).value(), 4)
+        0.3333
+    """
+    source, labels = _labelled(data)
+    options = _Options(source, where, threshold, weights, chunk_size)
+    return options.rate("false negative rate", score, labels, ~labels)
+
+
+def true_negative_rate(
+    score: Score,
+    data: tuple[DataLike, TensorLike],
+    *,
+    where: TensorLike | None = None,
+    threshold: float = 0.0,
+    weights: TensorLike | None = None,
+    chunk_size: int = CHUNK_SIZE,
+) -> Rate:
+    """The share of negative rows (label 0) whose score is at most the threshold.
+
+    Args:
+        score: As for ``false_positive_rate``.
+        data: The pair ``(rows, labels)``, likewise.
+        where: One bool per row, likewise.
+        threshold: Above which a row is accepted; 0 by default.
+        weights: One nonnegative weight per row, 1 by default.
+        chunk_size: Rows per forward pass of a full evaluation.
+
+    Example:
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> x, y = torch.tensor([[1.0], [2.0], [-3.0], [4.0]]), [0, 1, 0, 1]
+        >>> true_negative_rate(lambda rows: rows @ w, data=(x, y)).value()
+        0.5
+    """
+    source, labels = _labelled(data)
+    options = _Options(source, where, threshold, weights, chunk_size)
+    return options.rate("true negative rate", score, ~labels, labels)
+
+
+def error_rate(
+    score: Score,
+    data: tuple[DataLike, TensorLike],
+    *,
+    where: TensorLike | None = None,
+    threshold: float = 0.0,
+    weights: TensorLike | None = None,
+    chunk_size: int = CHUNK_SIZE,
+) -> Rate:
+    """The share of rows whose decision, score above threshold, is not their label.
+
+    Args:
+        score: As for ``false_positive_rate``.
+        data: The pair ``(rows, labels)``, likewise.
+        where: One bool per row, likewise.
+        threshold: Above which a row is accepted; 0 by default.
+        weights: One nonnegative weight per row, 1 by default.
+        chunk_size: Rows per forward pass of a full evaluation.
+
+    Example:
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> x, y = torch.tensor([[1.0], [2.0], [-3.0], [4.0]]), [0, 1, 0, 1]
+        >>> error_rate(lambda rows: rows @ w, data=(x, y)).value()
+        0.25
+    """
+    source, labels = _labelled(data)
+    options = _Options(source, where, threshold, weights, chunk_size)
+    everyone = torch.ones_like(labels)
+    return options.rate("error rate", score, everyone, ~labels)
+
+
+def precision(
+    score: Score,
+    data: tuple[DataLike, TensorLike],
+    *,
+    where: TensorLike | None = None,
+    threshold: float = 0.0,
+    weights: TensorLike | None = None,
+    chunk_size: int = CHUNK_SIZE,
+) -> Precision:
+    """The share of accepted rows that are positive, to be bounded from below.
+
+    Only ``precision(...) >= p`` can be stated, with a number p between 0 and 1: it
+    reads ``(1 - p) TP >= p FP``, which is linear in the counts. A model that accepts
+    no row satisfies it.
+
+    Args:
+        score: As for ``false_positive_rate``.
+        data: The pair ``(rows, labels)``, likewise.
+        where: One bool per row, likewise.
+        threshold: Above which a row is accepted; 0 by default.
+        weights: One nonnegative weight per row, 1 by default.
+        chunk_size: Rows per forward pass of a full evaluation.
+
+    Example:
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> x, y = torch.tensor([[1.0], [2.0], [-3.0], [4.0]]), [0, 1, 0, 1]
+        >>> found = precision(lambda rows: rows @ w, data=(x, y))
+        >>> round(found.value(), 4), (found >= 0.5).value() <= 0
+        (0.6667, True)
+    """
+    source, labels = _labelled(data)
+    options = _Options(source, where, threshold, weights, chunk_size)
+    hits = options.rate("true positive rate", score, labels, labels)
+    false_alarms = options.rate("false positive rate", score, ~labels, ~labels)
+    return Precision(hits, false_alarms)
+
+
+class _Options:
+    """The arguments that all rates share, checked."""
+
+    def __init__(
+        self,
+        source: Source,
+        where: object,
+        threshold: object,
+        weights: object,
+        chunk_size: int,
+    ) -> None:
+        """Check them."""
+        number = as_number(threshold)
+        if number is None:
+            message = (
+                f"threshold must be a finite number, got {threshold!r}: a row is "
+                "accepted if its score is above it. One that is to be learned is part "
+                "of the score: lambda rows: model(rows) - cut."
+            )
+            raise InvalidProblemError(message)
+        why = "It is the number of rows per forward pass: fewer take less memory."
+        self._chunk_size = check_count("chunk_size", chunk_size, why)
+        self._source, self._threshold = source, number
+        self._where = None if where is None else _as_bools("where", where, source.size)
+        self._weights = None if weights is None else _as_weights(weights, source.size)
+
+    def rate(self, kind: str, score: Score, rows: Tensor, positive: Tensor) -> Rate:
+        """The rate over those of these rows that are in the group.
+
+        Args:
+            kind: Its name.
+            score: Of a batch.
+            rows: Whether each row is part of the rate, before ``where``.
+            positive: Whether each row is counted when it is accepted; else when not.
+        """
+        group = rows if self._where is None else rows & self._where
+        own = group.nonzero().flatten()
+        weights = None if self._weights is None else self._weights[own]
+        if len(own) == 0 or (weights is not None and not bool(weights.any())):
+            inside = "" if self._where is None else " inside where="
+            none = "no row" if len(own) == 0 else "no row with a positive weight"
+            message = (
+                f"A {kind} has {none} to be about{inside}: of {len(rows)} rows, "
+                f"{int(rows.sum())} are of its class. A share of nothing is undefined. "
+                "Check the labels and the mask, or leave the constraint out."
+            )
+            raise InvalidProblemError(message)
+        return Rate(
+            kind,
+            score,
+            self._source,
+            rows=own,
+            counted=positive[own],
+            weights=weights,
+            threshold=self._threshold,
+            chunk_size=self._chunk_size,
+        )
+
+
+def _labelled(data: object) -> tuple[Source, Tensor]:
+    """The rows and their labels, as bools; refuse what is no such pair."""
+    pair = isinstance(data, tuple | list) and len(data) == 2  # noqa: PLR2004 - a pair
+    if not (pair and isinstance(data, tuple | list)):
+        message = (
+            "data must be the pair (rows, labels), got a "
+            f"{type(data).__name__}. The score is called with rows alone; labels say "
+            "which decision is right."
+        )
+        raise InvalidProblemError(message)
+    source = as_source(data[0])
+    return source, _as_bools("labels", data[1], source.size)
+
+
+def _as_bools(name: str, given: object, size: int) -> Tensor:
+    values = as_tensor(name, given).cpu()
+    if values.shape != (size,):
+        message = (
+            f"{name} must have one entry per row, shape ({size},), but has shape "
+            f"{tuple(values.shape)}."
+        )
+        raise InvalidProblemError(message)
+    bad = ~((values == 0) | (values == 1))
+    if bool(bad.any()):
+        found = sorted(set(values[bad].tolist()))[:3]
+        message = (
+            f"{name} must be 0 and 1, or bools, but {int(bad.sum())} of {size} are "
+            f"others, such as {', '.join(map(str, found))}. Of labels -1 and 1 pass "
+            "y > 0; of several classes, y == c for the one that counts as positive."
+        )
+        raise InvalidProblemError(message)
+    return values == 1
+
+
+def _as_weights(given: object, size: int) -> Tensor:
+    weights = as_tensor("weights", given).cpu().double()
+    fits = weights.shape == (size,) and bool(torch.isfinite(weights).all())
+    if fits and not bool((weights < 0).any()):
+        return weights
+    message = (
+        f"weights must be {size} finite numbers >= 0, one per row, but got shape "
+        f"{tuple(weights.shape)} with {int((~(weights >= 0)).sum())} negative or NaN "
+        "value(s). A negative weight has no meaning in a share."
+    )
+    raise InvalidProblemError(message)

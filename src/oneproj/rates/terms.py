@@ -1,0 +1,437 @@
+"""Rates of decisions as terms: the value is a count, the gradient a surrogate's.
+
+A rate is the share of some rows (its own: those of a class, of a group, or all) that
+are counted (accepted, or decided wrongly). It is a term like ``oneproj.mean``: it can
+be added, scaled and compared with a number to make a constraint. Its value is exact.
+Minibatches are drawn from its own rows, so that a rare class is never missed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from oneproj.errors import InvalidProblemError
+from oneproj.problem.data import Source
+from oneproj.problem.float64 import is_computing_in_float64
+from oneproj.problem.functions import Call, Mean
+from oneproj.problem.modes import evaluating
+from oneproj.problem.terms import (
+    AbstractExpression,
+    AbstractTerm,
+    Combination,
+    Constraint,
+    Survey,
+    Weighted,
+)
+from oneproj.rates.surrogates import (
+    Kind,
+    check_kind,
+    slopes_of,
+    smooth_step,
+    width_of,
+)
+from oneproj.vectors.arithmetic import Vector
+
+ROUNDINGS = 8
+"""Units of rounding by which a score may be off, relative to the largest score."""
+
+
+class RateCounts(NamedTuple):
+    """How many rows of a rate are counted, of how many.
+
+    Example:
+        >>> RateCounts(events=3, rows=4, weighted_events=1.5, weighted_rows=2.0).rate
+        0.75
+    """
+
+    events: int
+    """Rows that are counted: accepted, or decided wrongly, as the rate says."""
+    rows: int
+    """Rows that could be: those of the class and the group."""
+    weighted_events: float
+    """Sum of the counted rows' weights; equal to ``events`` without weights."""
+    weighted_rows: float
+    """Sum of all these rows' weights; equal to ``rows`` without weights."""
+
+    @property
+    def rate(self) -> float:
+        """The weighted share: the value of the rate."""
+        return self.weighted_events / self.weighted_rows
+
+
+class Rate(AbstractExpression):
+    """The share of rows that are counted; made by the functions of ``oneproj.rates``.
+
+    ``sum_i w_i 1[row i is counted] / sum_i w_i`` over its own rows. A row is counted if
+    its decision, ``score > threshold``, is the one that the rate counts for that row.
+
+    Attributes:
+        kind: What it is called in messages, such as ``"false positive rate"``.
+        rows: Which rows of the data it is about, as indices.
+        counted: For each of them, the decision that is counted.
+        weights: Of each of them, nonnegative; None for 1.
+        threshold: Above which a score means acceptance.
+
+    Example:
+        >>> import oneproj
+        >>> w, x = torch.ones(1, requires_grad=True), torch.tensor([[1.0], [-2.0]])
+        >>> accepted = oneproj.rates.positive_rate(lambda rows: rows @ w, data=x)
+        >>> accepted.value(), round(accepted.surrogate(width=1.0).value(), 4)
+        (0.5, 0.4251)
+        >>> value, gradient = accepted.value_and_gradient([w])
+        >>> value, gradient[0].item() != 0
+        (0.5, True)
+    """
+
+    _dtype: torch.dtype | None = None
+
+    def __init__(
+        self,
+        kind: str,
+        score: Callable[[Any], Tensor],
+        source: Source,
+        *,
+        rows: Tensor,
+        counted: Tensor,
+        weights: Tensor | None,
+        threshold: float,
+        chunk_size: int,
+    ) -> None:
+        """Keep the score, the rows and what is counted on each."""
+        self.kind, self.rows, self.counted = kind, rows, counted
+        self.weights, self.threshold = weights, threshold
+        self.size, self.tabular = len(rows), source.tabular
+        self._score, self._data, self._chunk_size = Call(score), source, chunk_size
+
+    def __repr__(self) -> str:
+        return f"{self.kind} over {self.size} row{'s' if self.size != 1 else ''}"
+
+    def precision(self) -> torch.dtype | None:
+        return self._dtype
+
+    def events(self) -> Tensor:
+        """Return whether each of its rows is counted, in the order of ``rows``."""
+        return self._look()[0]
+
+    def counts(self) -> RateCounts:
+        """Return how many rows are counted, of how many, on all data.
+
+        Example:
+            >>> import oneproj
+            >>> w, x = torch.ones(1, requires_grad=True), torch.tensor([[1.0], [-2.0]])
+            >>> accepted = oneproj.rates.positive_rate(lambda rows: rows @ w, data=x)
+            >>> accepted.counts()
+            RateCounts(events=1, rows=2, weighted_events=1.0, weighted_rows=2.0)
+        """
+        return self._count(self.events())
+
+    def _count(self, events: Tensor) -> RateCounts:
+        k, n = int(events.sum()), len(events)
+        if self.weights is None:
+            return RateCounts(k, n, float(k), float(n))
+        weights = self.weights.tolist()
+        heavy = math.fsum(self.weights[events.to(self.weights.device)].tolist())
+        return RateCounts(k, n, heavy, math.fsum(weights))
+
+    def value(self) -> float:
+        """The rate on all data: an exact count, divided once in float64."""
+        return self.counts().rate
+
+    def batch_value(self, indices: Tensor | None) -> Tensor:
+        if indices is None:
+            indices = torch.arange(len(self.rows), device="cpu")
+        return self.examples(indices).mean()
+
+    def examples(self, indices: Tensor) -> Tensor:
+        scores = self._scores(indices)
+        return self._straight_through(scores, indices, self._margins(scores, indices))
+
+    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
+        events, margins = self._look()
+        value, gradient = self._count(events).rate, None
+        if parameters is not None:
+            slopes = slopes_of(margins, self._own_weights(slice(None)))
+            gradient = (
+                self._mean(lambda margins, at: margins * slopes[at].to(margins))
+                .survey(parameters, each=False)
+                .gradient
+            )
+        kept = self._weighed(events.to(self._dtype), slice(None)) if each else None
+        return Survey(value, gradient, kept)
+
+    def doubt(self) -> float:
+        """Return the share of rows whose decision rounding might change.
+
+        Their score differs from the threshold by less than ``ROUNDINGS`` units of
+        rounding of the largest one.
+        """
+        _, margins = self._look()
+        eps = torch.finfo(self._dtype or margins.dtype).eps
+        largest = float(margins.abs().max()) + abs(self.threshold)
+        near = margins.abs().double() <= ROUNDINGS * eps * largest
+        return float(self._weighed(near.double(), slice(None)).mean())
+
+    def width(self) -> float:
+        """Return the width of the surrogates at the parameters, in units of score."""
+        return width_of(self._look()[1])
+
+    def _look(self) -> tuple[Tensor, Tensor]:
+        """Which rows are counted, and their margins, from one pass."""
+        with torch.no_grad(), evaluating(self.model):
+            seen = [
+                (self._events(s, at), self._margins(s, at)) for s, at in self._chunks()
+            ]
+        return (
+            torch.cat([events for events, _ in seen]),
+            torch.cat([margins for _, margins in seen]),
+        )
+
+    def surrogate(self, kind: Kind = "near", *, width: float | None = None) -> Mean:
+        """Return a smooth term in place of the count, over the same rows.
+
+        Args:
+            kind: ``"near"``, a sigmoid of the margin; or ``"upper"``, a hinge, which is
+                never below the count and convex in the score.
+            width: The scale of the margin, in units of the score; None for that of
+                the rows nearest to the threshold, at the parameters as they are now.
+
+        Example:
+            >>> import oneproj
+            >>> w, x = torch.ones(1, requires_grad=True), torch.tensor([[1.0], [-2.0]])
+            >>> accepted = oneproj.rates.positive_rate(lambda rows: rows @ w, data=x)
+            >>> accepted.value(), accepted.surrogate("upper", width=1.0).value()
+            (0.5, 1.0)
+        """
+        chosen, scale = check_kind(kind), self.width() if width is None else width
+
+        return self._mean(lambda margins, _: smooth_step(margins, chosen, scale))
+
+    def _mean(self, fn: Callable[[Tensor, Tensor], Tensor]) -> Mean:
+        """The mean of a function of margins and places, over its own rows."""
+
+        def values(batch: tuple[Tensor, Any]) -> Tensor:
+            at, rows = batch
+            scores = self._checked(self._score(self.name, rows), len(at))
+            return fn(self._margins(scores, at), at)
+
+        def read(at: Tensor | slice) -> tuple[Tensor, Any]:
+            own = torch.arange(len(self.rows), device="cpu")[at]
+            return own, self._data.read(self.rows[own])
+
+        source = Source(len(self.rows), read, tabular=self.tabular)
+        weights = self._own_weights(slice(None))
+        smooth = Mean(values, source, weights, self._chunk_size, None)
+        smooth.model, smooth.name = self.model, self.name
+        return smooth
+
+    def _straight_through(
+        self, scores: Tensor, indices: Tensor, margins: Tensor
+    ) -> Tensor:
+        """The count of each row, with a gradient that estimates the whole count's."""
+        smooth = margins * slopes_of(margins, self._own_weights(indices))
+        events = self._events(scores, indices).to(smooth)
+        return self._weighed(events + (smooth - smooth.detach()), indices)
+
+    def _weighed(self, values: Tensor, at: Tensor | slice) -> Tensor:
+        """Values times weights, which average 1 over all rows."""
+        weights = self._own_weights(at)
+        return values if weights is None else values * weights.to(values)
+
+    def _own_weights(self, at: Tensor | slice) -> Tensor | None:
+        """Weights of rows, which average 1 over all of them; None for 1."""
+        if self.weights is None:
+            return None
+        return self.weights[at] / self.weights.mean()
+
+    def _events(self, scores: Tensor, at: Tensor) -> Tensor:
+        accepted = scores.detach() > self.threshold
+        return accepted == self.counted[at].to(accepted.device)
+
+    def _margins(self, scores: Tensor, at: Tensor) -> Tensor:
+        above = scores - self.threshold
+        counted = self.counted[at].to(above.device)
+        return torch.where(counted, above, -above)
+
+    def _chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield scores of consecutive rows, with their places among its own."""
+        everyone = torch.arange(len(self.rows), device="cpu")
+        for start in range(0, len(everyone), self._chunk_size):
+            at = everyone[start : start + self._chunk_size]
+            yield self._scores(at), at
+
+    def _scores(self, at: Tensor) -> Tensor:
+        batch = self._data.read(self.rows[at])
+        scores = self._checked(self._score(self.name, batch), len(at))
+        if not is_computing_in_float64():
+            self._dtype = scores.dtype
+        return scores
+
+    def _checked(self, scores: object, count: int) -> Tensor:
+        """Refuse scores that are not one finite number per row."""
+        if not isinstance(scores, Tensor) or scores.shape != (count,):
+            got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores)
+            message = (
+                f"The score of {self.name!r} ({self.kind}) must return one number per "
+                f"row, shape ({count},) for {count} rows, but returned {got}. A row is "
+                "accepted if its score exceeds the threshold: squeeze a trailing "
+                "dimension, and of two classes return the difference of the logits."
+            )
+            raise InvalidProblemError(message)
+        if not scores.is_floating_point():
+            message = (
+                f"The score of {self.name!r} ({self.kind}) returned dtype "
+                f"{scores.dtype}, which has no gradient. Return the score itself, not "
+                "the decision: the library compares it with the threshold."
+            )
+            raise InvalidProblemError(message)
+        bad = int((~torch.isfinite(scores.detach())).sum())
+        if bad:
+            self.check_finite(math.nan)
+        return scores
+
+
+class Precision:
+    """The share of accepted rows that are positive; it can only be bounded below.
+
+    Made by ``oneproj.rates.precision``. ``TP / (TP + FP)`` is a ratio of two counts,
+    which no minibatch estimates, but ``>= p`` is linear in them:
+    ``(1 - p) TP - p FP >= 0``. A model that accepts no row satisfies it.
+
+    Example:
+        >>> import oneproj
+        >>> w, x = torch.ones(1, requires_grad=True), torch.tensor([[1.0], [2.0]])
+        >>> found = oneproj.rates.precision(lambda rows: rows @ w, data=(x, [0, 1]))
+        >>> found.value(), (found >= 0.8).value() <= 0
+        (0.5, False)
+    """
+
+    def __init__(self, hits: Rate, false_alarms: Rate) -> None:
+        """Keep the true and the false positive rate."""
+        self.hits, self.false_alarms = hits, false_alarms
+
+    def __repr__(self) -> str:
+        rows = len(self.hits.rows) + len(self.false_alarms.rows)
+        return f"precision over {rows} rows"
+
+    def counts(self) -> RateCounts:
+        """Return the accepted rows that are positive, of all accepted rows."""
+        tp, fp = self.hits.counts(), self.false_alarms.counts()
+        return RateCounts(
+            tp.events,
+            tp.events + fp.events,
+            tp.weighted_events,
+            tp.weighted_events + fp.weighted_events,
+        )
+
+    def value(self) -> float:
+        """The precision on all data; NaN where no row is accepted."""
+        found = self.counts()
+        return found.rate if found.weighted_rows > 0 else math.nan
+
+    def __ge__(self, bound: float) -> Constraint:
+        """Require ``precision >= bound``."""
+        if not (isinstance(bound, int | float) and 0 < bound < 1):
+            message = (
+                f"A precision is bounded by a number between 0 and 1, got {bound!r}. "
+                "It is a ratio of counts, so it cannot be compared with a term."
+            )
+            raise InvalidProblemError(message)
+        return Constraint(PrecisionTerm(self, float(bound)), 0.0, sense=-1)
+
+    def __le__(self, bound: object) -> Constraint:
+        """Refuse: a model that accepts nothing has no precision to be too high."""
+        message = (
+            f"A precision can only be bounded from below, got <= {bound!r}. An upper "
+            "bound would ask for false alarms. Write precision >= p, or bound the "
+            "rates that you mean, such as true_positive_rate <= t."
+        )
+        raise InvalidProblemError(message)
+
+    __lt__ = __gt__ = __le__
+
+    def __add__(self, other: object) -> Combination:
+        """Refuse: a ratio of counts is no combination of them."""
+        message = (
+            f"A precision cannot be added to or scaled with {other!r}: it is a ratio "
+            "of two counts. Only precision >= p, with a number p, is linear in them."
+        )
+        raise InvalidProblemError(message)
+
+    __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __add__
+
+
+class PrecisionTerm(Combination):
+    """``((1 - p) TP - p FP) / n``, which is >= 0 where the precision is at least p.
+
+    Attributes:
+        stated: The precision that it bounds.
+        least: The bound p.
+    """
+
+    def __init__(self, stated: Precision, least: float) -> None:
+        """Weigh the two rates by their classes' shares of the rows."""
+        self.stated, self.least = stated, least
+        sizes = [_total(rate) for rate in (stated.hits, stated.false_alarms)]
+        shares = [size / sum(sizes) for size in sizes]
+        terms = (
+            Weighted((1.0 - least) * shares[0], stated.hits),
+            Weighted(-least * shares[1], stated.false_alarms),
+        )
+        super().__init__(terms, 0.0)
+
+
+def _total(rate: Rate) -> float:
+    """The sum of a rate's weights."""
+    if rate.weights is None:
+        return float(len(rate.rows))
+    return math.fsum(rate.weights.tolist())
+
+
+class Parts(NamedTuple):
+    """A constraint as ``sum_k a_k t_k + b <= 0``.
+
+    Attributes:
+        weighted: The pairs of a factor ``a_k`` and a term ``t_k``, rates or not.
+        constant: ``b``.
+
+    Example:
+        >>> Parts((), 1.0).rates
+        ()
+    """
+
+    weighted: tuple[Weighted, ...]
+    constant: float
+
+    @property
+    def rates(self) -> tuple[Rate, ...]:
+        """The rates among the terms."""
+        return tuple(term for _, term in self.weighted if isinstance(term, Rate))
+
+
+def parts(constraint: AbstractTerm) -> Parts:
+    """Return the terms of a constraint with their factors, so that it reads ``<= 0``.
+
+    A constraint that is no comparison of terms, such as a set, has no parts.
+
+    Example:
+        >>> import oneproj
+        >>> w, x = torch.ones(1, requires_grad=True), torch.tensor([[1.0], [-2.0]])
+        >>> accepted = oneproj.rates.positive_rate(lambda rows: rows @ w, data=x)
+        >>> parts(2.0 * accepted >= 0.5)
+        Parts(weighted=(Weighted(factor=-2.0, term=positive rate over 2 rows),),
+              constant=0.5)
+    """
+    if not isinstance(constraint, Constraint):
+        return Parts((), 0.0)
+    term, sign = constraint.term, float(constraint.sense)
+    if isinstance(term, Combination):
+        weighted = tuple(Weighted(sign * a, t) for a, t in term.terms)
+        return Parts(weighted, sign * (term.constant - constraint.bound))
+    if isinstance(term, AbstractExpression):
+        return Parts((Weighted(sign, term),), -sign * constraint.bound)
+    return Parts((), 0.0)
