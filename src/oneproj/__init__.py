@@ -14,6 +14,9 @@ objects with options, and what one of your own is made of; ``oracles`` has what 
 oracle of your own is made of. ``Defaults`` are the numbers behind what ``solve``
 chooses by itself.
 
+``confirm`` says whether constraints hold on new data, from rows that training did not
+see: a ``Confirmation``, with a ``ConstraintCheck`` for each.
+
 What comes back: ``Solution``, with its ``Status``, ``Certificate`` (of ``Measure``),
 ``Counts`` and ``Projection``; a callback gets an ``Update``.
 
@@ -49,6 +52,9 @@ from oneproj.problem.functions import function as function
 from oneproj.problem.functions import mean as mean
 from oneproj.problem.problem import Problem as Problem
 from oneproj.projection.project import project as project
+from oneproj.rates.confirm import Confirmation as Confirmation
+from oneproj.rates.confirm import ConstraintCheck as ConstraintCheck
+from oneproj.rates.confirm import confirm as confirm
 from oneproj.results import Certificate as Certificate
 from oneproj.results import Counts as Counts
 from oneproj.results import Measure as Measure

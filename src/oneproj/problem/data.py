@@ -62,6 +62,10 @@ class Source:
         tabular: Whether every example is a row of numbers in memory.
     """
 
+    trained_on: bool = False
+    """Whether a problem, or a projection, has used it: it says nothing about new data
+    then. ``confirm`` asks."""
+
     def __init__(
         self, size: int, read: Callable[[Tensor | slice], Any], *, tabular: bool = False
     ) -> None:

@@ -242,6 +242,9 @@ class Mean(AbstractExpression):
     def __repr__(self) -> str:
         return f"mean over {self.size} example{'s' if self.size != 1 else ''}"
 
+    def read_rows(self) -> tuple[tuple[Source, Tensor | None], ...]:
+        return ((self._source, None),)
+
     def precision(self) -> torch.dtype | None:
         return self._dtype
 

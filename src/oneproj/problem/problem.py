@@ -18,7 +18,12 @@ from oneproj.distributed import Fact, digest, setting_facts
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.problem.autograd import fresh_casts, require_autograd
 from oneproj.problem.checks import check_connected, check_still_connected, common_facts
-from oneproj.problem.terms import AbstractExpression, AbstractTerm, check_bounds
+from oneproj.problem.terms import (
+    AbstractExpression,
+    AbstractTerm,
+    check_bounds,
+    mark_trained,
+)
 from oneproj.problem.trainable import as_center, trainable
 from oneproj.vectors.arithmetic import dimension
 
@@ -102,6 +107,7 @@ class Problem:
         self.radius = check_number(ball, radius, why, infinite=True)
         self.center = as_center(center, self.parameters)
         terms = (self.objective, *self.constraints.values())
+        mark_trained(terms)
         probe = check_connected(terms, self.parameters)
         if probe.kinds:
             message = (

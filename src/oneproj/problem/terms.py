@@ -19,6 +19,7 @@ from torch import Tensor
 
 from oneproj.arguments import as_number
 from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.problem.data import Source
 from oneproj.vectors.arithmetic import Vector, is_finite
 
 Curvature = Literal["convex", "concave", "linear"]
@@ -83,6 +84,10 @@ class AbstractTerm(ABC):
         renamed.name, renamed.copied_from = name, self.original
         renamed.model = self.model if model is None else model
         return renamed
+
+    def read_rows(self) -> tuple[tuple[Source, Tensor | None], ...]:
+        """The data that it reads, each with the rows that count; None for all."""
+        return ()
 
     def precision(self) -> torch.dtype | None:
         """The dtype of the values computed last; None if unknown.
@@ -201,6 +206,9 @@ class Constraint(AbstractTerm):
         renamed = super().named(name, model)
         renamed.term = self.term.named(name, model)
         return renamed
+
+    def read_rows(self) -> tuple[tuple[Source, Tensor | None], ...]:
+        return self.term.read_rows()
 
     def precision(self) -> torch.dtype | None:
         return self.term.precision()
@@ -381,6 +389,9 @@ class Combination(AbstractExpression):
         renamed.terms = tuple(Weighted(a, t.named(name, model)) for a, t in self.terms)
         return renamed
 
+    def read_rows(self) -> tuple[tuple[Source, Tensor | None], ...]:
+        return tuple(rows for _, term in self.terms for rows in term.read_rows())
+
     def precision(self) -> torch.dtype | None:
         known = [term.precision() for _, term in self.terms]
         floats = [dtype for dtype in known if dtype is not None]
@@ -480,6 +491,21 @@ def _compare(
     if isinstance(bound, AbstractExpression):
         return Constraint(mine - bound, 0.0, sense=sense)
     return Constraint(mine, bound, sense=sense)
+
+
+def mark_trained(terms: Iterable[AbstractTerm]) -> None:
+    """Mark the data of terms as trained on, so that ``confirm`` can refuse it.
+
+    Example:
+        >>> import oneproj
+        >>> risk = oneproj.mean(lambda x: x, data=torch.ones(2))
+        >>> mark_trained([risk <= 1.0])
+        >>> [source.trained_on for source, _ in risk.read_rows()]
+        [True]
+    """
+    for term in terms:
+        for source, _ in term.read_rows():
+            source.trained_on = True
 
 
 def check_bounds(constraints: Iterable[AbstractTerm]) -> None:

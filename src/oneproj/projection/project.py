@@ -20,7 +20,7 @@ from oneproj.problem.checks import check_connected, common_facts
 from oneproj.problem.float64 import check_in_float64, warn_if_signs_differ
 from oneproj.problem.modes import evaluating_when_called
 from oneproj.problem.problem import Problem, named_constraints
-from oneproj.problem.terms import AbstractTerm
+from oneproj.problem.terms import AbstractTerm, mark_trained
 from oneproj.problem.trainable import trainable
 from oneproj.progress import progress_line
 from oneproj.projection.base import AbstractProjector
@@ -108,6 +108,7 @@ def project(
             facts.update(setting_facts(settings))
             facts.update(common_facts(moving, named.values()))
     start = snapshot(moving)
+    mark_trained(named.values())
     try:
         probe = check_connected(named.values(), moving)
         if probe.kinds:

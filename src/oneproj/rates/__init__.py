@@ -5,8 +5,20 @@
 ``oneproj.mean``: they can be added, scaled, compared. ``precision`` can be bounded from
 below. ``parts`` takes a constraint apart; ``Rate.counts`` says how many rows of how
 many are counted.
+
+``calibrate`` chooses among thresholds or caps one whose constraints hold on new data,
+and returns a ``Calibration``. ``neyman_pearson_threshold`` and
+``abstention_thresholds`` (which makes ``AbstentionThresholds``) choose among the
+scores of held-out rows.
 """
 
+from oneproj.rates.calibration import AbstentionThresholds as AbstentionThresholds
+from oneproj.rates.calibration import Calibration as Calibration
+from oneproj.rates.calibration import abstention_thresholds as abstention_thresholds
+from oneproj.rates.calibration import calibrate as calibrate
+from oneproj.rates.calibration import (
+    neyman_pearson_threshold as neyman_pearson_threshold,
+)
 from oneproj.rates.functions import error_rate as error_rate
 from oneproj.rates.functions import false_negative_rate as false_negative_rate
 from oneproj.rates.functions import false_positive_rate as false_positive_rate

@@ -111,6 +111,9 @@ class Rate(AbstractExpression):
     def __repr__(self) -> str:
         return f"{self.kind} over {self.size} row{'s' if self.size != 1 else ''}"
 
+    def read_rows(self) -> tuple[tuple[Source, Tensor | None], ...]:
+        return ((self._data, self.rows),)
+
     def precision(self) -> torch.dtype | None:
         return self._dtype
 

@@ -1,0 +1,190 @@
+"""Which rows do two data sets share?
+
+Two things can be told. Rows that lie at the same place in memory are the same rows.
+Rows whose numbers are equal, bit by bit, are the same rows or duplicates; if far more
+of them are found than the other data set has duplicates of its own, they are the same.
+
+What cannot be told: rows that were copied and then changed (scaled, rounded to another
+dtype, augmented at random), other columns of the same rows, and single numbers that
+are no floats, such as labels.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+from oneproj.problem.data import Source
+
+CHUNK = 4096
+"""Rows that are read at a time."""
+DOUBT = 1e-3
+"""Equal rows are taken for duplicates unless chance has them this rarely."""
+Digests = dict[tuple[str, tuple[int, ...]], list[int]]
+"""By dtype and shape of a row: a hash of every row."""
+
+
+class RowSet(NamedTuple):
+    """Some rows of a data set.
+
+    Attributes:
+        source: The data set.
+        rows: Indices of the rows; None for all.
+    """
+
+    source: Source
+    rows: Tensor | None
+
+    @property
+    def indices(self) -> Tensor:
+        """The indices of the rows."""
+        if self.rows is None:
+            return torch.arange(self.source.size, device="cpu")
+        return self.rows.cpu()
+
+    def digests(self) -> Digests:
+        """Hash the rows, by the dtype and shape of what they are made of.
+
+        Example:
+            >>> from oneproj.problem.data import as_source
+            >>> rows = RowSet(as_source((torch.ones(3, 2), torch.arange(3))), None)
+            >>> {key: len(set(found)) for key, found in rows.digests().items()}
+            {('torch.float32', (2,)): 1}
+        """
+        found: Digests = {}
+        indices = self.indices
+        for start in range(0, len(indices), CHUNK):
+            batch = self.source.read(indices[start : start + CHUNK])
+            for tensor in _tensors(batch):
+                if _says_nothing(tensor):
+                    continue
+                key = str(tensor.dtype), tuple(tensor.shape[1:])
+                found.setdefault(key, []).extend(_hashes(tensor))
+        return found
+
+
+class Shared(NamedTuple):
+    """What two sets of rows have in common.
+
+    Attributes:
+        certain: Rows of the first that are rows of the second: they are in the same
+            memory, or more are equal than duplicates explain.
+        equal: Rows of the first whose numbers are found in the second.
+        comparable: Whether there are numbers of the same dtype and shape to compare.
+    """
+
+    certain: int
+    equal: int
+    comparable: bool
+
+
+def shared_rows(first: RowSet, second: RowSet) -> Shared:
+    """Count the rows of the first set that are in the second.
+
+    Example:
+        >>> from oneproj.problem.data import as_source
+        >>> x = torch.arange(12.0).reshape(6, 2)
+        >>> old, new = RowSet(as_source(x[:4]), None), RowSet(as_source(x[3:]), None)
+        >>> shared_rows(new, old)
+        Shared(certain=1, equal=1, comparable=True)
+        >>> copied = RowSet(as_source(x[3:].clone()), None)
+        >>> shared_rows(copied, old)
+        Shared(certain=0, equal=1, comparable=True)
+    """
+    if _is_one_table(first.source, second.source):
+        common = int(np.isin(first.indices.numpy(), second.indices.numpy()).sum())
+        return Shared(common, common, comparable=True)
+    certain = _in_the_same_memory(first, second)
+    if certain:
+        return Shared(certain, certain, comparable=True)
+    mine, theirs = first.digests(), second.digests()
+    equal, comparable, surplus = 0, False, 0
+    for key in mine.keys() & theirs.keys():
+        comparable = True
+        known = Counter(theirs[key])
+        found = sum(digest in known for digest in mine[key])
+        twice = sum(times for times in known.values() if times > 1)
+        counts = [found, len(mine[key])], [twice, len(theirs[key])]
+        equal = max(equal, found)
+        if _more_than_duplicates(*counts):
+            surplus = max(surplus, found)
+    return Shared(surplus, equal, comparable)
+
+
+def _is_one_table(first: Source, second: Source) -> bool:
+    """Whether equal indices mean equal rows, and others mean others."""
+    if first is second:
+        return True
+    mine, theirs = (list(_tensors(one.read(slice(0, 1)))) for one in (first, second))
+    return any(
+        t.data_ptr() == u.data_ptr() != 0
+        and (t.device, t.dtype, t.shape, t.stride())
+        == (u.device, u.dtype, u.shape, u.stride())
+        and t.stride(0) > 0
+        for t in mine
+        for u in theirs
+    )
+
+
+def _more_than_duplicates(found: list[int], twice: list[int]) -> bool:
+    """Whether the first share of rows exceeds the second beyond chance (Fisher 1922).
+
+    A new row equals one of n others as often as one of them equals another, if all are
+    drawn alike.
+    """
+    table = [[k, n - k] for k, n in (found, twice)]
+    return float(stats.fisher_exact(table, alternative="greater").pvalue) < DOUBT
+
+
+def _in_the_same_memory(first: RowSet, second: RowSet) -> int:
+    """Count the rows of the first that begin where a row of the second does."""
+    # Both are kept until the comparison is done: freed memory would be given out again.
+    kept = [(_tensors(one.source.read(slice(0, 1))), one) for one in (first, second)]
+    (mine, a), (theirs, b) = [(list(tensors), one) for tensors, one in kept]
+    most = 0
+    for t in mine:
+        for u in theirs:
+            if t.device == u.device and t.numel() and u.numel():
+                places = _addresses(t, a.indices), _addresses(u, b.indices)
+                most = max(most, int(np.isin(*places).sum()))
+    return most
+
+
+def _addresses(first_row: Tensor, indices: Tensor) -> np.ndarray[Any, Any]:
+    """Where every row begins; a row that is repeated without memory counts once."""
+    step = first_row.stride(0) * first_row.element_size()
+    return first_row.data_ptr() + step * indices.numpy()
+
+
+def _tensors(batch: object) -> Iterator[Tensor]:
+    """Yield the tensors of a batch, however nested."""
+    if isinstance(batch, Tensor):
+        yield batch
+    elif isinstance(batch, Mapping):
+        for item in batch.values():
+            yield from _tensors(item)
+    elif isinstance(batch, list | tuple):
+        for item in batch:
+            yield from _tensors(item)
+
+
+def _says_nothing(tensor: Tensor) -> bool:
+    """Whether rows are single whole numbers, such as labels, which repeat anyway."""
+    if tensor.dim() == 0 or tensor.numel() == 0:
+        return True
+    return tensor[0].numel() == 1 and not tensor.is_floating_point()
+
+
+def _hashes(tensor: Tensor) -> list[int]:
+    """One hash per row, of its bytes."""
+    plain = tensor.detach().cpu().contiguous()
+    if plain.is_floating_point():
+        plain = plain + 0.0  # minus zero equals zero
+    rows = plain.reshape(len(plain), -1).view(torch.uint8).numpy()
+    return [hash(row.tobytes()) for row in rows]
