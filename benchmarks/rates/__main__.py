@@ -39,7 +39,7 @@ def run_problem(problem: RateProblem, *, steps: int = 500) -> dict[str, Any]:
         "objective": solution.objective,
         "worst": max(solution.residuals.values()),
         "before": max(solution.projection.residuals_before.values(), default=0.0),
-        "projection": solution.projection.evaluations,
+        "projection": solution.projection.gradients,
         "gradients": solution.counts.constraint_gradients,
         "projections": solution.counts.projections,
     }

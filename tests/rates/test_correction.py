@@ -59,7 +59,7 @@ class TestProject:
         done = oneproj.project(score.w, {"fpr": fpr <= 0.05})
         assert torch.equal(before, score.w)
         assert done.distance == 0.0
-        assert done.evaluations == 1
+        assert done.gradients == 1
 
     def test_several_groups_and_both_sides(self) -> None:
         x, y = two_classes(3000)
@@ -120,7 +120,7 @@ class TestProject:
         fpr = rates.false_positive_rate(counted, (x, y))
         done = oneproj.project(score.w, {"fpr": fpr <= 0.05})
         # A point costs at most four passes: the count, its surrogate and its width.
-        assert done.evaluations <= calls <= 4 * done.evaluations + 10
+        assert done.gradients <= calls <= 4 * done.gradients + 10
 
 
 @settings(max_examples=15, deadline=None)

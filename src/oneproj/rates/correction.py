@@ -159,7 +159,7 @@ class _Search:
     ) -> None:
         """Look at the start."""
         self._parameters, self._constraints = parameters, constraints
-        self._project, self._evaluations = project, 0
+        self._project, self._gradients = project, 0
         self._start = snapshot(parameters)
         self._bounds = [
             _Bound(name, c) for name, c in constraints.items() if has_rates(c)
@@ -185,7 +185,7 @@ class _Search:
             found,
             distance=distance(self._start, self._parameters),
             residuals_before=self._before,
-            evaluations=self._evaluations,
+            gradients=self._gradients,
             lower_bound=None,
             remark=f"{found.remark} {self._told(rounds)}".strip(),
         )
@@ -200,16 +200,16 @@ class _Search:
 
     def _residuals(self) -> dict[str, float]:
         """The value of every constraint; one pass over the data."""
-        self._evaluations += 1
+        self._gradients += 1
         return {name: c.value() for name, c in self._constraints.items()}
 
     def _round(self) -> bool:
         """Project from the start onto new surrogate bounds; whether to go on."""
         stand_ins = {bound.name: bound.stand_in() for bound in self._bounds}
-        self._evaluations += 1  # counts and surrogates where the last round ended
+        self._gradients += 1  # counts and surrogates where the last round ended
         assign(self._parameters, self._start)
         found = self._project(self._parameters, {**self._constraints, **stand_ins})
-        self._evaluations += found.evaluations
+        self._gradients += found.gradients
         residuals = self._residuals()
         met = max(residuals.values()) <= 0
         status = Status.FEASIBLE if met else Status.INFEASIBLE

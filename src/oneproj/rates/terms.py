@@ -17,7 +17,7 @@ from torch import Tensor
 
 from oneproj.errors import InvalidProblemError
 from oneproj.problem.data import Source
-from oneproj.problem.float64 import is_computing_in_float64
+from oneproj.problem.float64 import FLOAT64_MODE
 from oneproj.problem.functions import Call, Mean
 from oneproj.problem.modes import evaluating
 from oneproj.problem.terms import (
@@ -270,7 +270,7 @@ class Rate(AbstractExpression):
     def _scores(self, at: Tensor) -> Tensor:
         batch = self._data.read(self.rows[at])
         scores = self._checked(self._score(self.name, batch), len(at))
-        if not is_computing_in_float64():
+        if FLOAT64_MODE.get() is None:
             self._dtype = scores.dtype
         return scores
 
