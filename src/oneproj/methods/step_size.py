@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from oneproj.defaults import Defaults
+from oneproj.defaults import OWN, Defaults
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.methods.checks import check_inner_steps
 from oneproj.oracles.anchor import Anchor
@@ -31,8 +31,6 @@ from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
 from oneproj.vectors.arithmetic import Vector, assign, rounding_unit, snapshot
 
-OWN = Defaults()
-"""The library's own."""
 EXAMPLES = 64
 """Of each term, on which first steps are tried where no batch size is known."""
 ROUNDINGS = 8.0
