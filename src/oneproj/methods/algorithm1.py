@@ -457,7 +457,9 @@ def _with_options(setting: Setting, options: Algorithm1, K: int) -> OneProjectio
         setting.problem.parameters,
         options.lr
         if options.lr is not None
-        else default_lr(setting.problem, setting.batch_size, setting.defaults),
+        else default_lr(
+            setting.problem, setting.batch_size, setting.defaults, setting.counts
+        ),
         prox_weight=options.prox_weight,
         inner_steps=K,
         late_weight=options.late_weight,
