@@ -51,9 +51,24 @@ def test_an_argument_comes_first() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("given", [0, -1, math.nan, math.inf, "7", True, None])
 def test_what_is_no_positive_number_is_refused(name: str, given: object) -> None:
-    message = rf"{name} of Defaults must be .* number >=? [01], got {given!r}\. Its"
+    message = rf"{name} of Defaults must be .* number >=? [012], got {given!r}\. Its"
     with pytest.raises(oneproj.InvalidProblemError, match=message):
         replace(OWN, **{name: given})
+
+
+SHARES = ["far_start_share", "strength_decay", "patience_fall", "anchor_share"]
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_a_share_is_not_more_than_the_whole(name: str) -> None:
+    assert getattr(replace(OWN, **{name: 1.0}), name) == 1.0
+    with pytest.raises(oneproj.InvalidProblemError, match=rf"{name} .* got 1\.5"):
+        replace(OWN, **{name: 1.5})
+
+
+def test_inner_steps_that_would_return_the_start_are_refused() -> None:
+    with pytest.raises(oneproj.InvalidProblemError, match="number >= 2, got 1"):
+        replace(OWN, inner_steps=1)
 
 
 def test_counts_are_whole_and_numbers_are_kept_as_python_s_own() -> None:

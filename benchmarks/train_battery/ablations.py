@@ -95,7 +95,7 @@ ARGUMENTS: tuple[Ablation, ...] = (
     # --- steps and how long they are ---
     Ablation(
         "lr_halvings",
-        "the first step is as short as the terms' bend asks: 0.05 or 0.1",
+        "the first step is as short as what is tried asks: 0.05 or 0.1",
         {"lr_halvings": 1},
     ),
     Ablation(

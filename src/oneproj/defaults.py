@@ -5,6 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 
 from oneproj.arguments import check_count, check_number
+from oneproj.errors import InvalidProblemError
+
+LEAST = {"inner_steps": 2}
+"""Counts that have to be larger than 1: the mean of one inner iterate is the centre."""
+SHARES = ("far_start_share", "strength_decay", "patience_fall", "anchor_share")
+"""Fields that are a part of something: 1 is all of it."""
 
 
 @dataclass(frozen=True)
@@ -12,7 +18,8 @@ class Defaults:
     """Numbers that ``solve`` uses where the caller gives none.
 
     Each was chosen on benchmark problems; ``benchmarks/NOTES.md`` says which and how,
-    and ``python -m benchmarks.train_battery`` measures a change. All are positive.
+    and ``python -m benchmarks.train_battery`` measures a change. All are positive, and
+    shares are at most 1.
 
     Args:
         steps: Updates of a run.
@@ -21,9 +28,11 @@ class Defaults:
             problems.
         lr_halvings: Halvings of it down to the shortest. Source: the battery's
             fine-tuning family.
-        lr_bend: Largest bend of a term along the first step: the difference of its
-            changes in both halves, over the change in the first. Below 2, which is that
-            of a parabola far beyond its minimum. Source: the battery's trained models.
+        lr_bend: Largest bend of a constraint along the first step: the difference of
+            its changes in both halves, over the change in the first. Below 2, which is
+            that of a parabola from its minimum. Source: the battery's trained models.
+        lr_slacks: Bend that is always allowed, in values of the constraint at the
+            start. Source: trained_cnn_old_risk, continual_cnn_500.
         far_start_parameters: Parameters up to which a start far from feasible lengthens
             the steps.
         far_start_path: Length of all steps together, in distances to the bounds.
@@ -73,6 +82,7 @@ class Defaults:
     longest_lr: float = 0.1
     lr_halvings: int = 14
     lr_bend: float = 1.9
+    lr_slacks: float = 10.0
     far_start_parameters: int = 1000
     far_start_path: float = 12.0
     far_start_share: float = 0.05
@@ -99,11 +109,23 @@ class Defaults:
         """Check the numbers, and keep Python's own."""
         why = "Its meaning is in the documentation of oneproj.Defaults."
         for field in fields(self):
-            check = check_count if isinstance(field.default, int) else check_number
-            number = check(f"{field.name} of Defaults", vars(self)[field.name], why)
+            name, given = f"{field.name} of Defaults", vars(self)[field.name]
+            number: float
+            if isinstance(field.default, int):
+                least = LEAST.get(field.name, 1)
+                number = check_count(name, given, why, least=least)
+            else:
+                number = check_number(name, given, why)
+            if field.name in SHARES and number > 1:
+                message = f"{name} must be a share, at most 1, got {given!r}. {why}"
+                raise InvalidProblemError(message)
             object.__setattr__(self, field.name, number)
 
     def changed(self) -> dict[str, float]:
         """The fields that differ from the library's own, by name."""
         own = {field.name: field.default for field in fields(self)}
         return {k: v for k, v in asdict(self).items() if v != own[k]}
+
+
+OWN = Defaults()
+"""The library's own."""

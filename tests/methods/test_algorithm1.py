@@ -138,7 +138,7 @@ def test_an_anchor_is_taken_at_every_centre_and_nowhere_else(
 def test_other_oracles_look_at_the_centre_for_automatic_strengths_only(
     oracle: str, passes: int | None
 ) -> None:
-    before = {"oracle": oracle, "steps": 40, "inner_steps": 10}
+    before = {"oracle": oracle, "steps": 40, "inner_steps": 10, "lr": 0.1}
     counts = [
         oneproj.solve(sampled(), **before, **more).counts
         for more in ({}, {"strength": 5.0})

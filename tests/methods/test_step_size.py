@@ -213,9 +213,9 @@ def test_rows_that_no_example_looks_up_do_not_count(*, sparse: bool) -> None:
     assert default_lr(few) == default_lr(many)
 
 
-@pytest.mark.parametrize(("n", "shorter"), [(10, 1), (40, 4), (640, 64)])
+@pytest.mark.parametrize(("n", "shorter"), [(10, 1), (100, 4), (1600, 64)])
 def test_a_score_of_more_weights_takes_shorter_steps(n: int, shorter: int) -> None:
-    # A step of s changes the score by n s; the best is 1 / n.
+    # A step of s changes the score by n s; the best is 1 / n, and twice that no gain.
     w = torch.zeros(n, requires_grad=True)
     narrow = oneproj.function(lambda: 1e-3 * (w.sum() - 1.0).square())
     assert default_lr(oneproj.Problem(w, narrow, {})) == LR / shorter
@@ -225,12 +225,43 @@ def test_a_score_of_more_weights_takes_shorter_steps(n: int, shorter: int) -> No
 def test_steps_of_a_trained_model_keep_near_what_is_capped(
     cap: float, unit: float
 ) -> None:
-    # The capped term has no slope at the start; a step of s makes it 100^2 s^2.
+    # The capped term has no slope at the start; a step of s makes it 100^2 s^2, and
+    # bends by half of that. The mean step of a run is half of the first.
     w = torch.zeros(100, requires_grad=True)
     moved = oneproj.function(lambda: unit * w.sum().square()) <= unit * cap
     problem = oneproj.Problem(w, oneproj.function(lambda: -w.sum()), {"kl": moved})
-    reached = (100 * default_lr(problem)) ** 2
-    assert 0.25 * cap < reached <= 2.0 * cap
+    reached = (100 * default_lr(problem) / 2) ** 2
+    most = 2.0 * oneproj.Defaults().lr_slacks * cap
+    assert 0.25 * most < reached <= most
+
+
+def test_a_linear_cap_at_its_bound_shortens_nothing() -> None:
+    w = torch.zeros(100, requires_grad=True)
+    spent = oneproj.function(w.sum) <= 0.0
+    gain = oneproj.function(lambda: -w.sum())
+    assert default_lr(oneproj.Problem(w, gain, {"spent": spent})) == LR
+
+
+def noisy_labels(examples: int) -> oneproj.Problem:
+    """Least squares on labels that are noise, from zero."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(examples, 400, generator=generator)
+    y = torch.randn(examples, generator=generator)
+    w = torch.zeros(400, requires_grad=True)
+    risk = oneproj.mean(lambda b: (b[0] @ w - b[1]).square(), data=(x, y))
+    return oneproj.Problem(w, risk, {})
+
+
+def test_steps_that_minibatches_disagree_about_are_longer() -> None:
+    # Of one minibatch the direction is all noise, and every parameter moves fully.
+    assert default_lr(noisy_labels(64 * 8)) > default_lr(noisy_labels(64))
+
+
+def test_the_gradients_of_the_first_step_are_counted() -> None:
+    # Of 40 examples there are 10 minibatches, of which at most 8 are looked at.
+    for options, more in (({}, 8), ({"lr": 0.1}, 0)):
+        solution = oneproj.solve(warm(1.0), steps=40, batch_size=4, **options)
+        assert solution.counts.objective_gradients == 40 + more
 
 
 def test_a_collapse_is_not_taken_for_a_straight_line() -> None:

@@ -458,7 +458,9 @@ def _with_options(context: Context, options: Algorithm1, K: int) -> OneProjectio
         context.problem.parameters,
         options.lr
         if options.lr is not None
-        else default_lr(context.problem, context.batch_size, context.defaults),
+        else default_lr(
+            context.problem, context.batch_size, context.defaults, context.counts
+        ),
         prox_weight=options.prox_weight,
         inner_steps=K,
         late_weight=options.late_weight,

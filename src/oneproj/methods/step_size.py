@@ -1,6 +1,6 @@
 """How long the first step of Algorithm 1 is, and how many inner steps there are.
 
-``default_lr`` finds the longest first step along which no term bends too much.
+``default_lr`` tries the mean step of a run where it begins.
 
 ``far_lr`` lengthens it for a start that is far from feasible. A step of Adam changes a
 parameter by about lr, so N updates with a decay change it by about ``N lr / 2``. The
@@ -13,28 +13,34 @@ depends on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from oneproj.defaults import Defaults
+from oneproj.defaults import OWN, Defaults
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.methods.checks import check_inner_steps
 from oneproj.oracles.anchor import Anchor
+from oneproj.oracles.base import Sampler
 from oneproj.problem.checks import holds
 from oneproj.problem.modes import evaluating, evaluating_when_called
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
+from oneproj.results import Counts
 from oneproj.vectors.arithmetic import Vector, assign, rounding_unit, snapshot
 
-OWN = Defaults()
-"""The library's own."""
 EXAMPLES = 64
 """Of each term, on which first steps are tried where no batch size is known."""
+MINIBATCHES = 8
+"""Of the objective, at most, on which they are tried. A direction from one follows its
+noise, and a step along it is too long where a step of the run is not. Source:
+worst_group_network."""
 ROUNDINGS = 8.0
 """Units of rounding: differences of three values are no more exact than this."""
 FARTHEST = 1e6
@@ -84,68 +90,107 @@ def choose_inner_steps(
 
 
 def default_lr(
-    problem: Problem, examples: int = EXAMPLES, defaults: Defaults = OWN
+    problem: Problem,
+    examples: int = EXAMPLES,
+    defaults: Defaults = OWN,
+    counts: Counts | None = None,
 ) -> float:
-    """Return the longest step, up to 0.1, along which no term bends too much.
+    """Return the longest first step, up to 0.1, whose half does no harm at the start.
 
-    The first step of Adam moves each parameter by lr, against the sign of the
-    objective's gradient. Along that line a term changes by a in the first half of the
-    step and by b in the second. If it were linear, b would be a; the step is short
-    enough if
+    With a warm-up and a decay the mean step of a run is lr / 2. It is tried where the
+    run begins, along the step that Adam makes there on average: minus the mean of the
+    objective's gradient on several minibatches over its root mean square, which is
+    between -1 and 1 in each parameter and near 0 where minibatches disagree. Then
 
-        ``|b - a| <= lr_bend |a|``  of the objective, and
-        ``|b - a| <= lr_bend max(|a|, |c|)``  of a constraint with the value c before.
+    * no shorter step may bend a constraint too much. It changes by a in the first half
+      of a step and by b in the second, and b would be a if it were linear; with the
+      value c at the start, ``|b - a| <= max(lr_bend |a|, lr_slacks |c|)``.
+    * the objective, on the minibatches, is not larger than at the start.
 
     Fresh networks allow about one over the width of their layers, trained ones less.
     Rows of an embedding that no example looks up do not move, and so do not count.
 
     Args:
         problem: Its parameters hold the start, and hold it again afterwards.
-        examples: Of each term, drawn at random.
-        defaults: The longest step, and the number of its halvings.
+        examples: Of each term in a minibatch, drawn at random.
+        defaults: The longest step, the number of its halvings, and the limits.
+        counts: Where the gradients are counted; None for nowhere.
 
     Example:
         >>> import oneproj, torch
         >>> w = torch.zeros(100, requires_grad=True)
         >>> narrow = oneproj.function(lambda: (w.sum() - 1.0).square())
         >>> default_lr(oneproj.Problem(w, narrow, {}))  # a step of 0.01 is the best
-        0.0125
+        0.025
     """
     parameters, draws = problem.parameters, torch.Generator().manual_seed(0)
-    terms = (problem.objective, *problem.constraints.values())
-    looks = [partial(_value, t, t.draw(examples, draws), parameters) for t in terms]
-    start, slopes = snapshot(parameters), _slopes(looks[0], parameters)
+    sampler = Sampler(problem.objective, examples, draws)
+    several = min(MINIBATCHES, max(1, (problem.objective.size or 0) // examples))
+    objective = [
+        partial(_value, problem.objective, sampler.draw(), parameters)
+        for _ in range(several)
+    ]
+    constraints = [
+        partial(_value, c, c.draw(examples, draws), parameters)
+        for c in problem.constraints.values()
+    ]
+    start, direction = snapshot(parameters), _mean_step(objective, parameters)
+    if counts is not None:
+        counts.objective_gradients += several
 
-    def values(s: float) -> list[float]:
-        with torch.no_grad():
-            for p, x, slope in zip(parameters, start, slopes, strict=True):
-                p.copy_(x - s * slope.sign())
-            return [look().item() for look in looks]
+    def move(t: float) -> None:
+        torch._foreach_copy_(parameters, start)
+        torch._foreach_add_(parameters, direction, alpha=t)
 
-    longest, unit = defaults.longest_lr, ROUNDINGS * rounding_unit(parameters)
-    s = longest * 0.5**defaults.lr_halvings
+    unit = ROUNDINGS * rounding_unit(parameters)
+    shortest = 0.5 * defaults.longest_lr * 0.5**defaults.lr_halvings
     try:
-        before, middle = values(0.0), values(s)
-        distances = [0.0, *map(abs, before[1:])]
-        while s < longest:
-            after = values(2.0 * s)
-            lines = zip(before, middle, after, strict=True)
-            bends = [_bend(*line, unit) for line in lines]
-            changes = [abs(y - x) for x, y in zip(before, middle, strict=True)]
-            sizes = map(max, changes, distances)
-            if any(b > defaults.lr_bend * a for a, b in zip(sizes, bends, strict=True)):
-                break
-            s, middle = 2.0 * s, after
+        with torch.no_grad():
+            t = _straight(constraints, move, shortest, defaults, unit)
+            least = _mean(objective, move, 0.0)
+            least += unit * abs(least)
+            while t > shortest and not _mean(objective, move, t) <= least:
+                t *= 0.5
     finally:
         assign(parameters, start)
-    return s
+    return 2.0 * t
 
 
-def _bend(first: float, middle: float, last: float, unit: float) -> float:
-    """How much a term's changes in both halves of a step differ, beyond rounding."""
-    rounding = unit * max(abs(first), abs(middle), abs(last))
-    bend = abs((last - middle) - (middle - first))
-    return bend if bend > rounding else 0.0
+Look: TypeAlias = Callable[[], Tensor]
+"""The value of a term on a sample, where the parameters are."""
+
+
+def _straight(
+    constraints: Sequence[Look],
+    move: Callable[[float], None],
+    shortest: float,
+    defaults: Defaults,
+    unit: float,
+) -> float:
+    """The longest mean step before a constraint bends too much, by doubling."""
+
+    def values(t: float) -> list[float]:
+        move(t)
+        return [look().item() for look in constraints]
+
+    t = shortest
+    before, middle = values(0.0), values(t)
+    while 2.0 * t < defaults.longest_lr:
+        after = values(2.0 * t)
+        for first, half, last in zip(before, middle, after, strict=True):
+            bend = abs((last - half) - (half - first))
+            rounding = unit * max(abs(first), abs(half), abs(last))
+            linear = defaults.lr_bend * abs(half - first)
+            if not bend <= max(linear, defaults.lr_slacks * abs(first), rounding):
+                return t
+        t, middle = 2.0 * t, after
+    return t
+
+
+def _mean(looks: Sequence[Look], move: Callable[[float], None], t: float) -> float:
+    """The mean of values after a mean step of that length."""
+    move(t)
+    return math.fsum(look().item() for look in looks) / len(looks)
 
 
 def _value(term: AbstractTerm, some: Tensor | None, parameters: Vector) -> Tensor:
@@ -156,8 +201,23 @@ def _value(term: AbstractTerm, some: Tensor | None, parameters: Vector) -> Tenso
         return term.batch_value(some)
 
 
+def _mean_step(looks: Sequence[Look], parameters: Vector) -> list[Tensor]:
+    """Minus the mean gradient over its root mean square; 0 where that is 0."""
+    wide = [torch.promote_types(p.dtype, torch.float32) for p in parameters]
+    pairs = list(zip(parameters, wide, strict=True))
+    total, squares = ([torch.zeros_like(p, dtype=d) for p, d in pairs] for _ in "mv")
+    for look in looks:
+        found = zip(_slopes(look, parameters), wide, strict=True)
+        slopes = [slope.to(d) for slope, d in found]
+        torch._foreach_add_(total, slopes)
+        torch._foreach_addcmul_(squares, slopes, slopes)
+    sizes = [(len(looks) * square).sqrt() for square in squares]
+    steps = zip(total, sizes, parameters, strict=True)
+    return [torch.where(v > 0, -m / v, 0.0).to(p.dtype) for m, v, p in steps]
+
+
 @torch.enable_grad()
-def _slopes(look: Callable[[], Tensor], parameters: Vector) -> list[Tensor]:
+def _slopes(look: Look, parameters: Vector) -> list[Tensor]:
     """The gradient of a value; zeros where it has none, as in evaluation mode."""
     zeros, value = [torch.zeros_like(p) for p in parameters], look()
     if not value.requires_grad:

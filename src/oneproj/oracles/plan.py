@@ -6,12 +6,10 @@ import math
 from typing import NamedTuple
 
 from oneproj.arguments import check_count
-from oneproj.defaults import Defaults
+from oneproj.defaults import OWN, Defaults
 from oneproj.problem.problem import Problem
 from oneproj.vectors.arithmetic import PLAIN, dimension
 
-OWN = Defaults()
-"""The library's own."""
 SLOPES = 2048
 """Examples that give the gradient of an anchor where its value is made of more. A hinge
 needs the value to be exact; the gradient's error is far below that of a minibatch."""
