@@ -13,8 +13,7 @@ from torch import Tensor
 
 import oneproj
 from oneproj.certificates.certify import certify
-from oneproj.certificates.moreau import moreau_residual
-from oneproj.certificates.penalty_residual import penalty_residual
+from oneproj.certificates.proximal import moreau_residual, penalty_residual
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import oneproj
-from oneproj.certificates.moreau import moreau_residual
+from oneproj.certificates.proximal import moreau_residual
 from oneproj.errors import InfeasibleError, InvalidProblemError, NonFiniteError
 from oneproj.vectors.arithmetic import snapshot
 

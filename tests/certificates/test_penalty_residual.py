@@ -15,7 +15,7 @@ from torch import Tensor
 
 import oneproj
 from oneproj.certificates.assumptions import infeasible_slope
-from oneproj.certificates.penalty_residual import penalty_residual
+from oneproj.certificates.proximal import penalty_residual
 from oneproj.errors import InvalidScheduleError, NonFiniteError
 from oneproj.results import Measure
 from oneproj.theory import NonconvexConstants
