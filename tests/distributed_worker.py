@@ -20,7 +20,7 @@ import torch
 from torch import distributed
 
 import oneproj
-from oneproj.results import Update
+from oneproj import Update
 
 ROWS = 64
 STEPS = 40

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.arguments import as_number, check_count, check_number, plain
+from oneproj.arguments import as_number, check_number, plain
+from oneproj.logs import check_count
 
 X = torch.randn(600, 2, generator=torch.Generator().manual_seed(0))
 

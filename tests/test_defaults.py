@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.results import Update
+from oneproj import Update
 
 OWN = oneproj.Defaults()
 NAMES = [field.name for field in fields(OWN)]

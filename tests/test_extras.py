@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from oneproj.errors import OneprojError
-from oneproj.progress import require
+from oneproj import OneprojError
+from oneproj.logs import require
 
 
 def test_a_package_that_is_not_installed_names_the_extra(

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from oneproj import files
-from oneproj.files import check_place, drafting, force, replacing, write_text
+from oneproj.files import check_place, drafting, force, replacing
+from oneproj.logs import write_text
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs links, modes and pipes")
 

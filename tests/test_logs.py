@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import oneproj
+from oneproj import Status, Update
 from oneproj.logs import AbstractLog, CsvLog, RichLog, TensorBoardLog
-from oneproj.results import Status, Update
 from oneproj.training.checkpoints import read_checkpoint
 
 

@@ -14,10 +14,9 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.errors import InvalidProblemError
+from oneproj import InvalidProblemError, Update
 from oneproj.logs import RichLog
 from oneproj.progress import progress_bar, progress_line
-from oneproj.results import Update
 
 
 class Terminal(io.StringIO):

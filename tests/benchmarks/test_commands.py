@@ -16,8 +16,7 @@ from click.testing import Result
 from benchmarks import overhead, robust
 from benchmarks.overhead import Shape
 from benchmarks.variations import VARIATIONS
-from oneproj import files
-from oneproj.training.solve import solve
+from oneproj import files, solve
 
 TINY = Shape(width=8, heads=2, layers=1, length=6, sequences=12, batch_size=3)
 Run = Callable[..., tuple[int, str]]

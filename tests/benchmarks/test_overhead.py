@@ -31,7 +31,7 @@ from benchmarks.overhead import (
     transformer_problem,
 )
 from benchmarks.overhead_table import overhead_table
-from oneproj.problem.problem import Problem
+from oneproj import Problem
 from oneproj_paper.tasks import count_parameters
 
 TINY = Shape(width=8, heads=2, layers=1, length=6, sequences=12, batch_size=3)

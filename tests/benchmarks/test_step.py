@@ -20,8 +20,7 @@ from benchmarks.copies import held_copies
 from benchmarks.layouts import LAYOUTS, Layout, Point, shapes
 from benchmarks.measure import Spread, alternate, paired_ratio, surroundings
 from benchmarks.step_table import step_table
-from oneproj.errors import InvalidProblemError
-from oneproj.methods.one_projection import OneProjection
+from oneproj import InvalidProblemError, OneProjection
 
 
 @pytest.fixture(scope="module")

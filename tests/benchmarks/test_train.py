@@ -30,12 +30,10 @@ from benchmarks.train_contestants import (
 )
 from benchmarks.train_outcome import Contestant, Outcome, Task
 from benchmarks.train_trace import Trace
-from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.problem.problem import Problem
+from oneproj import InvalidProblemError, NonFiniteError, Problem, Solution
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.project import ProjectorLike
-from oneproj.results import Solution
-from oneproj.vectors.arithmetic import snapshot
+from oneproj.vectors import snapshot
 from oneproj_paper.data import find
 from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 from oneproj_paper.tasks import PAPER, build

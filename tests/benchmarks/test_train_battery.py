@@ -23,8 +23,7 @@ from benchmarks.train_battery.ablations import (
 from benchmarks.train_battery.compare import changes, lines, short, summary
 from benchmarks.train_battery.problems import CASES, FAMILIES
 from benchmarks.train_battery.runs import Key, Record, Run, make_runs, read_runs, run
-from oneproj import Defaults, solve
-from oneproj.errors import InvalidProblemError
+from oneproj import Defaults, InvalidProblemError, solve
 
 QUICK = "polygon"
 

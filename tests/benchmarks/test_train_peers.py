@@ -11,9 +11,9 @@ from benchmarks import train_peers
 from benchmarks.train_outcome import Outcome, Task
 from benchmarks.train_peers import PEERS, Peer, run_grid, run_peer
 from benchmarks.train_trace import Trace
-from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj import InvalidProblemError, NonFiniteError
 from oneproj.progress import install
-from oneproj.vectors.arithmetic import norm
+from oneproj.vectors import norm
 from oneproj_paper.tasks import build
 
 QUANTITY = "the value of 'objective'"

@@ -12,21 +12,27 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.certificates.certify import certify
-from oneproj.certificates.moreau import moreau_residual
-from oneproj.certificates.penalty_residual import penalty_residual
-from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.problem.terms import AbstractTerm
-from oneproj.projection.base import AbstractProjector
+from oneproj import (
+    Certificate,
+    InvalidProblemError,
+    Measure,
+    NonFiniteError,
+    Projection,
+    Status,
+    certify,
+)
+from oneproj.certificates.proximal import moreau_residual, penalty_residual
+from oneproj.problem import AbstractTerm
+from oneproj.projection import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
-from oneproj.results import Certificate, Measure, Projection, Status
 from oneproj.theory import (
     ConvexConstants,
     NonconvexConstants,
     convex_schedule,
     nonconvex_schedule,
 )
-from oneproj.vectors.arithmetic import Vector, snapshot
+from oneproj.vectors import snapshot
+from oneproj.vectors.arithmetic import Vector
 
 CONVEX = ConvexConstants(
     weak_convexity=2.0,

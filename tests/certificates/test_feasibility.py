@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import oneproj
+from oneproj import NonFiniteError
 from oneproj.certificates.feasibility import feasibility
-from oneproj.errors import NonFiniteError
 
 
 def problem_with(bounds: dict[str, float], **ball: float) -> oneproj.Problem:

@@ -15,13 +15,20 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import oneproj
+from oneproj import (
+    InvalidProblemError,
+    Measure,
+    NonFiniteError,
+    Projection,
+    ProjectionFailed,
+    Status,
+)
 from oneproj.certificates.stationarity import gradient_mapping
-from oneproj.errors import InvalidProblemError, NonFiniteError, ProjectionFailed
-from oneproj.problem.terms import AbstractTerm
-from oneproj.projection.base import AbstractProjector
+from oneproj.problem import AbstractTerm
+from oneproj.projection import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
-from oneproj.results import Measure, Projection, Status
-from oneproj.vectors.arithmetic import Vector, snapshot
+from oneproj.vectors import snapshot
+from oneproj.vectors.arithmetic import Vector
 
 FEW = settings(max_examples=10, derandomize=True, deadline=None, database=None)
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oneproj
+from oneproj import InvalidProblemError, NonFiniteError
 from oneproj.certificates.stationarity import complementarity, kkt_residual
-from oneproj.errors import InvalidProblemError, NonFiniteError
 
 FEW = settings(max_examples=10, derandomize=True, deadline=None, database=None)
 

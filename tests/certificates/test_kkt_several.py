@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 import oneproj
+from oneproj import InvalidProblemError
 from oneproj.certificates.stationarity import kkt_residual
-from oneproj.errors import InvalidProblemError
 from oneproj.sets import Affine, Ball, Box, Simplex
 
 DTYPES = [torch.float32, torch.float64]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import oneproj
-from oneproj.certificates.moreau import moreau_residual
-from oneproj.errors import InfeasibleError, InvalidProblemError, NonFiniteError
-from oneproj.vectors.arithmetic import snapshot
+from oneproj import InfeasibleError, InvalidProblemError, NonFiniteError
+from oneproj.certificates.proximal import moreau_residual
+from oneproj.vectors import snapshot
 
 FEW = settings(max_examples=8, derandomize=True, deadline=None, database=None)
 

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import oneproj
+from oneproj import InvalidScheduleError, Measure, NonFiniteError
 from oneproj.certificates.assumptions import infeasible_slope
-from oneproj.certificates.penalty_residual import penalty_residual
-from oneproj.errors import InvalidScheduleError, NonFiniteError
-from oneproj.results import Measure
+from oneproj.certificates.proximal import penalty_residual
 from oneproj.theory import NonconvexConstants
-from oneproj.vectors.arithmetic import snapshot
+from oneproj.vectors import snapshot
 from oneproj_paper.laboratory.obstruction import (
     BOUNDARY_SLOPE,
     SMOOTHNESS,

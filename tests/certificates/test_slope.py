@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 import oneproj
+from oneproj import InvalidProblemError, NonFiniteError
 from oneproj.certificates.assumptions import Explorer, infeasible_slope
-from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.vectors.arithmetic import snapshot
+from oneproj.vectors import snapshot
 
 
 def problem_of(

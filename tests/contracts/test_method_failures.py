@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 import oneproj
+from oneproj import Projection, Status, Update
 from oneproj.methods import METHODS
 from oneproj.projection import AbstractProjector
-from oneproj.results import Projection, Status, Update
 
 DETERMINISTIC = ("slsqp", "auto")  # "auto" takes SLSQP for problems as small as these
 

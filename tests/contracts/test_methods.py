@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 import oneproj
+from oneproj import Status, Update
 from oneproj.methods import METHODS
 from oneproj.oracles import ORACLES
-from oneproj.results import Status, Update
 from oneproj.training import loop as stops
 
 # Runs are stopped within their first outer iteration here, which is warned of.

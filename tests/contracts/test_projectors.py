@@ -16,21 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oneproj import sets
-from oneproj.problem.terms import AbstractTerm
+from oneproj import Projection, Status, sets
+from oneproj.problem import AbstractTerm
 from oneproj.projection import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.margins import MARGIN_POWER
-from oneproj.results import Projection, Status
-from oneproj.vectors.arithmetic import (
-    combine,
-    difference,
-    distance,
-    dot,
-    norm,
-    snapshot,
-)
+from oneproj.vectors import combine, difference, distance, dot, norm, snapshot
 from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 from oneproj_paper.projectors.dual_bisection import DualBisection
 

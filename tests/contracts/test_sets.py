@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import oneproj
-from oneproj import sets
-from oneproj.results import Status
+from oneproj import Status, sets
 
 DTYPES = [torch.float32, torch.float64]
 Draw = Callable[..., Tensor]

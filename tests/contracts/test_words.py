@@ -12,8 +12,7 @@ import pytest
 import torch
 
 import oneproj
-from oneproj import OneProjection, sets
-from oneproj.errors import InvalidProblemError
+from oneproj import InvalidProblemError, OneProjection, sets
 from oneproj.logs import CsvLog
 
 W = torch.tensor([0.3, 0.2], requires_grad=True)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 import oneproj
+from oneproj import Update
 from oneproj.methods import Algorithm1
 from oneproj.methods.algorithm1 import Algorithm1Updater
 from oneproj.methods.context import prepare
 from oneproj.oracles import ORACLES
 from oneproj.oracles.plan import AnchorPlan
-from oneproj.results import Update
 
 Solved = dict[str, object]
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.methods.auto import SLSQP_EXAMPLES, SLSQP_PARAMETERS, Auto
+from oneproj.methods import Auto
+from oneproj.methods.auto import SLSQP_EXAMPLES, SLSQP_PARAMETERS
 from oneproj.methods.context import prepare
 from oneproj.theory import Schedule
 

@@ -12,14 +12,13 @@ from torch.optim import lr_scheduler as schedulers
 from torch.optim.lr_scheduler import LRScheduler
 
 import oneproj
-from oneproj.errors import InvalidProblemError
+from oneproj import InvalidProblemError, OneProjection
 from oneproj.methods.base_steps import (
     BASES,
     BaseLike,
     choose_base,
     schedule_lr,
 )
-from oneproj.methods.one_projection import OneProjection
 
 NEVER = 10**9
 """Inner steps, so that no outer iteration ends and nothing is averaged."""

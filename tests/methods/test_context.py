@@ -10,12 +10,12 @@ import torch
 from torch.utils.data import TensorDataset
 
 import oneproj
+from oneproj import Projection, Status
 from oneproj.methods.context import TWICE, Context, prepare
 from oneproj.oracles import ORACLES, Anchored, Exact
 from oneproj.oracles.plan import BETWEEN_ANCHORS, LOOKS, SELDOM, SLOPES, VALUES
 from oneproj.problem.functions import CHUNK_SIZE
 from oneproj.projection import AbstractProjector
-from oneproj.results import Projection, Status
 from oneproj.theory import Schedule
 
 OWN = oneproj.Defaults()

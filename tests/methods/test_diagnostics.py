@@ -13,7 +13,7 @@ from torch.nn import Linear, Module, ReLU, Sequential
 from torch.nn.functional import softplus
 
 import oneproj
-from oneproj.errors import OneprojWarning
+from oneproj import OneprojWarning
 from oneproj.methods.diagnostics import RunDiagnostics, are_uneven
 
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 import oneproj
+from oneproj.methods import Lagrangian
 from oneproj.methods.context import Context, prepare
-from oneproj.methods.lagrangian import Lagrangian, Multipliers
+from oneproj.methods.lagrangian import Multipliers
 
 
 def quadratic() -> tuple[oneproj.Problem, Tensor]:

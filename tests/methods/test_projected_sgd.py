@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 import oneproj
+from oneproj import Solution
 from oneproj.projection.cuts import Cuts
-from oneproj.results import Solution
 
 
 class Cold(Cuts):

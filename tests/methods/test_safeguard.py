@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import oneproj
+from oneproj import OneprojWarning
 from oneproj.certificates.feasibility import ball_excess
-from oneproj.errors import OneprojWarning
 from oneproj.methods.context import NAME, safeguard
 
 

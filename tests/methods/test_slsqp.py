@@ -14,9 +14,10 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 import oneproj
+from oneproj import Status, Update
+from oneproj.methods import SLSQP
 from oneproj.methods.context import prepare
-from oneproj.methods.slsqp import CONSTANTS, SLSQP
-from oneproj.results import Status, Update
+from oneproj.methods.slsqp import CONSTANTS
 from oneproj.training import loop as stops
 
 CURVED = np.array([[3.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1.0]])

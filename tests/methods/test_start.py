@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from oneproj import InvalidProblemError, OneProjection, OneprojWarning
-from oneproj.vectors.arithmetic import project_ball_
+from oneproj.vectors import project_ball_
 
 
 def test_start_outside_the_ball_is_projected_and_said() -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.results import Update
+from oneproj import Update
 
 
 def instance(start: tuple[float, float]) -> tuple[oneproj.Problem, Tensor]:

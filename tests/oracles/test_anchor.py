@@ -9,13 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from oneproj.errors import NonFiniteError
+from oneproj import Counts, NonFiniteError, Problem, function, mean
 from oneproj.oracles import anchor as module
 from oneproj.oracles.anchor import Anchor, take_anchor
 from oneproj.oracles.plan import AnchorPlan
-from oneproj.problem.functions import function, mean
-from oneproj.problem.problem import Problem
-from oneproj.results import Counts
 from oneproj.sets import Ball
 
 LARGE, FEW = 7, 3

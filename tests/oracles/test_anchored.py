@@ -16,14 +16,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from oneproj.errors import NonFiniteError
+from oneproj import Counts, Hinge, NonFiniteError, Problem, function, mean
 from oneproj.oracles import AbstractOracle, Anchored, Minibatch, anchored
 from oneproj.oracles.anchored import SERVES
-from oneproj.oracles.penalties import AbstractPenalty, Hinge
+from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.oracles.plan import AnchorPlan
-from oneproj.problem.functions import function, mean
-from oneproj.problem.problem import Problem
-from oneproj.results import Counts
 from oneproj.sets import Ball
 
 N = 5

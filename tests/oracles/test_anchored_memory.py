@@ -8,12 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from oneproj import Counts, Hinge, Problem, function, mean
 from oneproj.oracles import Anchored
-from oneproj.oracles.penalties import Hinge
 from oneproj.oracles.plan import AnchorPlan
-from oneproj.problem.functions import function, mean
-from oneproj.problem.problem import Problem
-from oneproj.results import Counts
 
 N = 5
 

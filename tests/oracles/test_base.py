@@ -12,11 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from oneproj import Counts, Hinge, Problem, Softplus, function, mean
 from oneproj.oracles import ORACLES, AbstractOracle, Anchored, Exact, Minibatch
-from oneproj.oracles.penalties import AbstractPenalty, Hinge, Softplus
-from oneproj.problem.functions import function, mean
-from oneproj.problem.problem import Problem
-from oneproj.results import Counts
+from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.sets import Ball
 
 examples = settings(derandomize=True, deadline=None, max_examples=25)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from oneproj import Counts, Hinge, Problem, function, mean
 from oneproj.oracles import Exact
-from oneproj.oracles.penalties import Hinge
 from oneproj.oracles.plan import SLOPES, AnchorPlan
-from oneproj.problem.functions import function, mean
-from oneproj.problem.problem import Problem
-from oneproj.results import Counts
 
 
 class Watched:

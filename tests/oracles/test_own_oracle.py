@@ -13,7 +13,7 @@ from torch import Tensor
 import oneproj
 from oneproj import distributed
 from oneproj.oracles import ORACLES, AbstractOracle
-from oneproj.problem.terms import AbstractTerm
+from oneproj.problem import AbstractTerm
 from oneproj.training.solve import Settings
 
 ROWS = 12

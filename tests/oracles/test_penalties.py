@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oneproj.errors import InvalidProblemError
-from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge, Hinges, Softplus
-from oneproj.problem.functions import function
+from oneproj import Hinge, InvalidProblemError, Softplus, function
+from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinges
 
 examples = settings(derandomize=True, deadline=None, max_examples=100)
 STRENGTH = st.floats(1e-3, 1e3)

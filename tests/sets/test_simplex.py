@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import oneproj
 from oneproj import InvalidProblemError
 from oneproj.sets import L1Ball, Simplex
-from oneproj.sets.simplex import Sorted
+from oneproj.sets.balls import Sorted
 
 examples = settings(derandomize=True, deadline=None, max_examples=50)
 SEEDS = st.integers(0, 2**31)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneproj.errors import InvalidScheduleError
+from oneproj import InvalidScheduleError
 from oneproj.theory import (
     ConvexConstants,
     NonconvexConstants,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneproj.errors import InvalidScheduleError
+from oneproj import InvalidScheduleError
 from oneproj.theory import convex_inner_error, inner_bound
 from oneproj.theory.schedules import find_inner_steps, find_outer_steps
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from oneproj.errors import InvalidScheduleError, OneprojError
+from oneproj import InvalidScheduleError, OneprojError
 from oneproj.theory import (
     ConvexConstants,
     NonconvexConstants,

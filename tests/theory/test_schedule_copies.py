@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from oneproj.errors import InvalidScheduleError
+from oneproj import InvalidScheduleError
 from oneproj.theory import (
     Schedule,
     inner_bound,

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 import oneproj
-from oneproj.results import Status, Update
+from oneproj import Status, Update
 
 STEPS, CHECKPOINT_EVERY = 200, 7
 PAUSE = 2e-3  # seconds per update, so that a signal meets every part of one

@@ -13,8 +13,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 import oneproj
+from oneproj import Status, Update
 from oneproj.projection import AbstractProjector
-from oneproj.results import Status, Update
 
 INNER, STEPS = 5, 60
 LATE = 40

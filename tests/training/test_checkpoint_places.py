@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.results import Status, Update
+from oneproj import Status, Update
 from oneproj.training import checkpoints
 from oneproj.training import loop as iterate
 from oneproj.training.checkpoints import read_checkpoint, write_checkpoint

@@ -16,13 +16,13 @@ from torch.nn.functional import softplus
 from torch.optim.lr_scheduler import LRScheduler
 
 import oneproj
+from oneproj import Solution, Status, Update
 from oneproj.methods import METHODS, auto
 from oneproj.methods.step_size import default_lr
 from oneproj.methods.strength import AutoStrength
 from oneproj.oracles import ORACLES
 from oneproj.oracles.anchor import Anchor
 from oneproj.projection.cuts import Cuts
-from oneproj.results import Solution, Status, Update
 from oneproj.theory import Schedule
 from oneproj.training import loop as stops
 from oneproj.training.checkpoints import read_checkpoint

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import oneproj
+from oneproj import Status, Update
 from oneproj.methods import METHODS
 from oneproj.projection import AbstractProjector
 from oneproj.projection.project import OnFailure
-from oneproj.results import Status, Update
 from oneproj.theory import Schedule
 from oneproj.training import loop as stops
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 import oneproj
-from oneproj.errors import OneprojWarning
+from oneproj import OneprojWarning
 from oneproj.training.diagnostics import warn_if_falling, warn_if_risen
 
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from oneproj import Update
 from oneproj.problem.problem import RESERVED_NAMES
-from oneproj.results import Update
 from oneproj.training.run import MAX_ROWS, History
 
 

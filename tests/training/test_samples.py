@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 import oneproj
-from oneproj.results import Solution
+from oneproj import Solution
 from oneproj.training.fingerprints import SAMPLE, check_sample, sample_values
 
 # Runs are stopped within their first outer iteration here, which is warned of.

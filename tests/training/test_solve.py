@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 import oneproj
+from oneproj import Projection, Status
 from oneproj.projection import AbstractProjector
 from oneproj.projection.project import choose_projector
-from oneproj.results import Projection, Status
 from oneproj.theory import Schedule
 from oneproj.training import loop as stops
 

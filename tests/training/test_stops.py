@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.problem.terms import AbstractTerm
+from oneproj import Projection, Solution, Status, Update
+from oneproj.problem import AbstractTerm
 from oneproj.projection.cuts import Cuts
-from oneproj.results import Projection, Solution, Status, Update
 from oneproj.training import loop as stops
-from oneproj.training.callbacks import Callbacks
-from oneproj.training.loop import AGAIN, End, warn_of_end
+from oneproj.training.loop import AGAIN, Callbacks, End, warn_of_end
 from oneproj.vectors.arithmetic import Vector
 
 

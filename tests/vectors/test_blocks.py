@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from oneproj.vectors import blocks
-from oneproj.vectors.arithmetic import combine, dot, norm
+from oneproj.vectors import blocks, combine, dot, norm
 from oneproj.vectors.blocks import (
     combination,
     combine_into,

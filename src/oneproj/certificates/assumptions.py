@@ -22,7 +22,7 @@ from oneproj.problem.problem import Problem
 from oneproj.results import Measure
 from oneproj.sets import SetConstraint
 from oneproj.theory import ConvexConstants, NonconvexConstants
-from oneproj.theory.observations import ROUNDINGS, Observations
+from oneproj.theory.constants import ROUNDINGS, Observations
 from oneproj.vectors.arithmetic import (
     Array,
     Vector,

@@ -17,8 +17,7 @@ from oneproj.certificates.feasibility import (
     feasibility,
     surrogate_measure,
 )
-from oneproj.certificates.moreau import moreau_residual
-from oneproj.certificates.penalty_residual import penalty_residual
+from oneproj.certificates.proximal import moreau_residual, penalty_residual
 from oneproj.certificates.stationarity import (
     complementarity,
     gradient_mapping,
@@ -32,7 +31,7 @@ from oneproj.projection.base import AbstractProjector
 from oneproj.projection.project import ProjectorLike, choose_projector
 from oneproj.results import Certificate, Measure
 from oneproj.theory import ConvexConstants, NonconvexConstants, Schedule
-from oneproj.theory.observations import Observations
+from oneproj.theory.constants import Observations
 from oneproj.theory.schedules import check_schedule
 
 Constants = ConvexConstants | NonconvexConstants

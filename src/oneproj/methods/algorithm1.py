@@ -44,7 +44,7 @@ from oneproj.problem.problem import Problem
 from oneproj.results import Projection
 from oneproj.schema import check_range, check_scheduler, require
 from oneproj.theory import Schedule
-from oneproj.theory.observations import ROUNDINGS, Observations
+from oneproj.theory.constants import ROUNDINGS, Observations
 from oneproj.vectors.arithmetic import (
     difference,
     dimension,

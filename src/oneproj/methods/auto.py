@@ -20,7 +20,7 @@ from oneproj.methods.slsqp import SLSQP
 from oneproj.oracles import Estimate, OracleLike
 from oneproj.problem.problem import Problem
 from oneproj.results import Projection
-from oneproj.theory.observations import Observations
+from oneproj.theory.constants import Observations
 from oneproj.vectors.arithmetic import dimension
 
 SLSQP_PARAMETERS = 200

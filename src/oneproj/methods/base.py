@@ -19,7 +19,7 @@ from oneproj.methods.context import Context
 from oneproj.oracles import Estimate, OracleLike
 from oneproj.results import Projection
 from oneproj.theory import Schedule
-from oneproj.theory.observations import Observations
+from oneproj.theory.constants import Observations
 
 
 class AbstractUpdater(ABC):

@@ -12,7 +12,9 @@ Each has a residual that is <= 0 on the set, and the nearest point; ``on`` makes
 """
 
 from oneproj.sets.balls import Ball as Ball
+from oneproj.sets.balls import L1Ball as L1Ball
 from oneproj.sets.balls import SecondOrderCone as SecondOrderCone
+from oneproj.sets.balls import Simplex as Simplex
 from oneproj.sets.base import AbstractSet as AbstractSet
 from oneproj.sets.base import SetConstraint as SetConstraint
 from oneproj.sets.boxes import Affine as Affine
@@ -21,5 +23,3 @@ from oneproj.sets.boxes import Halfspace as Halfspace
 from oneproj.sets.matrices import NuclearBall as NuclearBall
 from oneproj.sets.matrices import Rank as Rank
 from oneproj.sets.matrices import SpectralBall as SpectralBall
-from oneproj.sets.simplex import L1Ball as L1Ball
-from oneproj.sets.simplex import Simplex as Simplex

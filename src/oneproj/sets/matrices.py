@@ -15,6 +15,7 @@ from torch import Tensor
 
 from oneproj.arguments import check_count
 from oneproj.errors import InvalidProblemError
+from oneproj.sets.balls import Sorted
 from oneproj.sets.base import (
     AbstractDistanceSet,
     AbstractThinSet,
@@ -22,7 +23,6 @@ from oneproj.sets.base import (
     directed,
     length,
 )
-from oneproj.sets.simplex import Sorted
 
 MATRIX_DIM = 2
 

@@ -2,9 +2,8 @@
 
 ``outline`` describes a run in words: its settings, what its optimiser and scheduler
 began with, the parameters' shapes, the constraints with their bounds and sizes.
-Functions count by a fingerprint of what they are compiled from: instructions,
-constants, defaults, and the numbers, strings and functions that they use. Objects that
-they use count by their types only.
+Functions count by their names; what optimisers and schedulers that they make were made
+with is compared by their states.
 
 ``sample_values`` evaluates every term on a few examples, always the same ones. Saved
 with a run, the values tell whether data, losses and frozen parameters are unchanged, as
@@ -13,14 +12,9 @@ far as these examples show it. They are no full pass, and not counted.
 
 from __future__ import annotations
 
-import dis
-import hashlib
 import math
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from functools import partial
-from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -35,8 +29,6 @@ from oneproj.schema import IMPLEMENTATION
 from oneproj.vectors.arithmetic import norm, rounding_unit
 
 SAMPLE = 256  # examples of each term that are compared: a few minibatches
-PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-CODE = "code of"  # begins the name of what only one version of Python can compare
 
 
 def name_of(function: object) -> str:
@@ -49,65 +41,6 @@ def name_of(function: object) -> str:
     if isinstance(function, partial):
         return f"partial of {name_of(function.func)}"
     return str(getattr(function, "__qualname__", type(function).__name__))
-
-
-def fingerprint(function: object) -> str:
-    """Twelve digits, the same in every process of one version of Python.
-
-    Example:
-        >>> def power(p): return lambda x: x ** p
-        >>> fingerprint(power(2)) == fingerprint(power(2)) != fingerprint(power(3))
-        True
-    """
-    module = getattr(function, "__module__", None)
-    words = "\n".join(_words(function, module, set()))
-    return hashlib.sha256(words.encode()).hexdigest()[:12]
-
-
-def _words(value: Any, module: str | None, seen: set[int]) -> Iterator[str]:  # noqa: ANN401 - anything
-    """What stands for a value in a fingerprint; functions of other modules by name."""
-    parts: tuple[Any, ...] = ()
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-        yield f"{type(value).__name__} {value!r}"
-    elif isinstance(value, tuple):
-        parts = value
-    elif isinstance(value, frozenset):  # its order is another in every process
-        yield from sorted(word for item in value for word in _words(item, module, seen))
-    elif isinstance(value, CodeType):
-        yield f"{value.co_code.hex()} {' '.join(value.co_names)}"
-        parts = value.co_consts
-    elif isinstance(value, partial):
-        module = getattr(value.func, "__module__", None)
-        parts = (value.func, value.args, *sorted(value.keywords.items()))
-    elif isinstance(value, MethodType):
-        parts = (value.__func__,)
-    elif isinstance(value, FunctionType) and value.__module__ == module:
-        if id(value) not in seen:
-            seen.add(id(value))
-            named = {**(value.__kwdefaults__ or {}), **_used(value)}
-            parts = (value.__code__, value.__defaults__, *sorted(named.items()))
-    else:
-        yield name_of(value)
-    for part in parts:
-        yield from _words(part, module, seen)
-
-
-def _used(function: FunctionType) -> dict[str, Any]:
-    """What a function, and the functions inside it, read from around them."""
-    place, stored, names = function.__globals__, set(), set()
-    codes = [function.__code__]
-    while codes:
-        code = codes.pop()
-        codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
-        steps = [(step.opname, step.argval) for step in dis.get_instructions(code)]
-        names |= {name for op, name in steps if op == "LOAD_GLOBAL" and name in place}
-        stored |= {name for op, name in steps if op == "STORE_GLOBAL"}  # as counters
-    used = {name: place[name] for name in names - stored if name[:2] != "__"}
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    for name, cell in cells:
-        with suppress(ValueError):  # nothing in it yet
-            used[name] = cell.cell_contents
-    return used
 
 
 MEASURED = ("'lr'", "'initial_lr'", "'prox_weight'", "'base_lrs'", "'_last_lr'")
@@ -163,16 +96,9 @@ def refuse_others(saved: Mapping[str, str], own: Mapping[str, str]) -> None:
     Example:
         >>> refuse_others({"seed": "0"}, {"seed": "0"})
     """
-    both = saved.keys() & own.keys()
-    names = [
-        name
-        for name in {**saved, **own}
-        if saved.get(name) != own.get(name)
-        and (name in both or not name.startswith(CODE))
-    ]
+    names = [name for name in {**saved, **own} if saved.get(name) != own.get(name)]
     if not names:
         return
-    names.sort(key=lambda name: name.startswith(CODE))  # digits say least
     differences = [
         f"{name}: {saved.get(name, 'absent')} then, {own.get(name, 'absent')} now"
         for name in names[:5]
@@ -198,7 +124,6 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
             words |= _settings(value)
         elif callable(value):  # two runs cannot share the object, but the function
             words[name] = name_of(value)
-            words[f"{CODE} {name} in {PYTHON}"] = fingerprint(value)
         else:
             words[name] = repr(value)
     return words

@@ -38,9 +38,8 @@ from oneproj.results import KEPT, Projection, Solution, Status
 from oneproj.theory import Schedule
 from oneproj.theory.schedules import check_schedule
 from oneproj.training import diagnostics
-from oneproj.training.callbacks import Callback, Callbacks
 from oneproj.training.checkpoints import Checkpoint, Files, Location, read_checkpoint
-from oneproj.training.loop import End, Loop, warn_of_end
+from oneproj.training.loop import Callback, Callbacks, End, Loop, warn_of_end
 from oneproj.training.run import History, Run, Start
 from oneproj.vectors.arithmetic import norm
 
