@@ -74,13 +74,16 @@ def ablations(
     """
     named = {switch: switch for switch in switches}
     named = named or MECHANISMS | tolerance_switches()
+    texts = {n: s.replace("NONE", f"{__name__}:nothing") for n, s in named.items()}
+    for text in texts.values():  # what cannot be set is refused before the work
+        with overridden([text]) as options:
+            Cuts(**options)
     before = _runs(instances, [], limit)
-    width = max(map(len, named))
+    width = max(map(len, ("(all on)", *named)))
     titles = ("feasible", "lost", "won", "farther", "nearer", "gradients")
     say(f"{'without'.ljust(width)}  {'  '.join(titles)}")
     say(f"{'(all on)'.ljust(width)}  {_feasible(before)} of {len(before)}")
-    for name, switch in named.items():
-        text = switch.replace("NONE", f"{__name__}:nothing")
+    for name, text in texts.items():
         cells = difference(before, _runs(instances, [text], limit), record)
         padded = [c.rjust(len(t)) for c, t in zip(cells, titles, strict=True)]
         say(f"{name.ljust(width)}  {'  '.join(padded)}")

@@ -14,7 +14,7 @@ import pytest
 import torch
 from click.testing import Result
 
-from benchmarks.projection import page, peers, profile, scale, switches
+from benchmarks.projection import ablate, page, peers, profile, scale, switches
 from benchmarks.projection.__main__ import fill
 from benchmarks.projection.ablate import MECHANISMS, ablations, tolerance_switches
 from benchmarks.projection.cases import Case, Instance, below_zero, leaf
@@ -324,6 +324,16 @@ def test_an_ablation_says_what_a_mechanism_is_worth(record: Record) -> None:
     assert name == "max_evaluations=3"
     feasible, lost, _, farther = map(int, numbers[:4])
     assert (feasible, lost + farther) in {(0, 1), (1, 1)}
+
+
+def test_a_wrong_switch_is_refused_before_the_work(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[object] = []
+    monkeypatch.setattr(ablate, "run", lambda *given: ran.append(given))
+    with pytest.raises(InvalidProblemError, match="there is no A"):
+        ablations(SMALL, ["oneproj.projection.cuts:A=1"], 20.0, record=record)
+    assert ran == []
 
 
 # --- time and memory --------------------------------------------------------------
