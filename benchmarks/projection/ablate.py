@@ -19,7 +19,7 @@ FACTOR = 4.0
 
 MECHANISMS: dict[str, str] = {
     "curvature of the Lagrangian": "memory=0",
-    "stop where a gradient gains little": "progress=0.0",
+    "stop where a gradient gains little": "min_gain=0.0",
     "the sets' own nearest point first": f"{HOME}:project_onto_sets=NONE",
     "from outside into the sets": f"{HOME}:search_sets=NONE",
     "recognise linear functions": f"{HOME}:seems_linear_within_sets=NONE",

@@ -178,10 +178,10 @@ def _project(case: Case, projector: ProjectorLike, limit: float) -> Run:
     return {
         "status": done.status.name,
         "claimed": done.status.ok,
-        "gradients": done.evaluations,
+        "gradients": done.gradients,
         "kkt": done.kkt_residual,
         "bound": done.lower_bound,
-        "proven empty": done.status is Status.EMPTY,
+        "proven empty": done.status is Status.PROVEN_INFEASIBLE,
     }
 
 

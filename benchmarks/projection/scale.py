@@ -77,7 +77,7 @@ def time_over_gradients(
         (True, True)
     """
     made = make_large(size, start, torch.Generator().manual_seed(0))
-    gradients = _project(made, switches).evaluations
+    gradients = _project(made, switches).gradients
     tasks: dict[str, Callable[[], object]] = {
         "projection": lambda: _project(made, switches),
         "gradients": lambda: _differentiate(made, gradients),
@@ -114,7 +114,7 @@ def _weigh(size: int, switches: list[str]) -> Weight:
     done, whole = _peak(lambda: _project(made, switches))
     return Weight(
         size=made.size,
-        gradients=done.evaluations,
+        gradients=done.gradients,
         feasible=done.status.ok,
         copies=whole / unit,
         gradient_copies=alone / unit,

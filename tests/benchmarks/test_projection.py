@@ -356,7 +356,7 @@ def test_time_is_a_ratio_and_switches_apply() -> None:
     assert one.split()[:2] == ["18", "random"]
     assert two.split()[:2] == ["18", "trained"]
     assert float(one.split()[3]) > 0
-    many = scale.time_over_gradients(200, "random", ["progress=0.0"])[0]
+    many = scale.time_over_gradients(200, "random", ["min_gain=0.0"])[0]
     assert many > scale.time_over_gradients(200, "random")[0]
 
 
