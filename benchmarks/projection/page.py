@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.projection import profile
 from benchmarks.projection.cases import Instance
+from benchmarks.projection.peers import BUDGET, STOPPED
 from benchmarks.projection.record import OURS, Record
 from benchmarks.projection.table import ALL, Summary, number, summaries
 from oneproj.errors import InvalidProblemError
@@ -50,6 +51,7 @@ def filled(text: str, record: Record, instances: Sequence[Instance]) -> str:
         "gradients": _table(rows, _gradients),
         "caption": _caption(record, instances),
         "others": _others(rows),
+        "stopped": _stopped(record, instances),
     }
 
     def made(match: re.Match[str]) -> str:
@@ -141,6 +143,18 @@ def _caption(record: Record, instances: Sequence[Instance]) -> str:
         for label, values in found.items()
     )
     return f"*{len(keys)} problems. Solved: {words}.*"
+
+
+def _stopped(record: Record, instances: Sequence[Instance]) -> str:
+    """How many runs of each peer a limit ended."""
+    parts = []
+    for label in profile.labels_of(record):
+        runs = [record.runs[label].get(i.key, {}) for i in instances]
+        ended = [r for r in runs if r.get("error") == STOPPED]
+        if ended:
+            early = sum(r["gradients"] < BUDGET for r in ended)
+            parts.append(f"{label} {len(ended)}, of these {early} by the time")
+    return f"Runs stopped by a limit: {'; '.join(parts) or 'none'}."
 
 
 def _others(rows: Rows) -> str:

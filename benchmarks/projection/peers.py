@@ -29,8 +29,12 @@ BUDGET = 1000
 """Gradients after which a peer is stopped where it is."""
 LARGEST = 2000
 """Parameters up to which the dense square matrices of these solvers make sense."""
+STOPPED = "stopped"
+"""The error of a run that was ended by a limit."""
 INFINITE = 1e20
 """What IPOPT takes for no bound."""
+IPOPT_STOPPED = (-1, -4, -5)
+"""What IPOPT returns at its limit of iterations, processor time and time."""
 
 
 class StoppedError(Exception):
@@ -215,7 +219,11 @@ def ipopt(f: Functions, limit: float) -> Array:
         ("max_cpu_time", float(limit)),
     ):
         problem.add_option(name, value)
-    answer: Array = problem.solve(np.clip(f.start, f.lower, f.upper))[0]
+    answer: Array
+    answer, about = problem.solve(np.clip(f.start, f.lower, f.upper))
+    if about["status"] in IPOPT_STOPPED:
+        f.move(answer)
+        raise StoppedError
     return answer
 
 
@@ -305,5 +313,5 @@ def solve(name: str, case: Case, limit: float) -> dict[str, Any]:
     return {
         "gradients": f.gradients,
         "values": f.values_seen,
-        **({"error": "stopped"} if stopped else {}),
+        **({"error": STOPPED} if stopped else {}),
     }

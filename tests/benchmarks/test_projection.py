@@ -247,6 +247,9 @@ def test_a_page_is_filled_in(record: Record) -> None:
     assert "old" not in new
     assert "| thin | 1 | 1 / 0 | 1 / 1 |" in new
     assert page.filled(new, record, INSTANCES) == new
+    record.runs["SLSQP"][SMALL[0].key]["error"] = "stopped"
+    part = text.replace("reached", "stopped")
+    assert "SLSQP 1, of these 1 by the time" in page.filled(part, record, INSTANCES)
     with pytest.raises(InvalidProblemError, match="part 'other'"):
         page.filled(text.replace("reached", "other"), record, INSTANCES)
 
