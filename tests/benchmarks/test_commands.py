@@ -20,7 +20,7 @@ from oneproj import files, solve
 
 TINY = Shape(width=8, heads=2, layers=1, length=6, sequences=12, batch_size=3)
 Run = Callable[..., tuple[int, str]]
-RECORDS = ["step", "overhead", "projection", "train", "robust"]
+RECORDS = ["step", "overhead", "train", "robust"]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The projection problems that are timed: linear scores, and networks of any size."""
+"""Problems whose time and memory are measured: linear scores, networks of any size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from benchmarks.watch import Watch, Watched
 from oneproj.problem.functions import Mean, mean
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm, Constraint
@@ -36,7 +35,7 @@ WIDE, WIDE_EXAMPLES = 10**4, 500
 HUGE, HUGE_EXAMPLES = 10**6, 250
 """From here on networks have many inputs as well, so that a gradient takes about a
 second and its hidden layer little memory."""
-LINEAR_CAP, NETWORK_CAP = 0.4, 0.5
+LINEAR_CAP, NETWORK_CAP, TIGHT_CAP = 0.4, 0.5, 0.1
 """Of the logistic risk; log 2 is that of a score of 0."""
 UPDATES, HUGE_UPDATES = 500, 50
 """Of the training that leads to the trained start."""
@@ -46,18 +45,14 @@ there is nothing to time."""
 
 
 @dataclass(frozen=True)
-class Instance:
+class Large:
     """Parameters, constraints on them and a start; timed runs begin with ``reset``."""
 
     parameters: list[Tensor]
-    constraints: Mapping[str, Watched]
-    watch: Watch
-    """Counts the gradients of the constraints and can stop a run."""
+    constraints: Mapping[str, Constraint]
     objective: Mean
     """What training minimises, at odds with the constraints."""
     start: list[Tensor]
-    scores: list[Tensor] | None
-    """The signed inputs of each linear score; None for a network."""
 
     @property
     def size(self) -> int:
@@ -69,19 +64,22 @@ class Instance:
         assign(self.parameters, self.start)
 
 
-def make_instance(size: int, start: Start, generator: torch.Generator) -> Instance:
+def make_large(
+    size: int, start: Start, generator: torch.Generator, cap: float = NETWORK_CAP
+) -> Large:
     """A problem with at least ``size`` parameters: linear at 18, else a network.
 
     The random start is that of training; the trained one is what the method itself
-    would project: where ``oneproj.solve`` is after 500 updates, 50 if it is huge.
+    would project: where ``oneproj.solve`` is after 500 updates, 50 if it is huge. The
+    cap is that of a network's risk.
 
     Example:
-        >>> made = make_instance(18, "trained", torch.Generator().manual_seed(0))
+        >>> made = make_large(18, "trained", torch.Generator().manual_seed(0))
         >>> made.size, 0 < max(c.value() for c in made.constraints.values()) < 1
         (18, True)
     """
     linear = size == LINEAR_SIZE
-    made = _linear(generator) if linear else _network(size, generator)
+    made = _linear(generator) if linear else _network(size, generator, cap)
     if start == "random":
         return made
     looser = {
@@ -120,20 +118,11 @@ class _Stop(AbstractProjector):
         raise _ReachedError
 
 
-def _watched(
-    constraints: Mapping[str, Constraint],
-) -> tuple[Mapping[str, Watched], Watch]:
-    watch = Watch()
-    return {
-        name: Watched(c.named(name), watch) for name, c in constraints.items()
-    }, watch
-
-
 def _draw(generator: torch.Generator, *size: int) -> Tensor:
     return torch.randn(size, generator=generator, dtype=torch.float64)
 
 
-def _linear(generator: torch.Generator) -> Instance:
+def _linear(generator: torch.Generator) -> Large:
     """Two classes of examples, and a third that wants to be on their wrong side."""
     width = LINEAR_SIZE // 2
     weights = [_draw(generator, width).requires_grad_() for _ in range(2)]
@@ -149,14 +138,14 @@ def _linear(generator: torch.Generator) -> Instance:
 
     objective = mean(losses, data=others)
     start = snapshot(weights)
-    return Instance(weights, *_watched(constraints), objective, start, scores)
+    return Large(weights, constraints, objective, start)
 
 
 def _logistic_risk(w: Tensor, data: Tensor) -> Mean:
     return mean(lambda x: softplus(-(x @ w)), data=data, curvature="convex")
 
 
-def _network(size: int, generator: torch.Generator) -> Instance:
+def _network(size: int, generator: torch.Generator, cap: float) -> Large:
     """One hidden layer of Softplus units; the label is the sign of the first input.
 
     The objective wants the sign of the second one.
@@ -174,10 +163,10 @@ def _network(size: int, generator: torch.Generator) -> Instance:
         return softplus(-wanted * (softplus(rows @ first + bias) @ last))
 
     parameters = [first, bias, last]
-    constraints = {"risk": mean(losses, data=(x, signs[:, 0])) <= NETWORK_CAP}
+    constraints = {"risk": mean(losses, data=(x, signs[:, 0])) <= cap}
     objective = mean(losses, data=(x, signs[:, 1]))
     start = snapshot(parameters)
-    return Instance(parameters, *_watched(constraints), objective, start, None)
+    return Large(parameters, constraints, objective, start)
 
 
 def _examples(size: int) -> int:

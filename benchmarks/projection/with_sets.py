@@ -8,14 +8,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from benchmarks.projection_suite.cases import (
+from benchmarks.projection.cases import (
     Case,
     Instance,
     convex_below,
     leaf,
     numbers,
 )
-from benchmarks.projection_suite.convex import SEEDS, root
+from benchmarks.projection.convex import SEEDS, root
 from oneproj.problem.functions import function
 from oneproj.problem.terms import Curvature
 from oneproj.sets import (

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
-from benchmarks.projection_suite.cases import Case, Instance, numbers
+from benchmarks.projection.cases import Case, Instance, leaf, numbers
 from oneproj.problem.functions import function, mean
 from oneproj.problem.terms import AbstractTerm
 
@@ -20,9 +20,11 @@ GROUP = 40
 """Examples behind each constraint."""
 INPUTS = 10
 UPDATES, RATE = 60, 0.01
-"""Of Adam, for a trained start, on labels that are wrong in part."""
-RATE_CAP = 0.02
-"""Of a smooth rate of false positives."""
+"""Of Adam, for starts that are not random."""
+WRONG = {"trained": 4, "adversarial": 1}
+"""Every so many labels are wrong in training: in part, or all."""
+RATE_CAP, MISSES_CAP = 0.02, 0.1
+"""Of smooth rates of false positives, and of misses."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def instances() -> list[Instance]:  # noqa: C901 - a list of what there is
 
     for kind in ("mlp", "cnn", "transformer", "pinn"):
         for groups in (1, 5):
-            for start in ("random", "trained"):
+            for start in ("random", "trained", "adversarial"):
                 for cap in ("mild", "tight"):
                     name = f"{kind} {start}, {groups} constraints"
                     made_by = partial(risks, kind, start, cap, groups, torch.float64)
@@ -88,11 +90,12 @@ def instances() -> list[Instance]:  # noqa: C901 - a list of what there is
         near = partial(risks, kind, "trained", "near", 1, torch.float64)
         add("networks near", f"{kind} 1 constraint", near)
     for dtype in (torch.float32, torch.bfloat16):
+        short = str(dtype).removeprefix("torch.")
         for kind in ("mlp", "transformer"):
-            name = f"{kind} {str(dtype).removeprefix('torch.')}"
-            add(
-                "narrow dtypes", name, partial(risks, kind, "trained", "mild", 2, dtype)
-            )
+            for cap in ("mild", "tight"):
+                made_by = partial(risks, kind, "trained", cap, 2, dtype)
+                add("narrow dtypes", f"{kind} {cap} {short}", made_by)
+        add("narrow dtypes", f"plateau {short}", partial(plateau, dtype))
     for shape in ("max", "top-k", "sigmoid rate"):
         for kind in ("linear", "mlp"):
             add(
@@ -121,7 +124,7 @@ def _network(kind: str, seed: int, groups: int) -> Network:
         y = (flat[:, : INPUTS // 2].sum(1) + 0.5 * j * flat[:, -1] > 0).long()
         data.append((x, y))
     if kind == "pinn":
-        return Network(model, partial(_residuals, model), data)
+        return Network(model, lambda batch: _residuals(model, batch), data)
 
     def losses(batch: tuple[Tensor, Tensor]) -> Tensor:
         return cross_entropy(model(batch[0]), batch[1], reduction="none")
@@ -154,27 +157,33 @@ def _model(kind: str) -> nn.Module:
     )
 
 
-def _residuals(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Squared residuals of ``u' = cos t - u`` with ``u(0) = 0``, at times t."""
+def _residuals(
+    model: nn.Module, batch: tuple[Tensor, Tensor], first: float = 0.0
+) -> Tensor:
+    """Squared residuals of ``u' = cos t - u`` with ``u(0) = first``, at times t."""
     t = batch[0].detach().requires_grad_()
     with torch.enable_grad():
         u = model(t)
         slope = torch.autograd.grad(u.sum(), t, create_graph=True)[0]
     start = model(torch.zeros_like(t))
-    squares: Tensor = (slope + u - t.cos()) ** 2 + start**2
+    squares: Tensor = (slope + u - t.cos()) ** 2 + (start - first) ** 2
     return squares.squeeze(1)
 
 
-def _train(network: Network) -> None:
-    """Some steps towards labels of which a part is wrong."""
+def _train(network: Network, start: str) -> None:
+    """Some steps towards wrong labels, or another solution of the equation."""
+    pinn = network.groups[0][0].shape[1:] == (1,)
     rate = torch.optim.Adam(network.model.parameters(), lr=RATE)
     for _ in range(UPDATES):
         rate.zero_grad()
         total = torch.zeros((), dtype=torch.float64)
         for x, y in network.groups:
+            if pinn and start == "adversarial":
+                total = total + _residuals(network.model, (x, y), first=3.0).mean()
+                continue
             wrong = y.clone()
-            if y.dtype == torch.long:
-                wrong[::4] = 1 - wrong[::4]
+            if not pinn:
+                wrong[:: WRONG[start]] = 1 - wrong[:: WRONG[start]]
             total = total + network.losses((x, wrong)).mean()
         torch.autograd.backward(total)
         rate.step()
@@ -192,8 +201,8 @@ def risks(  # noqa: PLR0917 - partial fills them in
         ['group 0', 'group 1']
     """
     network = _network(kind, seed, groups)
-    if start == "trained":
-        _train(network)
+    if start != "random":
+        _train(network, start)
     share = {"near": 0.98, "mild": 0.8, "tight": 0.25}[cap]
     with torch.no_grad():
         values = [float(network.losses(group).mean()) for group in network.groups]
@@ -214,7 +223,7 @@ def shaped(shape: str, kind: str, seed: int) -> Case:
     """
     network = _network(kind, seed, 1)
     batch = network.groups[0]
-    _train(network)
+    _train(network, "trained")
     parameters = list(network.model.parameters())
     if shape == "sigmoid rate":
         x, y = batch
@@ -237,3 +246,21 @@ def shaped(shape: str, kind: str, seed: int) -> Case:
         curvature="convex" if kind == "linear" else None,
     )
     return Case(parameters, {shape: term <= 0.6 * term.value()})
+
+
+def plateau(dtype: torch.dtype, seed: int) -> Case:
+    """A smooth rate of misses that is 1 to the last bit of float32 at the start.
+
+    Scores are far below the threshold, so gradients are 0 or nearly so; raising the
+    last weight, a bias, by 9 is the way out.
+
+    Example:
+        >>> plateau(torch.float32, 0).constraints["misses"].value()
+        0.9
+    """
+    x = torch.cat([numbers(seed, GROUP, 3, scale=0.3), torch.ones(GROUP, 1)], 1)
+    start = torch.tensor([0.0, 0.0, 0.0, -8.0], dtype=torch.float64)
+    w = leaf(start + numbers(seed + 1, 4, scale=0.1), dtype)
+    inputs = x.to(dtype)
+    rate = function(lambda: (-4.0 * (inputs @ w)).sigmoid().mean())
+    return Case([w], {"misses": rate <= MISSES_CAP})

@@ -1,4 +1,4 @@
-"""Feasible sets in the style of Hock and Schittkowski's collection, each x 3 starts.
+"""Feasible sets in the style of Hock and Schittkowski's collection, each x 4 starts.
 
 W. Hock, K. Schittkowski: Test Examples for Nonlinear Programming Codes, Springer 1981.
 The numbers are those of the book; objectives are left out, since a projection has its
@@ -13,16 +13,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from benchmarks.projection_suite.cases import Case, Instance, below_zero, leaf, numbers
+from benchmarks.projection.cases import Case, Instance, below_zero, leaf, numbers
 from oneproj.problem.terms import AbstractTerm
 from oneproj.sets import Box
 
 Functions = Callable[[Tensor], list[Tensor]]
 Bounds = tuple[float | list[float] | None, float | list[float] | None]
 NONE: Bounds = (None, None)
-STARTS = 3
-FAR = (0.0, 1.0, 4.0)
-"""How far the starts are from the book's: standard deviations per coordinate."""
+FAR = {0: 0.0, 1: 1.0, 2: 4.0, 5: 1.0}
+"""Seed to how far its start is from the book's: standard deviations per coordinate."""
 
 SETS: dict[str, tuple[list[float], Functions, Bounds]] = {
     "10": (
@@ -313,16 +312,16 @@ SETS: dict[str, tuple[list[float], Functions, Bounds]] = {
 
 
 def instances() -> list[Instance]:
-    """Every set from three starts; the third is kept aside.
+    """Every set from four starts; a far and a near one are kept aside.
 
     Example:
-        >>> len(instances()) >= 120
+        >>> len(instances()) >= 160
         True
     """
     return [
         Instance("hock-schittkowski", name, seed, partial(_case, name, seed))
         for name in SETS
-        for seed in range(STARTS)
+        for seed in FAR
     ]
 
 

@@ -9,7 +9,7 @@ import scipy.optimize
 import torch
 from torch import Tensor
 
-from benchmarks.projection_suite.cases import Case, numbers
+from benchmarks.projection.cases import Case, numbers
 from oneproj.errors import OneprojError
 from oneproj.vectors.arithmetic import Array, flat
 

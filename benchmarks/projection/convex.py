@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from benchmarks.projection_suite.cases import (
+from benchmarks.projection.cases import (
     Case,
     Instance,
     below_zero,
@@ -20,7 +20,8 @@ from benchmarks.projection_suite.cases import (
     numbers,
 )
 from oneproj.problem.functions import mean
-from oneproj.sets import L1Ball
+from oneproj.problem.terms import AbstractTerm
+from oneproj.sets import Box, L1Ball
 
 SEEDS = 3
 EXAMPLES = 200
@@ -54,7 +55,7 @@ def instances() -> list[Instance]:  # noqa: C901 - a list of what there is
         for d in (5, 20, 100):
             add("risks", f"{loss} d={d}", partial(risk, loss, d))
     sizes = [(c, d) for c in (1e0, 1e2, 1e4, 1e6, 1e8) for d in (2, 20, 100)]
-    sizes += [(1e2, 500), (1e4, 500), (1e2, 2000)]
+    sizes += [(1e2, 500), (1e4, 500), (1e6, 500), (1e2, 2000), (1e4, 2000)]
     for condition, d in sizes:
         name = f"condition {condition:.0e} d={d}"
         add("ellipsoids", name, partial(ellipsoid, condition, d, declared=True))
@@ -73,12 +74,14 @@ def instances() -> list[Instance]:  # noqa: C901 - a list of what there is
                 f"{kind} d={d}",
                 partial(ball, kind, d, declared=False),
             )
-    for d in (5, 20):
-        add("entropies", f"entropy d={d}", partial(entropy, d))
-        add("entropies", f"cone d={d}", partial(cone, d))
-    for kind in ("touching balls", "thin slab", "lens"):
+    for d in (5, 20, 100):
+        add("entropies and cones", f"entropy d={d}", partial(entropy, d))
+        add("entropies and cones", f"divergence d={d}", partial(divergence, d))
+        add("entropies and cones", f"cone d={d}", partial(cone, d))
+    add("entropies and cones", "semidefinite cone d=36", partial(semidefinite, 6))
+    for kind in ("touching balls", "thin slab", "lens", "shell undeclared"):
         add("thin", kind, partial(thin, kind))
-    for kind in ("balls", "halfspaces", "risk", "risk undeclared"):
+    for kind in ("balls", "halfspaces", "risk", "risk undeclared", "outside a box"):
         add("empty", kind, partial(empty, kind))
     return made
 
@@ -308,6 +311,47 @@ def cone(d: int, seed: int) -> Case:
     )
 
 
+def divergence(d: int, seed: int) -> Case:
+    """The Kullback-Leibler divergence of a softmax from a distribution, at most 0.05.
+
+    Of the fixed distribution p and the logits w: ``log sum_i exp w_i - p @ w - H(p)``,
+    convex in w.
+
+    Example:
+        >>> divergence(5, 0).constraints["divergence"].value() > 0
+        True
+    """
+    p = numbers(seed, d).softmax(0)
+    w, entropy_of_p = leaf(numbers(seed + 1, d, scale=2.0)), -float((p * p.log()).sum())
+
+    def value(z: Tensor) -> Tensor:
+        return torch.logsumexp(z, 0) - p @ z - entropy_of_p
+
+    return Case(
+        [w],
+        {"divergence": convex_below(w, value, 0.05)},
+        pieces=lambda z: (value(z) - 0.05).reshape(1),
+    )
+
+
+def semidefinite(n: int, seed: int) -> Case:
+    """The least eigenvalue of the symmetric part of an n x n matrix, at least 0.
+
+    Example:
+        >>> semidefinite(3, 0).best > 0
+        True
+    """
+    x = numbers(seed, n, n)
+    w = leaf(x)
+
+    def value(z: Tensor) -> Tensor:
+        least: Tensor = torch.linalg.eigvalsh((z + z.T) / 2)[0]
+        return -least
+
+    below = torch.linalg.eigvalsh((x + x.T) / 2).clamp(max=0)
+    return Case([w], {"cone": convex_below(w, value, 0.0)}, best=float(below.norm()))
+
+
 def thin(kind: str, seed: int) -> Case:
     """Sets with one point, with hardly an inside, or with sharp edges.
 
@@ -323,21 +367,38 @@ def thin(kind: str, seed: int) -> Case:
         a /= a.norm()
         level = float(a @ x)
         best = abs(level) - width
-        two = {
+        two: dict[str, AbstractTerm] = {
             "above": convex_below(w, lambda z: a @ z, width),
             "below": convex_below(w, lambda z: -(a @ z), width),
         }
         return Case([w], two, best=best)
+    if kind == "shell undeclared":
+        two = {
+            "outside": below_zero(w, lambda z: z.norm() - 1.0 - 1e-4),
+            "inside": below_zero(w, lambda z: 1.0 - z.norm()),
+        }
+        return Case([w], two, best=abs(float(x.norm()) - 1.0 - 1e-4))
     apart = {"touching balls": 1.0 - 1e-9, "lens": 0.9}[kind]
     two = {
         "left": convex_below(w, lambda z: (z + apart * e).norm(), 1.0),
         "right": convex_below(w, lambda z: (z - apart * e).norm(), 1.0),
     }
+    return Case([w], two, best=_lens_distance(x, apart))
 
-    def pieces(z: Tensor) -> Tensor:
-        return torch.stack([(z + apart * e).norm() - 1, (z - apart * e).norm() - 1])
 
-    return Case([w], two, pieces=pieces)
+def _lens_distance(x: Tensor, apart: float) -> float:
+    """The distance to the points within 1 of both ``-apart e`` and ``apart e``.
+
+    The nearest point of one ball, if the other has it too; else one of the rim.
+    """
+    e = torch.eye(len(x), dtype=torch.float64)[0]
+    for side in (apart * e, -apart * e):
+        near = side + (x - side) / max(1.0, float((x - side).norm()))
+        if (near + side).norm() <= 1.0:
+            return float((x - near).norm())
+    across = x - x[0] * e
+    rim = across * (math.sqrt(1.0 - apart**2) / float(across.norm()))
+    return float((x - rim).norm())
 
 
 def empty(kind: str, seed: int) -> Case:
@@ -362,6 +423,12 @@ def empty(kind: str, seed: int) -> Case:
             for j, a in enumerate((e.roll(1) - e, -e.roll(1) - e, e))
         }
         return Case([w], three, empty=True)
+    if kind == "outside a box":
+        two = {
+            "size": below_zero(w, lambda z: 4.0 - (z**2).sum()),
+            "box": Box(lower=-0.5, upper=0.5).on(w),
+        }
+        return Case([w], two, empty=True)
     inputs, y, _ = linear_data(seed, d)
     y[: EXAMPLES // 4] *= -1  # a quarter is wrong: the risk cannot be small
     term = mean(
