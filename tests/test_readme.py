@@ -35,6 +35,9 @@ def python_blocks(page: str) -> str:
         "CONTRIBUTING.md",
         "docs/recipes/recipes.md",
         "docs/rates/new_data.md",
+
+        "docs/rates/rates.md",
+        "docs/recipes/recipes.md",
         "paper/README.md",
     ],
 )

@@ -311,7 +311,7 @@ def _generated() -> list[RateProblem]:
         ("misses .1, rare", data(33, curved=True, **rare), misses(0.1)),
         ("parity .02", data(34, curved=True), pairwise_parity(0.02)),
         ("odds .05", data(35, curved=True), equalized_odds(0.05)),
-        ("precision .85", data(36, curved=True), precise(0.85, 0.4)),
+        ("precision .75", data(36, curved=True), precise(0.75, 0.3)),
         ("errors .2", data(37, curved=True, groups=three), group_errors(0.2)),
     ]
     starts = [

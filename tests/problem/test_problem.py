@@ -225,7 +225,7 @@ def test_constraints_without_names_are_refused() -> None:
 
 def test_an_accuracy_is_told_from_a_wrong_tensor() -> None:
     errors = mean(lambda b: (b * W[0] < 0).float(), torch.ones(3))
-    with pytest.raises(InvalidProblemError, match=r"an accuracy.*use a surrogate"):
+    with pytest.raises(InvalidProblemError, match=r"an accuracy.*use a rate"):
         Problem(W, OBJECTIVE, {"errors": errors <= 0.1})
 
 

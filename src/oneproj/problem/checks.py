@@ -122,8 +122,8 @@ def _is_random(term: AbstractTerm, parameters: Vector) -> bool:
             f"{term.name!r} does not depend on the parameters of this problem: no "
             "gradient reaches them. Check that its function uses the same tensors that "
             "were passed as parameters, without .detach(), .item() or torch.no_grad(). "
-            "A comparison (an accuracy, score > 0) has no gradient: use a surrogate, "
-            "such as torch.sigmoid(score) or softplus(-score). The tensor of a set "
+            "A comparison (an accuracy, score > 0) has no gradient: use a rate of "
+            "oneproj.rates, or a surrogate, as softplus(-score). The tensor of a set "
             "must be one of the parameters, and require a gradient. A model that "
             "merges factors into its weights to evaluate (LoRA) must be told not to."
         )

@@ -141,8 +141,8 @@ def _check_real(name: str, value: Tensor) -> Tensor:
     message = (
         f"The function of {name!r} returned values of dtype {value.dtype}, but only "
         "real floating-point ones can be optimised. A count or an accuracy has no "
-        "gradient: use a surrogate, such as a sigmoid of the score. Of a complex value "
-        "take the real part or the absolute value."
+        "gradient: oneproj.rates bounds counts of decisions. Of a complex value take "
+        "the real part or the absolute value."
     )
     raise InvalidProblemError(message)
 
