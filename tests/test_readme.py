@@ -33,9 +33,7 @@ def python_blocks(page: str) -> str:
     [
         "README.md",
         "CONTRIBUTING.md",
-        "docs/recipes/recipes.md",
         "docs/rates/new_data.md",
-
         "docs/rates/rates.md",
         "docs/recipes/recipes.md",
         "paper/README.md",
