@@ -43,7 +43,7 @@ class BallStep:
         decay: How the size falls over the planned steps.
 
     Raises:
-        InvalidProblemError: A context has no meaning; the message names it.
+        InvalidProblemError: A setting has no meaning; the message names it.
     """
 
     def __init__(
