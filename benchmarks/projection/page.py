@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.projection import profile
 from benchmarks.projection.cases import Instance
 from benchmarks.projection.peers import BUDGET, PEERS, STOPPED
-from benchmarks.projection.record import OURS, Record
+from benchmarks.projection.record import LATE, OURS, Record
 from benchmarks.projection.table import ALL, Summary, number, summaries
 from oneproj.errors import InvalidProblemError
 from oneproj.files import write_text
@@ -150,9 +150,9 @@ def _stopped(record: Record, instances: Sequence[Instance]) -> str:
     shown = profile.labels_of(record, instances)
     for label in shown:
         runs = [record.runs[label].get(i.key, {}) for i in instances]
-        ended = [r for r in runs if r.get("error") == STOPPED]
+        ended = [r for r in runs if r.get("error") in {STOPPED, LATE}]
         if ended:
-            early = sum(r["gradients"] < BUDGET for r in ended)
+            early = sum(r.get("gradients", 0) < BUDGET for r in ended)
             parts.append(f"{label} {len(ended)}, of these {early} by the time")
     missing = [name for name in PEERS if name not in shown]
     left_out = f" Not run, or not completely: {', '.join(missing)}." if missing else ""
