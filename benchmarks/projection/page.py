@@ -12,8 +12,8 @@ from pathlib import Path
 
 from benchmarks.projection import profile
 from benchmarks.projection.cases import Instance
-from benchmarks.projection.peers import BUDGET, STOPPED
-from benchmarks.projection.record import OURS, Record
+from benchmarks.projection.peers import BUDGET, PEERS, STOPPED
+from benchmarks.projection.record import LATE, OURS, Record
 from benchmarks.projection.table import ALL, Summary, number, summaries
 from oneproj.errors import InvalidProblemError
 from oneproj.files import write_text
@@ -43,7 +43,7 @@ def filled(text: str, record: Record, instances: Sequence[Instance]) -> str:
     """
     rows = {
         (s.family, s.label): s
-        for s in summaries(record, instances, profile.labels_of(record))
+        for s in summaries(record, instances, profile.labels_of(record, instances))
     }
     parts = {
         "summary": _summary(rows, record, instances),
@@ -135,26 +135,28 @@ def _gradients(s: Summary) -> str:
 
 
 def _caption(record: Record, instances: Sequence[Instance]) -> str:
-    keys = profile.contested(record, instances)
-    found = profile.factors(record, keys)
+    found = profile.factors(record, instances)
     words = "; ".join(
         f"{label} {profile.share(values, 1.0):.0%} with the fewest gradients, "
         f"{profile.share(values, 1e9):.0%} in all"
         for label, values in found.items()
     )
-    return f"*{len(keys)} problems. Solved: {words}.*"
+    return f"*{len(found[OURS])} problems. Solved: {words}.*"
 
 
 def _stopped(record: Record, instances: Sequence[Instance]) -> str:
     """How many runs of each peer a limit ended."""
     parts = []
-    for label in profile.labels_of(record):
+    shown = profile.labels_of(record, instances)
+    for label in shown:
         runs = [record.runs[label].get(i.key, {}) for i in instances]
-        ended = [r for r in runs if r.get("error") == STOPPED]
+        ended = [r for r in runs if r.get("error") in {STOPPED, LATE}]
         if ended:
-            early = sum(r["gradients"] < BUDGET for r in ended)
+            early = sum(r.get("gradients", 0) < BUDGET for r in ended)
             parts.append(f"{label} {len(ended)}, of these {early} by the time")
-    return f"Runs stopped by a limit: {'; '.join(parts) or 'none'}."
+    missing = [name for name in PEERS if name not in shown]
+    left_out = f" Not run, or not completely: {', '.join(missing)}." if missing else ""
+    return f"Runs stopped by a limit: {'; '.join(parts) or 'none'}.{left_out}"
 
 
 def _others(rows: Rows) -> str:

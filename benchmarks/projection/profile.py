@@ -27,9 +27,16 @@ LARGEST_FACTOR = 128
 """Where the axis ends."""
 
 
-def labels_of(record: Record) -> list[str]:
-    """This library and the peers that have runs, in a fixed order."""
-    return [name for name in (OURS, *PEERS) if record.runs.get(name)]
+def labels_of(record: Record, instances: Sequence[Instance]) -> list[str]:
+    """This library and the peers whose runs are complete, in a fixed order.
+
+    Complete: a run of every instance that any peer ran on. Half of a peer's runs would
+    be compared with all of another's.
+    """
+    keys = {i.key for i in instances}
+    ran = {name: keys & record.runs.get(name, {}).keys() for name in PEERS}
+    every = set().union(*ran.values())
+    return [OURS, *(name for name in PEERS if every and ran[name] == every)]
 
 
 def contested(record: Record, instances: Sequence[Instance]) -> list[str]:
@@ -38,24 +45,25 @@ def contested(record: Record, instances: Sequence[Instance]) -> list[str]:
     Left out are narrow dtypes, problems without a feasible point and starts that are
     feasible already.
     """
-    peers = [name for name in labels_of(record) if name != OURS]
+    every = labels_of(record, instances)
     return [
         i.key
         for i in instances
-        if i.key in record.runs.get(OURS, {})
-        and all(i.key in record.runs[name] for name in peers)
+        if len(every) > 1
+        and all(i.key in record.runs.get(name, {}) for name in every)
         and (record.nearest(i.key) or 0.0) > EXACT
     ]
 
 
-def factors(record: Record, keys: Sequence[str]) -> dict[str, list[float]]:
+def factors(record: Record, instances: Sequence[Instance]) -> dict[str, list[float]]:
     """By label, sorted: its gradients over the fewest that solved the problem.
 
     Solved: feasible, and within 0.1 % of the best distance known. Infinite where it did
     not solve it. A count of 0, where sets alone gave the answer, counts as 1.
     """
-    found: dict[str, list[float]] = {label: [] for label in labels_of(record)}
-    for key in keys:
+    labels = labels_of(record, instances)
+    found: dict[str, list[float]] = {label: [] for label in labels}
+    for key in contested(record, instances):
         best, counts = record.nearest(key), {}
         for label in found:
             run = record.runs[label].get(key)
@@ -100,7 +108,7 @@ def draw(record: Record, instances: Sequence[Instance], out: Path) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    found = factors(record, contested(record, instances))
+    found = factors(record, instances)
     problems = len(found[OURS])
     # A fixed salt keeps the identifiers in the SVG, and so the file, the same.
     with mpl.rc_context({"svg.hashsalt": "oneproj", "font.size": 9}):

@@ -23,6 +23,8 @@ from oneproj.vectors.arithmetic import distance, snapshot
 
 PLACE = Path(__file__).parents[1] / "records" / "projection.json"
 """The record that the page in docs/ is made from."""
+LATE = "out of time"
+"""The error of a run of ours that took too long."""
 OURS = "oneproj"
 """The label of this library's runs."""
 NEAR = 1e-3
@@ -144,7 +146,7 @@ def _judged(instance: Instance, limit: float, move: Callable[[Case], Run]) -> Ru
     try:
         found = move(case)
     except OutOfTimeError:
-        return {"error": "out of time", "seconds": limit, "feasible": False}
+        return {"error": LATE, "seconds": limit, "feasible": False}
     except Exception as error:  # noqa: BLE001 - whatever it is, it is recorded
         return {"error": f"{type(error).__name__}: {error}"[:200], "feasible": False}
     seconds = round(time.process_time() - began, 3)

@@ -224,7 +224,7 @@ def test_the_table_counts(record: Record) -> None:
 def test_the_profile(record: Record, tmp_path: Path) -> None:
     keys = profile.contested(record, INSTANCES)
     assert keys == [i.key for i in SMALL]
-    found = profile.factors(record, keys)
+    found = profile.factors(record, INSTANCES)
     assert found == {OURS: [1.0, math.inf], "SLSQP": [1.0, 3.0]}
     assert profile.share(found["SLSQP"], 2.9) == 0.5
     assert profile.share(found["SLSQP"], 3.0) == 1.0
@@ -232,11 +232,17 @@ def test_the_profile(record: Record, tmp_path: Path) -> None:
     assert profile.described(found) in (tmp_path / "profile.svg").read_text()
 
 
+def test_a_peer_is_shown_when_its_runs_are_complete(record: Record) -> None:
+    record.runs["IPOPT"] = {SMALL[0].key: made(3)}
+    assert profile.labels_of(record, INSTANCES) == [OURS, "SLSQP"]
+    assert profile.labels_of(record, SMALL[:1]) == [OURS, "SLSQP", "IPOPT"]
+
+
 def test_the_page_of_the_docs_is_that_of_the_record() -> None:
     record, kept = Record(PLACE), [i for i in SUITE if i.kept_aside]
     text = (page.FOLDER / page.PAGE).read_text()
     assert page.filled(text, record, kept) == text
-    found = profile.factors(record, profile.contested(record, kept))
+    found = profile.factors(record, kept)
     assert profile.described(found) in (page.FOLDER / page.PLOT).read_text()
     assert {i.key for i in kept} <= record.runs[OURS].keys()
 
@@ -250,6 +256,7 @@ def test_a_page_is_filled_in(record: Record) -> None:
     record.runs["SLSQP"][SMALL[0].key]["error"] = "stopped"
     part = text.replace("reached", "stopped")
     assert "SLSQP 1, of these 1 by the time" in page.filled(part, record, INSTANCES)
+    assert "or not completely: IPOPT," in page.filled(part, record, INSTANCES)
     with pytest.raises(InvalidProblemError, match="part 'other'"):
         page.filled(text.replace("reached", "other"), record, INSTANCES)
 
