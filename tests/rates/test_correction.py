@@ -217,3 +217,22 @@ class TestSolve:
         size = oneproj.sets.Ball(2.0).on(score.w)
         oneproj.solve(oneproj.Problem(score.w, errors, {"size": size}), steps=200)
         assert errors.value() < 0.8 * before
+
+    def test_a_theorem_says_nothing_about_counts(self) -> None:
+        x, y = two_classes()
+        score = Linear()
+        fpr = rates.false_positive_rate(score, (x, y))
+        constants = oneproj.theory.NonconvexConstants(
+            weak_convexity=1.0,
+            gradient_bound=1.0,
+            constraint_gradient_bound=1.0,
+            constraint_smoothness=1.0,
+            boundary_slope=0.5,
+            infeasible_slope=0.5,
+            radius=5.0,
+        )
+        objective = oneproj.function(score.w.norm)
+        problem = oneproj.Problem(score.w, objective, {"fpr": fpr <= 0.1}, radius=5.0)
+        schedule = oneproj.theory.nonconvex_schedule(constants, epsilon=0.1)
+        with pytest.raises(oneproj.InvalidProblemError, match="is a count"):
+            oneproj.solve(problem, schedule=schedule)

@@ -41,6 +41,7 @@ from oneproj.oracles import ORACLES, Estimate, OracleLike
 from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.problem.problem import Problem
+from oneproj.rates.correction import has_rates
 from oneproj.results import Projection
 from oneproj.schema import check_range, check_scheduler, require
 from oneproj.theory import Schedule
@@ -142,6 +143,13 @@ def _check_assumptions(problem: Problem, schedule: Schedule) -> None:
         )
         raise InvalidProblemError(message)
     [(name, constraint)] = problem.constraints.items()
+    if has_rates(constraint):
+        message = (
+            f"The theorems assume a differentiable constraint, but {name!r} bounds a "
+            "rate, whose value is a count. Run without a schedule, or bound "
+            "rate.surrogate(), which is smooth."
+        )
+        raise InvalidProblemError(message)
     declared = constraint.curvature in ("convex", "linear")
     if schedule.setting == "convex" and not declared:
         message = (
