@@ -12,7 +12,11 @@ import torch
 
 from oneproj.arguments import check_flag, check_generator
 from oneproj.certificates.assumptions import Examination, examine, infeasible_slope
-from oneproj.certificates.feasibility import ball_measure, feasibility
+from oneproj.certificates.feasibility import (
+    ball_measure,
+    feasibility,
+    surrogate_measure,
+)
 from oneproj.certificates.moreau import moreau_residual
 from oneproj.certificates.penalty_residual import penalty_residual
 from oneproj.certificates.stationarity import (
@@ -212,7 +216,13 @@ def _measures(
 ) -> list[Measure]:
     """Return what always applies, and the measure that the constants ask for."""
     kkt = kkt_residual(problem)
-    found = [feasibility(problem), *ball_measure(problem), kkt, complementarity(kkt)]
+    found = [
+        feasibility(problem),
+        *surrogate_measure(problem),
+        *ball_measure(problem),
+        kkt,
+        complementarity(kkt),
+    ]
     if isinstance(constants, ConvexConstants):
         given = schedule if projected else None
         ell = constants.weak_convexity

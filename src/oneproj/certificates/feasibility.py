@@ -12,6 +12,7 @@ from torch import Tensor
 from oneproj.errors import NonFiniteError
 from oneproj.problem.float64 import check_in_float64, warn_if_signs_differ
 from oneproj.problem.problem import Problem
+from oneproj.rates.correction import has_rates, smooth
 from oneproj.results import Measure
 from oneproj.vectors.arithmetic import (
     Vector,
@@ -156,6 +157,31 @@ def feasibility(problem: Problem) -> Measure:
             + len(wide.reasons),
         },
     )
+
+
+def surrogate_measure(problem: Problem) -> list[Measure]:
+    """Return the worst residual with sigmoids in place of decisions, if there are any.
+
+    It is what an update sees slopes of. No bound applies to it: feasibility is about
+    the counts.
+
+    Example:
+        >>> import oneproj, torch
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> surrogate_measure(oneproj.Problem(w, oneproj.function(w.sum), {}))
+        []
+    """
+    found = {
+        name: smooth(c).value()
+        for name, c in problem.constraints.items()
+        if has_rates(c)
+    }
+    if not found:
+        return []
+    source = "sigmoids in place of decisions; the counts are what has to hold"
+    details = {"residuals": found, "constraint passes": 2 * len(found)}
+    worst = max(found.values())
+    return [Measure("surrogate of rates", worst, source=source, details=details)]
 
 
 def ball_excess(problem: Problem) -> float:

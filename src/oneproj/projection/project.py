@@ -25,6 +25,7 @@ from oneproj.problem.trainable import trainable
 from oneproj.progress import progress_line
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
+from oneproj.projection.counts import counting
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.view import watching
 from oneproj.results import Projection, Status
@@ -161,7 +162,7 @@ def choose_projector(
     for candidate in candidates:
         reason = candidate.accepts(constraints)
         if reason is None:
-            return candidate
+            return counting(candidate, constraints)
         reasons.append(f"{candidate.name}: {reason}")
     message = (
         "No projector can handle these constraints (" + "; ".join(reasons) + "). "

@@ -10,6 +10,9 @@ when they are not), a count adds up ``1[m > 0]``. Two functions replace it:
 
 The width follows the scores: it is the distance within which the rows nearest to the
 threshold lie, so that neither small nor saturated scores leave the slope zero.
+
+Training follows neither of the two, but the derivative of the expected count, which
+``slopes_of`` estimates from the same rows.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ class SurrogateDefaults:
     """Rows that lie within one width of the threshold, at least."""
     least_width: float = 1e-3
     """Least width, as a share of the mean distance from the threshold."""
+    ridge: float = 0.02
+    """Weight of the plain mean in the local regression, in squared widths."""
 
 
 DEFAULTS = SurrogateDefaults()
@@ -59,6 +64,41 @@ def width_of(margins: Tensor) -> float:
     nearest = float(distances.kthvalue(k).values)
     width = max(nearest, DEFAULTS.least_width * float(distances.mean()))
     return width if width > 0 else 1.0
+
+
+def slopes_of(margins: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Return how fast the count of each row grows with its margin, on average.
+
+    The derivative of a count with respect to the parameters is the density of the
+    margins at 0, times the mean gradient of a margin that is 0. The density is that of
+    a logistic kernel of the rows' width. The mean gradient is a local linear regression
+    at 0: with kernel weights ``K``, a row gets ``K (S2 - S1 m) / (S0 S2 - S1^2)``, with
+    ``S_k = sum K m^k``. The derivative of the near surrogate, a mean over the rows
+    around 0, is biased where most of them are on one side, as for small rates: it
+    grows the scores, which changes no decision. These weights leave the sum of
+    ``slope * m`` at 0, but for a ridge that keeps them from extrapolating when all rows
+    are far away.
+
+    Args:
+        margins: Of the rows, in units of the score.
+        weights: Of the rows, nonnegative; None for 1.
+
+    Example:
+        >>> margins = torch.linspace(-4.0, 1.0, 101)
+        >>> slopes, width = slopes_of(margins), width_of(margins)
+        >>> plain = smooth_step(margins, "near", width)
+        >>> plain = plain * (1.0 - plain) / width
+        >>> abs(float(slopes @ margins)) < 0.1 * abs(float(plain @ margins))
+        True
+    """
+    m, h = margins.detach().double(), width_of(margins)
+    step = torch.sigmoid(m / h)
+    kernel = step * (1.0 - step) / h
+    mass = kernel if weights is None else kernel * weights.to(kernel)
+    s0, s1, s2 = mass.sum(), (mass * m).sum(), (mass * m.square()).sum()
+    s2 = s2 + DEFAULTS.ridge * h**2 * s0
+    slopes = kernel * s0 * (s2 - s1 * m) / (s0 * s2 - s1.square())
+    return slopes.to(margins.dtype)
 
 
 def smooth_step(margins: Tensor, kind: Kind, width: float) -> Tensor:

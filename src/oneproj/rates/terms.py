@@ -28,8 +28,17 @@ from oneproj.problem.terms import (
     Survey,
     Weighted,
 )
-from oneproj.rates.surrogates import Kind, check_kind, smooth_step, width_of
+from oneproj.rates.surrogates import (
+    Kind,
+    check_kind,
+    slopes_of,
+    smooth_step,
+    width_of,
+)
 from oneproj.vectors.arithmetic import Vector
+
+ROUNDINGS = 8
+"""Units of rounding by which a score may be off, relative to the largest score."""
 
 
 class RateCounts(NamedTuple):
@@ -146,26 +155,44 @@ class Rate(AbstractExpression):
         return self._straight_through(scores, indices, self._margins(scores, indices))
 
     def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
-        events, width = self._look()
+        events, margins = self._look()
         value, gradient = self._count(events).rate, None
         if parameters is not None:
-            smooth = self.surrogate("near", width=width)
-            gradient = smooth.survey(parameters, each=False).gradient
+            slopes = slopes_of(margins, self._own_weights(slice(None)))
+            gradient = (
+                self._mean(lambda margins, at: margins * slopes[at].to(margins))
+                .survey(parameters, each=False)
+                .gradient
+            )
         kept = self._weighed(events.to(self._dtype), slice(None)) if each else None
         return Survey(value, gradient, kept)
 
+    def doubt(self) -> float:
+        """Return the share of rows whose decision rounding might change.
+
+        Their score differs from the threshold by less than ``ROUNDINGS`` units of
+        rounding of the largest one.
+        """
+        _, margins = self._look()
+        eps = torch.finfo(self._dtype or margins.dtype).eps
+        largest = float(margins.abs().max()) + abs(self.threshold)
+        near = margins.abs().double() <= ROUNDINGS * eps * largest
+        return float(self._weighed(near.double(), slice(None)).mean())
+
     def width(self) -> float:
         """Return the width of the surrogates at the parameters, in units of score."""
-        return self._look()[1]
+        return width_of(self._look()[1])
 
-    def _look(self) -> tuple[Tensor, float]:
-        """Which rows are counted, and the width, from one pass without gradients."""
+    def _look(self) -> tuple[Tensor, Tensor]:
+        """Which rows are counted, and their margins, from one pass."""
         with torch.no_grad(), evaluating(self.model):
             seen = [
                 (self._events(s, at), self._margins(s, at)) for s, at in self._chunks()
             ]
-        events, margins = (torch.cat(column) for column in zip(*seen, strict=True))
-        return events, width_of(margins)
+        return (
+            torch.cat([events for events, _ in seen]),
+            torch.cat([margins for _, margins in seen]),
+        )
 
     def surrogate(self, kind: Kind = "near", *, width: float | None = None) -> Mean:
         """Return a smooth term in place of the count, over the same rows.
@@ -185,37 +212,44 @@ class Rate(AbstractExpression):
         """
         chosen, scale = check_kind(kind), self.width() if width is None else width
 
-        def stand_in(batch: tuple[Tensor, Any]) -> Tensor:
+        return self._mean(lambda margins, _: smooth_step(margins, chosen, scale))
+
+    def _mean(self, fn: Callable[[Tensor, Tensor], Tensor]) -> Mean:
+        """The mean of a function of margins and places, over its own rows."""
+
+        def values(batch: tuple[Tensor, Any]) -> Tensor:
             at, rows = batch
             scores = self._checked(self._score(self.name, rows), len(at))
-            return smooth_step(self._margins(scores, at), chosen, scale)
+            return fn(self._margins(scores, at), at)
 
         def read(at: Tensor | slice) -> tuple[Tensor, Any]:
             own = torch.arange(len(self.rows), device="cpu")[at]
             return own, self._data.read(self.rows[own])
 
         source = Source(len(self.rows), read, tabular=self.tabular)
-        weights = None if self.weights is None else self._weighed(1.0, slice(None))
-        smooth = Mean(stand_in, source, weights, self._chunk_size, None)
+        weights = self._own_weights(slice(None))
+        smooth = Mean(values, source, weights, self._chunk_size, None)
         smooth.model, smooth.name = self.model, self.name
         return smooth
 
     def _straight_through(
         self, scores: Tensor, indices: Tensor, margins: Tensor
     ) -> Tensor:
-        """The count of each row, with the gradient of the near surrogate."""
-        smooth = smooth_step(margins, "near", width_of(margins))
+        """The count of each row, with a gradient that estimates the whole count's."""
+        smooth = margins * slopes_of(margins, self._own_weights(indices))
         events = self._events(scores, indices).to(smooth)
-        values: Tensor = self._weighed(events + (smooth - smooth.detach()), indices)
-        return values
+        return self._weighed(events + (smooth - smooth.detach()), indices)
 
-    def _weighed(self, values: Any, at: Tensor | slice) -> Any:  # noqa: ANN401 - a tensor or a number
-        """Values times weights, which average 1."""
+    def _weighed(self, values: Tensor, at: Tensor | slice) -> Tensor:
+        """Values times weights, which average 1 over all rows."""
+        weights = self._own_weights(at)
+        return values if weights is None else values * weights.to(values)
+
+    def _own_weights(self, at: Tensor | slice) -> Tensor | None:
+        """Weights of rows, which average 1 over all of them; None for 1."""
         if self.weights is None:
-            return values
-        weights = self.weights / self.weights.mean()
-        own = weights[at]
-        return values * (own.to(values) if isinstance(values, Tensor) else own)
+            return None
+        return self.weights[at] / self.weights.mean()
 
     def _events(self, scores: Tensor, at: Tensor) -> Tensor:
         accepted = scores.detach() > self.threshold

@@ -1,0 +1,1 @@
+"""Bounds on rates through ``solve``: ``python -m benchmarks.rates``."""

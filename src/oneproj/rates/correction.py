@@ -1,0 +1,251 @@
+"""Projecting onto bounds on counts: surrogate bounds, searched until the counts hold.
+
+A count is a staircase, which no projector can follow. So the projection is onto a
+smooth set, ``s(z) <= cap``, with s the near surrogate in place of every rate. What the
+cap should be is found by a fixed-point iteration. At the point y of the last round,
+with the count c and the surrogate s relative to the least value L that rates can give
+the constraint,
+
+    ``cap = L + (s(y) - L) (-a - L) / (c(y) - L)``:
+
+the surrogate has to change by the factor by which the count has to, from c to -a. The
+aim a is half a row, and is doubled while the count misses by less than that. Where the
+count is -a already, the cap is s(y): the point is kept, and no slack is left. Where it
+is lower, the cap is looser than s(y), and the point returns towards the start. Every
+projection is from the start, so that the answer is near it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from oneproj.problem.terms import AbstractTerm, Combination, Constraint, Weighted
+from oneproj.rates.terms import Parts, Rate, parts
+from oneproj.results import Projection, Status
+from oneproj.vectors.arithmetic import Vector, assign, combine, distance, snapshot
+
+Project = Callable[[Vector, Mapping[str, AbstractTerm]], Projection]
+"""``AbstractProjector.project``."""
+
+
+@dataclass(frozen=True)
+class CorrectionDefaults:
+    """The numbers of the search; benchmarks/NOTES.md has the runs behind them."""
+
+    rounds: int = 12
+    """Projections onto surrogate bounds, at most."""
+    gain: float = 0.01
+    """Share of the distance by which a round must be nearer for another one."""
+    halvings: int = 8
+    """Points on the way back to the start whose counts are looked at."""
+
+
+DEFAULTS = CorrectionDefaults()
+
+
+def has_rates(constraint: AbstractTerm) -> bool:
+    """Return whether a constraint bounds a rate of decisions.
+
+    Example:
+        >>> import oneproj, torch
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> has_rates(oneproj.function(w.sum) <= 1.0)
+        False
+    """
+    return bool(parts(constraint).rates)
+
+
+def smooth(constraint: AbstractTerm) -> Constraint:
+    """Return the constraint with near surrogates in place of its rates.
+
+    Their widths are those of the scores at the parameters as they are now.
+
+    Example:
+        >>> import oneproj, torch
+        >>> w, x = torch.ones(1, requires_grad=True), torch.tensor([[3.0], [-1.0]])
+        >>> accepted = oneproj.rates.positive_rate(lambda rows: rows @ w, data=x)
+        >>> (accepted <= 0.5).value(), smooth(accepted <= 0.5).value() > 0
+        (0.0, True)
+    """
+    found = parts(constraint)
+    terms = tuple(
+        Weighted(a, t.surrogate("near") if isinstance(t, Rate) else t)
+        for a, t in found.weighted
+    )
+    bound = Constraint(Combination(terms, 0.0), -found.constant, sense=1)
+    return bound.named(constraint.name, constraint.model)
+
+
+class _Bound:
+    """A constraint with rates, and the surrogate bounds that stand in for it."""
+
+    def __init__(self, name: str, constraint: AbstractTerm) -> None:
+        """Take the constraint apart."""
+        self.name, self.constraint = name, constraint
+        self._parts: Parts = parts(constraint)
+        self._row = _row(self._parts)
+        self._least = _least(self._parts, self._row)
+        self._aim = self._row / 2
+
+    def stand_in(self) -> Constraint:
+        """The surrogate bound that fits the count at the parameters."""
+        bound, count = smooth(self.constraint), self.constraint.value()
+        cap = self._cap(count, bound.value())
+        if 0 < count <= self._aim:  # so near that the next cap would be the last one
+            self._aim *= 2.0
+        tuned = Constraint(bound.term, bound.bound + cap, sense=1)
+        return tuned.named(self.name, self.constraint.model)
+
+    def doubt(self) -> float:
+        """How much rows at the threshold could add to the constraint by rounding."""
+        pairs = self._parts.weighted
+        return sum(abs(a) * t.doubt() for a, t in pairs if isinstance(t, Rate))
+
+    def _cap(self, count: float, surrogate: float) -> float:
+        """The bound on the surrogate under which the count is expected to hold."""
+        least, aim = self._least, self._aim
+        if least is None or least >= 0 or surrogate <= least or count <= least:
+            return surrogate - count - aim
+        wanted = max(-aim, least / 2)
+        return least + (surrogate - least) * (wanted - least) / (count - least)
+
+
+def _row(found: Parts) -> float:
+    """What one row adds to a constraint, where it adds least."""
+    pairs = [(a, t) for a, t in found.weighted if a != 0 and isinstance(t, Rate)]
+    return min((abs(a) / len(t.rows) for a, t in pairs), default=0.0)
+
+
+def _least(found: Parts, row: float) -> float | None:
+    """The least value of a constraint whose terms are rates, minus a row.
+
+    Minus a row: where no row may be counted, a sum of sigmoids is still positive.
+    None where a term is no rate, for it may have any value.
+    """
+    if any(not isinstance(t, Rate) for _, t in found.weighted):
+        return None
+    return found.constant + sum(min(a, 0.0) for a, _ in found.weighted) - row
+
+
+def project_counts(
+    parameters: Vector, constraints: Mapping[str, AbstractTerm], project: Project
+) -> Projection:
+    """Move parameters to a near point where the counts satisfy their bounds, in place.
+
+    Args:
+        parameters: They hold the point to begin with.
+        constraints: Name to constraint; at least one of them with rates.
+        project: Of the projector that is used for surrogate bounds and the rest.
+
+    Returns:
+        A projection whose residuals are those of the counts. Its gradients are those
+        of all rounds, and the passes over the data that looked at counts.
+    """
+    search = _Search(parameters, constraints, project)
+    return search.run()
+
+
+class _Search:
+    """The rounds of one correction, and the nearest point whose counts hold."""
+
+    def __init__(
+        self,
+        parameters: Vector,
+        constraints: Mapping[str, AbstractTerm],
+        project: Project,
+    ) -> None:
+        """Look at the start."""
+        self._parameters, self._constraints = parameters, constraints
+        self._project, self._evaluations = project, 0
+        self._start = snapshot(parameters)
+        self._bounds = [
+            _Bound(name, c) for name, c in constraints.items() if has_rates(c)
+        ]
+        self._before = self._residuals()
+        nothing, met = dict.fromkeys(constraints, 0.0), Status.FEASIBLE
+        status = met if max(self._before.values()) <= 0 else Status.INFEASIBLE
+        start = Projection(status, 0.0, self._before, nothing, 1, 0.0, self._before)
+        self._best: tuple[Projection, list[Tensor]] = start, self._start
+
+    def run(self) -> Projection:
+        """Search, and leave the parameters at the best point."""
+        if self._best[0].status.ok:
+            return self._best[0]
+        rounds = 1
+        while self._round() and rounds < DEFAULTS.rounds:
+            rounds += 1
+        found, point = self._best
+        assign(self._parameters, point)
+        if found.status.ok:
+            found = self._return_along_line(found)
+        return replace(
+            found,
+            distance=distance(self._start, self._parameters),
+            residuals_before=self._before,
+            evaluations=self._evaluations,
+            lower_bound=None,
+            remark=f"{found.remark} {self._told(rounds)}".strip(),
+        )
+
+    def _told(self, rounds: int) -> str:
+        """What the search did, in words."""
+        times = "once" if rounds == 1 else f"{rounds} times"
+        return (
+            "The residuals are those of the counts; surrogate bounds were projected "
+            f"onto {times} to meet them."
+        )
+
+    def _residuals(self) -> dict[str, float]:
+        """The value of every constraint; one pass over the data."""
+        self._evaluations += 1
+        return {name: c.value() for name, c in self._constraints.items()}
+
+    def _round(self) -> bool:
+        """Project from the start onto new surrogate bounds; whether to go on."""
+        stand_ins = {bound.name: bound.stand_in() for bound in self._bounds}
+        self._evaluations += 1  # counts and surrogates where the last round ended
+        assign(self._parameters, self._start)
+        found = self._project(self._parameters, {**self._constraints, **stand_ins})
+        self._evaluations += found.evaluations
+        residuals = self._residuals()
+        met = max(residuals.values()) <= 0
+        status = Status.FEASIBLE if met else Status.INFEASIBLE
+        found = replace(found, status=status, residuals=residuals)
+        best = self._best[0]
+        if not self._is_better(found):
+            return not best.status.ok
+        self._best = found, snapshot(self._parameters)
+        if not (met and best.status.ok):
+            return True
+        return found.distance < (1.0 - DEFAULTS.gain) * best.distance
+
+    def _is_better(self, found: Projection) -> bool:
+        best = self._best[0]
+        if found.status.ok != best.status.ok:
+            return found.status.ok
+        if found.status.ok:
+            return found.distance < best.distance
+        return max(found.residuals.values()) < max(best.residuals.values())
+
+    def _return_along_line(self, found: Projection) -> Projection:
+        """Go back towards the start as far as the counts hold."""
+        far, near, end = 1.0, 0.0, snapshot(self._parameters)
+        residuals = found.residuals
+        for _ in range(DEFAULTS.halvings):
+            middle = (far + near) / 2
+            self._go(end, middle)
+            seen = self._residuals()
+            doubt = {bound.name: bound.doubt() for bound in self._bounds}
+            if max(c + doubt.get(name, 0.0) for name, c in seen.items()) <= 0:
+                far, residuals = middle, seen
+            else:
+                near = middle
+        self._go(end, far)
+        return replace(found, residuals=residuals)
+
+    def _go(self, end: Vector, share: float) -> None:
+        point = combine([1.0 - share, share], [self._start, end])
+        assign(self._parameters, end if share == 1.0 else point)

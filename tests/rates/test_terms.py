@@ -1,0 +1,154 @@
+"""A rate as a term: its value on batches, its gradient, its surrogates, its parts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import oneproj
+from oneproj import rates
+from oneproj.problem.terms import Constraint
+
+
+def normal(n: int, seed: int = 0) -> Tensor:
+    return torch.randn(n, 2, generator=torch.Generator().manual_seed(seed))
+
+
+def make(
+    n: int = 400, *, seed: int = 0, weights: Tensor | None = None
+) -> tuple[Tensor, rates.Rate]:
+    x, w = normal(n, seed), torch.tensor([1.0, 0.5], requires_grad=True)
+    return w, rates.error_rate(lambda b: b @ w, (x, x[:, 1] > 0), weights=weights)
+
+
+def test_a_minibatch_counts_its_rows() -> None:
+    _, rate = make()
+    events = rate.events()
+    at = torch.tensor([3, 3, 50, 7])
+    assert rate.examples(at).tolist() == events[at].float().tolist()
+    assert rate.batch_value(None).item() == pytest.approx(rate.value())
+
+
+def test_weighted_examples_average_to_the_rate() -> None:
+    weights = torch.rand(400, generator=torch.Generator().manual_seed(1)) + 0.1
+    _, rate = make(weights=weights)
+    survey = rate.survey(None)
+    assert survey.each is not None
+    assert survey.each.double().mean().item() == pytest.approx(rate.value())
+    assert rate.batch_value(None).item() == pytest.approx(rate.value())
+
+
+def test_the_gradient_is_that_of_the_expected_count() -> None:
+    # The sign of a . x is wrong with probability angle / pi for normal x: the slope of
+    # the error with respect to the angle of the weights is 1 / pi.
+    w, rate = make(100_000)
+    _, (slope,) = rate.value_and_gradient([w])
+    turned = torch.tensor([-0.5, 1.0]) / 1.25**0.5  # one radian per unit, over |w|
+    assert float(slope @ turned) * 1.25**0.5 == pytest.approx(-1 / torch.pi, rel=0.05)
+
+
+def test_the_gradient_does_not_grow_the_scores() -> None:
+    # No decision changes if all scores are doubled, also where few rows are counted.
+    x, w = normal(5000), torch.tensor([1.0, 0.5, -2.5], requires_grad=True)
+    rate = rates.positive_rate(lambda b: b @ w[:2] + w[2], x)
+    assert 0 < rate.value() < 0.02
+    _, (slope,) = rate.value_and_gradient([w])
+    along = float(slope @ w.detach()) / float(slope.norm() * w.detach().norm())
+    _, (plain,) = rate.surrogate("near").value_and_gradient([w])
+    biased = float(plain @ w.detach()) / float(plain.norm() * w.detach().norm())
+    assert abs(along) < 0.2 * abs(biased)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("shift", [0.0, 30.0])
+def test_small_and_saturated_scores_have_a_gradient(scale: float, shift: float) -> None:
+    x, w = normal(500), torch.tensor([1.0, 0.5], requires_grad=True)
+    b = torch.tensor(shift, requires_grad=True)
+    rate = rates.positive_rate(lambda rows: scale * (rows @ w + b), x)
+    _, (_, slope) = rate.value_and_gradient([w, b])
+    assert float(slope) > 1e-3  # the rate grows with the bias
+
+
+def test_a_model_of_zeros_has_a_gradient() -> None:
+    x, w = normal(50) + 1.0, torch.zeros(2, requires_grad=True)
+    rate = rates.positive_rate(lambda rows: rows @ w, x)
+    value, (slope,) = rate.value_and_gradient([w])
+    assert value == 0.0
+    assert float(slope.norm()) > 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**16), shift=st.floats(-3, 3), width=st.sampled_from([0.01, 1])
+)
+def test_the_upper_surrogate_is_never_below_the_count(
+    seed: int, shift: float, width: float
+) -> None:
+    x, w = normal(40, seed), torch.tensor([1.0, 0.5])
+    y = x[:, 0] > 0
+    weights = torch.rand(40, generator=torch.Generator().manual_seed(seed)) + 0.01
+    given_data, of_label = (x, y), rates.false_positive_rate
+    for rate in (rates.error_rate, of_label, rates.false_negative_rate):
+        term = rate(lambda b: b @ w + shift, given_data, weights=weights)
+        for chosen in (width, None):
+            upper = term.surrogate("upper", width=chosen)
+            assert upper.value() >= term.value() - 1e-6
+
+
+def test_the_near_surrogate_is_near() -> None:
+    _, rate = make(5000)
+    assert rate.surrogate("near").value() == pytest.approx(rate.value(), abs=0.02)
+
+
+def test_an_unknown_surrogate_is_refused() -> None:
+    _, rate = make()
+    with pytest.raises(oneproj.InvalidProblemError, match="near"):
+        rate.surrogate("hinge")  # type: ignore[arg-type]
+
+
+class TestParts:
+    def test_bound_and_sense_are_folded_in(self) -> None:
+        _, a = make()
+        _, b = make(300, seed=1)
+        gap = a - 2.0 * b + 0.5
+        for constraint in (gap <= 0.1, gap >= 0.1, a <= 0.3, a <= b):
+            found = rates.parts(constraint)
+            total = sum(k * t.value() for k, t in found.weighted) + found.constant
+            assert total == pytest.approx(constraint.value())
+
+    def test_a_set_has_none(self) -> None:
+        w = torch.ones(2, requires_grad=True)
+        assert rates.parts(oneproj.sets.Ball(1.0).on(w)).rates == ()
+
+    def test_a_precision_says_what_it_bounds(self) -> None:
+        x = normal(50)
+        stated = rates.precision(lambda b: b[:, 0], (x, x[:, 1] > 0)) >= 0.3
+        assert isinstance(stated, Constraint)
+        assert stated.term.least == 0.3  # type: ignore[attr-defined]
+        assert len(rates.parts(stated).rates) == 2
+
+
+def test_minibatches_of_a_rare_class_are_made_of_its_rows() -> None:
+    x = normal(1000)
+    y = torch.arange(1000) < 5
+    misses = rates.false_negative_rate(lambda b: b[:, 0], (x, y))
+    everyone = rates.positive_rate(lambda b: b[:, 0], x)
+    drawn = misses.draw(64, torch.Generator().manual_seed(0))
+    assert drawn is not None
+    assert set(misses.rows[drawn].tolist()) <= set(range(5))
+    # Also in a sum with a rate over many rows, every minibatch has 64 rows of it.
+    gap = misses - everyone
+    at = gap.draw(64, torch.Generator().manual_seed(0))
+    assert at is not None
+    assert gap.size == 1000
+    values = torch.stack([gap.batch_value(at[k::2]) for k in range(2)])
+    assert bool(torch.isfinite(values).all())
+
+
+def test_rounding_casts_doubt_on_rows_at_the_threshold() -> None:
+    x = torch.tensor([[1.0], [2.0], [1e-9], [-1.0]])
+    rate = rates.positive_rate(lambda rows: rows[:, 0], x)
+    assert rate.doubt() == 0.25
