@@ -30,7 +30,13 @@ def python_blocks(page: str) -> str:
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "CONTRIBUTING.md", "docs/recipes/recipes.md", "paper/README.md"],
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/recipes/recipes.md",
+        "docs/rates/new_data.md",
+        "paper/README.md",
+    ],
 )
 def test_page_runs(page: str, tmp_path: Path) -> None:
     code = python_blocks((ROOT / page).read_text())

@@ -34,7 +34,7 @@ class _Settings:
     ``benchmarks/NOTES.md`` ("Confidence bounds") has the widths that chose them.
     """
 
-    nuisance_share: float = 0.02
+    nuisance_share: float = 0.002
     """Share of the error spent on an interval for one of two rates."""
     cells: int = 32
     """Cells that this interval is divided into."""
@@ -48,7 +48,7 @@ class _Settings:
     """Precision of the other rate, as a share of the interval."""
     tail: float = 1e-12
     """Probability of counts that are not enumerated; it is added to the test's."""
-    largest_bet: float = 0.5
+    largest_bet: float = 0.75
     """Share of the capital that a bet may lose, at most."""
     bisections: int = 40
     """Bisection steps for a mean: it is rounded up to 2^-40 of its range."""
@@ -230,8 +230,8 @@ def upper_of_sum(
         >>> gap = [Part(1.0, Count(30, 1000)), Part(-1.0, Count(25, 1000))]
         >>> round(upper_of_sum(gap, 0.05), 4)
         0.0263
-        >>> round(upper_of_sum(gap, 0.05, different_rows=True), 4)
-        0.0176
+        >>> 0.017 < upper_of_sum(gap, 0.05, different_rows=True) < 0.018
+        True
     """
     kept = [part for part in parts if part.factor]
     counts = [(a, t) for a, t in kept if isinstance(t, Count)]
