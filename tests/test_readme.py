@@ -33,6 +33,7 @@ def python_blocks(page: str) -> str:
     [
         "README.md",
         "CONTRIBUTING.md",
+        "docs/learn/learn.md",
         "docs/recipes/recipes.md",
         "docs/rates/new_data.md",
         "paper/README.md",
