@@ -24,7 +24,7 @@ from oneproj.learn import (
 
 NAMES = """age workclass fnlwgt education education-num marital-status occupation
     relationship race sex capital-gain capital-loss hours-per-week native-country class
-""".split()  # the files have no header
+""".split()  # noqa: SIM905 - the files have no header
 
 
 def load() -> tuple[pd.DataFrame, pd.Series]:
