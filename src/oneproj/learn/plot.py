@@ -383,7 +383,7 @@ class ScoreHistogramDisplay:
             )
         self.ax_.axvline(0.0, linestyle="--", color=LIMIT, label="threshold")
         self.ax_.set(xlabel=self.xlabel, ylabel="density")
-        self.ax_.legend()
+        self.ax_.legend(loc="upper right")  # to find the best place takes long
         return self
 
 
