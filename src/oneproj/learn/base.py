@@ -232,8 +232,8 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         if self.confidence is not None:
             sure = "It is the probability with which bounds on new rows hold."
             check_share("confidence", self.confidence, sure)
-        random = check_random_state(self.random_state)
-        return int(random.randint(LARGEST_SEED))
+        rng = check_random_state(self.random_state)
+        return int(rng.randint(LARGEST_SEED))
 
     def _split(self, rows: Rows, generator: torch.Generator) -> tuple[Rows, Rows]:
         """The rows to train on, and those held out, a share of every stratum."""

@@ -115,7 +115,9 @@ class FairClassifier(AbstractThresholdClassifier):
         self._check_groups(rows)
         with own_random_numbers(seed) as generator:
             train, held_out = self._split(rows, generator)
-            self._make_model(train.x, generator, scores=1)
+            if not self._make_model(train.x, generator, scores=1):
+                # All rows are negative: rates of positives agree, a feasible start.
+                self.model_[0].shift.fill_(-self._scores_of(train.x).max())
             self.threshold_ = 0.0
             risk = logistic_risk(self._score, train)
             self._solve(risk, self._constraints(train), seed)
