@@ -61,7 +61,7 @@ ESTIMATORS = [
     learn.NeymanPearsonClassifier(0.3, 0.8, steps=STEPS),
     learn.AbstainingClassifier(0.3, 0.8, steps=STEPS),
     learn.ConstrainedClassifier(Flagged(0.8), steps=40),
-    FairByTurns(tolerance=0.3, steps=STEPS),
+    FairByTurns(tolerance=0.3, steps=40),
     TransferFromItself(tolerance=0.1, steps=STEPS),
 ]
 BUDGETS = ["alpha", "alpha", "confidence", "tolerance", "tolerance"]
