@@ -85,7 +85,7 @@ def test_ten_folds_with_pandas_and_routing(table) -> None:
     frame = pd.DataFrame(table.X, columns=list("abcd"))
     group = pd.Series(table.group, name="group")
     with sklearn.config_context(enable_metadata_routing=True):
-        clf = FairClassifier(tolerance=0.1, steps=10, random_state=0)
+        clf = FairClassifier(tolerance=0.1, steps=40, random_state=0)
         clf = clf.set_fit_request(sensitive_features=True)
         found = cross_validate(
             make_pipeline(StandardScaler().set_output(transform="pandas"), clf),
