@@ -33,6 +33,7 @@ def python_blocks(page: str) -> str:
     [
         "README.md",
         "CONTRIBUTING.md",
+        "docs/learn/learn.md",
         "docs/rates/new_data.md",
         "docs/rates/rates.md",
         "docs/recipes/recipes.md",

@@ -17,6 +17,9 @@ chooses by itself.
 ``confirm`` says whether constraints hold on new data, from rows that training did not
 see: a ``Confirmation``, with a ``ConstraintCheck`` for each.
 
+``learn`` has scikit-learn estimators. It needs an extra, so import it by itself:
+``from oneproj.learn import FairClassifier``.
+
 What comes back: ``Solution``, with its ``Status``, ``Certificate`` (of ``Measure``),
 ``Counts`` and ``Projection``; a callback gets an ``Update``.
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import oneproj
+import oneproj.learn  # not by oneproj itself: it needs an extra
 
 RECORD = Path(__file__).with_suffix(".txt")
 
@@ -51,6 +52,13 @@ def public_names(module: types.ModuleType, path: str) -> list[tuple[str, object]
         if inspect.ismodule(value):
             found += public_names(value, f"{path}.{name}")
     return found
+
+
+def everything() -> list[tuple[str, object]]:
+    """What the library promises, and what its extra ``learn`` does."""
+    learn = oneproj.learn
+    extra = [("oneproj.learn", learn), *public_names(learn, "oneproj.learn")]
+    return public_names(oneproj, "oneproj") + extra
 
 
 def signature(value: object) -> str:
@@ -90,7 +98,7 @@ def _is_ours(cls: type) -> bool:
 
 def lines() -> Iterator[str]:
     """The whole record, line by line."""
-    for name, value in public_names(oneproj, "oneproj"):
+    for name, value in everything():
         if inspect.ismodule(value):
             yield f"module {name}"
         elif inspect.isclass(value):

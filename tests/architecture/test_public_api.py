@@ -16,7 +16,7 @@ import oneproj
 
 SCRIPT = Path(__file__).with_name("public_api.py")
 RECORD = SCRIPT.with_suffix(".txt")
-PUBLIC = runpy.run_path(str(SCRIPT))["public_names"](oneproj, "oneproj")
+PUBLIC = runpy.run_path(str(SCRIPT))["everything"]()
 EXPLAINED = [(n, v) for n, v in PUBLIC if inspect.isclass(v) or inspect.isroutine(v)]
 
 

@@ -1,0 +1,188 @@
+"""A classifier whose rates differ little between groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import permutations
+from typing import Any, Literal, Self, TypeAlias
+
+from torch import Tensor
+
+from oneproj import rates
+from oneproj.errors import InvalidProblemError
+from oneproj.learn.base import (
+    AbstractThresholdClassifier,
+    Constraints,
+    Rows,
+    check_share,
+    logistic_risk,
+)
+from oneproj.learn.groups import read_groups
+from oneproj.learn.models import ModelLike, own_random_numbers
+from oneproj.problem.terms import AbstractExpression, AbstractTerm
+from oneproj.rates.confirm import Confirmation
+
+Parity = Literal[
+    "demographic_parity", "equal_opportunity", "equalized_odds", "error_parity"
+]
+Rate: TypeAlias = Callable[..., AbstractExpression]
+PARITIES: dict[str, dict[str, Rate]] = {
+    "demographic_parity": {"positive rate": rates.positive_rate},
+    "equal_opportunity": {"true positive rate": rates.true_positive_rate},
+    "equalized_odds": {
+        "true positive rate": rates.true_positive_rate,
+        "false positive rate": rates.false_positive_rate,
+    },
+    "error_parity": {"error rate": rates.error_rate},
+}
+"""The rates that each notion of parity compares between groups."""
+CLASS_OF_RATE = {"true positive rate": 1, "false positive rate": 0}
+"""The class whose rows a rate is about; all rows where it is not listed."""
+
+
+class FairClassifier(AbstractThresholdClassifier):
+    """Fit a logistic model whose decisions treat groups alike, within a tolerance.
+
+    For any two groups the rate of the one exceeds that of the other by at most the
+    tolerance: counted on the decisions for the rows that were trained on, exactly.
+    ``confirmation_`` says what holds on new rows, from rows that were held out.
+    Predictions are deterministic and need no group. The columns are standardised
+    inside.
+
+    Args:
+        constraint: ``"demographic_parity"`` compares the share of rows predicted
+            positive; ``"equal_opportunity"`` that share among positive rows;
+            ``"equalized_odds"`` that share among positive and among negative rows;
+            ``"error_parity"`` the share of errors.
+        tolerance: Largest difference between two groups, between 0 and 1.
+        confidence: That all bounds of ``confirmation_`` hold together.
+        model: None for a linear score, widths of hidden layers such as ``(64, 32)``, or
+            a function of the number of columns that returns a ``torch.nn.Module``.
+        steps: Stochastic gradients of the training.
+        validation_fraction: Share of rows of each class and group held out for
+            ``confirmation_``; 0 for none.
+        warm_start: Whether ``fit`` goes on from the model of the last ``fit``.
+        random_state: A seed, a ``RandomState``, or None for NumPy's global one.
+
+    The positive class is the second of the sorted labels. With k groups there are
+    k (k - 1) constraints for each rate.
+
+    Example:
+        >>> from sklearn.datasets import make_classification
+        >>> X, y = make_classification(600, shift=0.1, random_state=0)
+        >>> group = X[:, 0] > 0
+        >>> clf = FairClassifier("demographic_parity", tolerance=0.02, random_state=0)
+        >>> clf = clf.fit(X, y, sensitive_features=group)
+        >>> clf.solution_.feasible, clf.groups_
+        (True, [False, True])
+    """
+
+    def __init__(
+        self,
+        constraint: Parity = "demographic_parity",
+        tolerance: float = 0.05,
+        *,
+        confidence: float = 0.95,
+        model: ModelLike = None,
+        steps: int = 500,
+        validation_fraction: float = 0.2,
+        warm_start: bool = False,
+        random_state: Any = None,  # noqa: ANN401 - an int, a RandomState or None
+    ) -> None:
+        self.constraint = constraint
+        self.tolerance = tolerance
+        self.confidence = confidence
+        self.model = model
+        self.steps = steps
+        self.validation_fraction = validation_fraction
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def fit(self, X: object, y: object, sensitive_features: object = None) -> Self:
+        """Train under parity.
+
+        Args:
+            X: A table of numbers: array, DataFrame, or sparse, which is made dense.
+            y: Labels of two classes.
+            sensitive_features: The group of each row, of any type; with several columns
+                every combination that occurs is a group. Required.
+        """
+        seed, rows = self._seed(), self._read(X, y)
+        check_share("tolerance", self.tolerance, "It caps a difference of two rates.")
+        self.groups_, groups = read_groups(sensitive_features, X)
+        rows = replace(rows, groups=groups)
+        self._check_groups(rows)
+        with own_random_numbers(seed) as generator:
+            train, held_out = self._split(rows, generator)
+            if not self._make_model(train.x, generator, scores=1):
+                # All rows are negative: rates of positives agree, a feasible start.
+                self.model_[0].shift.fill_(-self._scores_of(train.x).max())
+            self.threshold_ = 0.0
+            risk = logistic_risk(self._score, train)
+            self._solve(risk, self._constraints(train), seed)
+        self._confirm_held_out(held_out)
+        return self
+
+    def confirm(
+        self, X: object, y: object, sensitive_features: object = None
+    ) -> Confirmation:
+        """Bound the differences between groups on new rows, from such rows.
+
+        Args:
+            X: Rows that training did not see.
+            y: Their labels.
+            sensitive_features: The group of each row. Required.
+
+        Returns:
+            What ``oneproj.confirm`` found, at the confidence of this estimator.
+        """
+        groups = read_groups(sensitive_features, X, known=self.groups_)[1]
+        return self._bounds(replace(self._labelled(X, y), groups=groups))
+
+    def _check_groups(self, rows: Rows) -> None:
+        if self.constraint not in PARITIES:
+            known = ", ".join(repr(name) for name in PARITIES)
+            message = f"constraint must be one of {known}, got {self.constraint!r}."
+            raise InvalidProblemError(message)
+        if len(self.groups_) < 2:  # noqa: PLR2004 - a pair to compare
+            message = (
+                f"sensitive_features holds one group only, {self.groups_[0]!r}: there "
+                "is nothing to compare. Check how the table was split."
+            )
+            raise InvalidProblemError(message)
+        for name in PARITIES[self.constraint]:
+            for j, label in enumerate(self.groups_):
+                if len(_members(rows, j, name)) == 0:
+                    of = self.classes_[CLASS_OF_RATE[name]]
+                    message = (
+                        f"Group {label!r} has no row of class {of!r}, so it has no "
+                        f"{name}. Merge small groups, or compare another rate."
+                    )
+                    raise InvalidProblemError(message)
+
+    def _constraints(self, rows: Rows) -> Constraints:
+        made: dict[str, AbstractTerm] = {}
+        for name, rate in PARITIES[self.constraint].items():
+            each = [
+                rate(self._score, data=_data(_members(rows, j, name), name))
+                for j in range(len(self.groups_))
+            ]
+            for a, b in permutations(range(len(each)), 2):
+                pair = f"{name}: {self.groups_[a]} - {self.groups_[b]}"
+                made[pair] = each[a] - each[b] <= self.tolerance
+        return made
+
+
+def _members(rows: Rows, group: int, rate: str) -> Rows:
+    """The rows of a group that its rate is about."""
+    if rows.groups is None:
+        return rows
+    chosen = rows.groups == group
+    if rate in CLASS_OF_RATE:
+        chosen = chosen & (rows.y == CLASS_OF_RATE[rate])
+    return rows.of(chosen)
+
+
+def _data(rows: Rows, rate: str) -> Tensor | tuple[Tensor, Tensor]:
+    return rows.x if rate == "positive rate" else (rows.x, rows.y)

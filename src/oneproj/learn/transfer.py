@@ -1,0 +1,144 @@
+"""A classifier for a new table that stays good on an old one."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import expit
+
+from oneproj import rates
+from oneproj.errors import InvalidProblemError
+from oneproj.learn.base import (
+    AbstractThresholdClassifier,
+    Array,
+    Constraints,
+    Rows,
+    check_share,
+    logistic_risk,
+)
+from oneproj.learn.models import ModelLike, own_random_numbers
+from oneproj.rates.confirm import Confirmation
+
+
+class TransferClassifier(AbstractThresholdClassifier):
+    """Fit a logistic model to new rows while its errors on old rows stay few.
+
+    A reference is fitted to the source rows alone; ``source_error_`` is its share of
+    errors there. Then the model is fitted to the target rows, from that reference on,
+    and its share of errors on the source rows stays at most ``source_error_ +
+    tolerance``: counted on the decisions for the source rows that were trained on,
+    exactly. ``confirmation_`` says what holds on new source rows, from source rows
+    that were held out. The columns are standardised inside, with the target rows'
+    mean and scale.
+
+    Args:
+        tolerance: By how much the share of source errors may rise, between 0 and 1.
+        confidence: That the bound of ``confirmation_`` holds.
+        model: None for a linear score, widths of hidden layers such as ``(64, 32)``, or
+            a function of the number of columns that returns a ``torch.nn.Module``.
+        steps: Stochastic gradients of each of the two trainings.
+        validation_fraction: Share of source rows of each class held out for
+            ``confirmation_``; 0 for none. No target row is held out.
+        warm_start: Whether ``fit`` goes on from the model of the last ``fit``.
+        random_state: A seed, a ``RandomState``, or None for NumPy's global one.
+
+    Attributes:
+        source_error_: Of the reference, on the source rows that were trained on.
+
+    In a ``Pipeline`` earlier steps transform X alone, unless it is made with
+    ``transform_input=["X_source"]``.
+
+    Example:
+        >>> from sklearn.datasets import make_classification
+        >>> X, y = make_classification(700, random_state=0)
+        >>> clf = TransferClassifier(tolerance=0.02, random_state=0)
+        >>> clf = clf.fit(X[:100], y[:100], X_source=X[100:], y_source=y[100:])
+        >>> clf.solution_.feasible, clf.source_error_ < 0.2
+        (True, True)
+    """
+
+    def __init__(
+        self,
+        tolerance: float = 0.02,
+        *,
+        confidence: float = 0.95,
+        model: ModelLike = None,
+        steps: int = 500,
+        validation_fraction: float = 0.2,
+        warm_start: bool = False,
+        random_state: Any = None,  # noqa: ANN401 - an int, a RandomState or None
+    ) -> None:
+        self.tolerance = tolerance
+        self.confidence = confidence
+        self.model = model
+        self.steps = steps
+        self.validation_fraction = validation_fraction
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: object,
+        y: object,
+        X_source: object = None,
+        y_source: object = None,
+    ) -> Self:
+        """Train on the target under a cap on the source errors.
+
+        Args:
+            X: The target table: array, DataFrame, or sparse, which is made dense.
+            y: Its labels, of two classes.
+            X_source: The source table, with the same columns. Required.
+            y_source: Its labels, of the same classes. Required.
+        """
+        seed, target = self._seed(), self._read(X, y)
+        check_share("tolerance", self.tolerance, "It is added to a share of errors.")
+        source = self._read_source(X_source, y_source)
+        with own_random_numbers(seed) as generator:
+            train, held_out = self._split(source, generator)
+            self._make_model(target.x, generator, scores=1)
+            self.threshold_ = 0.0
+            self._solve(logistic_risk(self._score, train), {}, seed)
+            errors = rates.error_rate(self._score, data=(train.x, train.y))
+            self.source_error_ = errors.value()
+            risk = logistic_risk(self._score, target)
+            self._solve(risk, self._constraints(train), seed)
+        self._confirm_held_out(held_out)
+        return self
+
+    def confirm(self, X: object, y: object) -> Confirmation:
+        """Bound the source errors on new rows, from such rows.
+
+        Args:
+            X: Rows of the source that training did not see.
+            y: Their labels.
+
+        Returns:
+            What ``oneproj.confirm`` found, at the confidence of this estimator.
+        """
+        return self._bounds(self._labelled(X, y))
+
+    def _read_source(self, X: object, y: object) -> Rows:
+        if X is None or y is None:
+            message = (
+                "fit needs the source rows: fit(X, y, X_source=..., y_source=...). In "
+                "cross_validate and the like pass params= with both, with "
+                "sklearn.set_config(enable_metadata_routing=True) and "
+                ".set_fit_request(X_source=True, y_source=True)."
+            )
+            raise InvalidProblemError(message)
+        return self._labelled(X, y)
+
+    def _constraints(self, rows: Rows) -> Constraints:
+        errors = rates.error_rate(self._score, data=(rows.x, rows.y))
+        return {"source errors": errors <= self.source_error_ + self.tolerance}
+
+    def predict_proba(self, X: object) -> Array:
+        """Return the probability of each class, as the constrained model has it.
+
+        Args:
+            X: Rows with the columns that ``fit`` saw.
+        """
+        p = expit(self.decision_function(X))
+        return np.column_stack([1 - p, p])

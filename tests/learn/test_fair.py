@@ -1,0 +1,106 @@
+"""Rates that differ little between groups, counted on decisions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from oneproj import InvalidProblemError
+from oneproj.learn import FairClassifier
+
+WHERE = {
+    "demographic_parity": [slice(None)],
+    "equal_opportunity": [1],
+    "equalized_odds": [0, 1],
+    "error_parity": [slice(None)],
+}
+
+
+def gaps(constraint, events, y, group) -> list[float]:
+    """The gap between the groups a and b, by a count of its own."""
+    found = []
+    for of in WHERE[constraint]:
+        chosen = np.ones(len(y), bool) if isinstance(of, slice) else y == of
+        found.append(
+            events[chosen & (group == "b")].mean()
+            - events[chosen & (group == "a")].mean()
+        )
+    return found
+
+
+@pytest.mark.parametrize("constraint", WHERE)
+def test_training_counts_keep_the_tolerance(constraint, table) -> None:
+    X, y, group = table
+    clf = FairClassifier(
+        constraint, tolerance=0.02, steps=60, validation_fraction=0, random_state=0
+    )
+    clf.fit(X, y, sensitive_features=group)
+    decisions = clf.predict(X)
+    events = decisions != y if constraint == "error_parity" else decisions == 1
+    assert max(map(abs, gaps(constraint, events, y, group))) <= 0.02 + 1e-12
+    assert 0.05 < decisions.mean() < 0.95  # not by saying the same to all
+    assert clf.confirmation_ is None
+
+
+def test_the_groups_differ_without_the_constraint(table) -> None:
+    X, y, group = table
+    plain = LogisticRegression().fit(X, y).predict(X) == 1
+    assert gaps("demographic_parity", plain, y, group)[0] > 0.2
+
+
+def test_held_out_rows_are_confirmed(table) -> None:
+    clf = FairClassifier(tolerance=0.4, steps=30, random_state=0)
+    clf.fit(table.X, table.y, sensitive_features=table.group)
+    assert set(clf.confirmation_.checks) == set(clf.solution_.residuals)
+    assert clf.confirmation_["positive rate: b - a"].rows == 120
+    assert clf.confirmation_.holds
+
+
+def test_three_groups_are_compared_in_pairs(table) -> None:
+    group = np.arange(len(table.y)) % 3
+    clf = FairClassifier("equalized_odds", steps=5, random_state=0)
+    clf.fit(table.X, table.y, sensitive_features=group)
+    assert len(clf.solution_.residuals) == 12
+    assert "true positive rate: 0 - 2" in clf.multipliers_
+
+
+def test_groups_that_cannot_be_compared_are_refused(table) -> None:
+    X, y, group = table
+    with pytest.raises(InvalidProblemError, match="one group only, 'a'"):
+        FairClassifier().fit(X, y, sensitive_features=["a"] * len(y))
+    mixed = np.where(y == 1, "a", group)
+    with pytest.raises(InvalidProblemError, match="'b' has no row of class"):
+        FairClassifier("equal_opportunity").fit(X, y, sensitive_features=mixed)
+    with pytest.raises(InvalidProblemError, match="constraint must be one of"):
+        FairClassifier("parity").fit(X, y, sensitive_features=group)
+
+
+def test_ten_folds_with_pandas_and_routing(table) -> None:
+    frame = pd.DataFrame(table.X, columns=list("abcd"))
+    group = pd.Series(table.group, name="group")
+    with sklearn.config_context(enable_metadata_routing=True):
+        clf = FairClassifier(tolerance=0.1, steps=40, random_state=0)
+        clf = clf.set_fit_request(sensitive_features=True)
+        found = cross_validate(
+            make_pipeline(StandardScaler().set_output(transform="pandas"), clf),
+            frame,
+            table.y,
+            cv=10,
+            params={"sensitive_features": group},
+            return_estimator=True,
+            error_score="raise",
+        )
+        search = GridSearchCV(clf, {"tolerance": [0.05, 0.5]}, cv=2)
+        search.fit(frame, table.y, sensitive_features=group)
+    assert len(found["test_score"]) == 10
+    assert found["test_score"].mean() > 0.65
+    fitted = [pipeline[-1] for pipeline in found["estimator"]]
+    assert all(each.solution_.feasible for each in fitted)
+    assert search.best_params_ == {"tolerance": 0.5}  # the looser is more accurate
+    assert list(search.best_estimator_.feature_names_in_) == list("abcd")

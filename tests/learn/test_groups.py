@@ -1,0 +1,55 @@
+"""Groups in any container and of any type."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from oneproj import InvalidProblemError
+from oneproj.learn.groups import read_groups
+
+X = np.zeros((4, 1))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["f", "m", "m", "f"],
+        np.array(["f", "m", "m", "f"]),
+        pd.Series(["f", "m", "m", "f"], index=[7, 8, 9, 3]),
+        pd.DataFrame({"sex": ["f", "m", "m", "f"]}),
+        pd.Series(["f", "m", "m", "f"], dtype="category"),
+    ],
+)
+def test_containers_mean_the_same(given: object) -> None:
+    labels, groups = read_groups(given, X)
+    assert labels == ["f", "m"]
+    assert groups.tolist() == [0, 1, 1, 0]
+
+
+def test_several_columns_are_combined() -> None:
+    given = pd.DataFrame({"sex": ["f", "m", "m", "f"], "old": [0, 0, 1, 0]})
+    labels, groups = read_groups(given, X)
+    assert labels == [("f", 0), ("m", 0), ("m", 1)]
+    assert groups.tolist() == [0, 1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "sensitive_features is missing"),
+        (["f", "m", None, "f"], "1 missing value"),
+        ([1.0, 2.0, float("nan"), float("nan")], "2 missing value"),
+        (["f", "m"], "inconsistent numbers of samples"),
+    ],
+)
+def test_unusable_groups_are_refused(given: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_groups(given, X)
+
+
+def test_new_groups_are_refused() -> None:
+    assert read_groups(["m"] * 4, X, known=["f", "m"])[1].tolist() == [1] * 4
+    with pytest.raises(InvalidProblemError, match=r"did not see: \['x'\]"):
+        read_groups(["m", "x", "m", "m"], X, known=["f", "m"])
