@@ -326,7 +326,7 @@ def test_values_must_be_real_numbers_with_a_gradient() -> None:
         (lambda b: (b @ w) * 1j, "complex64"),
     ):
         with pytest.raises(
-            InvalidProblemError, match=f"dtype torch.{dtype}.*surrogate"
+            InvalidProblemError, match=f"dtype torch.{dtype}.*oneproj.rates"
         ):
             oneproj.Problem(w, mean(fn, x), {})
 

@@ -86,7 +86,9 @@ def estimate_multipliers(G: Array, prices: Array | None = None) -> Array:
         return np.zeros(1) if flat else np.maximum(-(G[0, 1:] + costs) / G[1, 1], 0.0)
     cosines = G / unit / unit[:, None]
     values, basis = np.linalg.eigh(cosines)
-    coordinates = basis * np.sqrt(np.maximum(values, 0.0))  # one row per vector
+    # Eigenvalues below rounding are zeros: their roots would make up a direction.
+    rank = values > len(G) * np.finfo(float).eps * values[-1]
+    coordinates = basis * np.sqrt(np.where(rank, values, 0.0))  # one row per vector
     # In units of |v|: -sum_j mu_j n_j is the shortest u with <n_j, u> <= h_j.
     h = cosines[0, 1:] + costs / (unit[0] * unit[1:])
     system = -np.vstack([coordinates[1:].T, h])
