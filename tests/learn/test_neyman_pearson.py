@@ -63,3 +63,13 @@ def test_new_rows_can_be_confirmed(table, new_table) -> None:
 def test_parameters_are_checked(parameters, message, table) -> None:
     with pytest.raises(InvalidProblemError, match=message):
         NeymanPearsonClassifier(**parameters).fit(table.X, table.y)
+
+
+def test_no_held_out_row_means_no_promise(table) -> None:
+    clf = NeymanPearsonClassifier(
+        alpha=0.1, steps=5, validation_fraction=0.0, random_state=0
+    )
+    with pytest.warns(OneprojWarning, match="0 rows were held out"):
+        clf.fit(table.X, table.y)
+    assert not clf.guaranteed_
+    assert clf.confirmation_ is None

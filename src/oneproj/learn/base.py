@@ -311,7 +311,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
     def _scores_of(self, x: Tensor) -> Array:
         with torch.no_grad():
-            starts = range(0, len(x), CHUNK_SIZE)
+            starts = range(0, max(len(x), 1), CHUNK_SIZE)  # no rows are a chunk too
             parts = [self.model_(x[k : k + CHUNK_SIZE]) for k in starts]
         found: Array = torch.cat(parts).numpy()
         return found
