@@ -73,3 +73,13 @@ def test_alpha_is_checked(table) -> None:
     for alpha in (0.0, (0.1, 0.2, 0.3), (0.1, 2), "few"):
         with pytest.raises(InvalidProblemError, match="alpha"):
             AbstainingClassifier(alpha).fit(table.X, table.y)
+
+
+def test_no_held_out_row_means_no_promise(table) -> None:
+    clf = AbstainingClassifier(
+        alpha=0.1, steps=5, validation_fraction=0.0, random_state=0
+    )
+    with pytest.warns(OneprojWarning, match="0 rows were held out"):
+        clf.fit(table.X, table.y)
+    assert not clf.guaranteed_
+    assert clf.confirmation_ is None

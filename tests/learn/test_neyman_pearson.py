@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from sklearn.linear_model import LogisticRegression
 
 from oneproj import InvalidProblemError, OneprojWarning
@@ -63,3 +64,51 @@ def test_new_rows_can_be_confirmed(table, new_table) -> None:
 def test_parameters_are_checked(parameters, message, table) -> None:
     with pytest.raises(InvalidProblemError, match=message):
         NeymanPearsonClassifier(**parameters).fit(table.X, table.y)
+
+
+def test_no_held_out_row_means_no_promise(table) -> None:
+    clf = NeymanPearsonClassifier(
+        alpha=0.1, steps=5, validation_fraction=0.0, random_state=0
+    )
+    with pytest.warns(OneprojWarning, match="0 rows were held out"):
+        clf.fit(table.X, table.y)
+    assert not clf.guaranteed_
+    assert clf.confirmation_ is None
+
+
+class Recording(torch.nn.Linear):
+    """A linear score that remembers the rows whose scores were differentiated."""
+
+    def __init__(self, columns: int, seen: set[bytes]) -> None:
+        super().__init__(columns, 1)
+        self.seen = seen
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.is_grad_enabled():
+            self.seen.update(row.tobytes() for row in x.numpy())
+        return super().forward(x)
+
+
+def test_a_warm_start_never_trains_on_rows_that_were_held_out(table) -> None:
+    seen: set[bytes] = set()
+    clf = NeymanPearsonClassifier(
+        0.1,
+        model=lambda columns: Recording(columns, seen),
+        steps=2,
+        warm_start=True,
+        random_state=np.random.RandomState(0),  # every fit draws another seed
+    )
+    for _ in range(2):
+        held_out = clf.fit(table.X, table.y).confirmation_["false positive rate"].rows
+        assert clf.guaranteed_
+        assert len(seen) <= len(table.y) - held_out
+
+
+def test_a_warm_start_on_another_table_promises_nothing(table) -> None:
+    clf = NeymanPearsonClassifier(0.1, steps=2, warm_start=True, random_state=0)
+    assert clf.fit(table.X, table.y).guaranteed_
+    with pytest.warns(OneprojWarning) as said:
+        clf.fit(table.X[::-1], table.y[::-1])
+    assert "may have seen any of these rows" in str(said[0].message)
+    assert not clf.guaranteed_
+    assert clf.confirmation_ is None

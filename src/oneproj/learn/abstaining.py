@@ -54,6 +54,7 @@ class AbstainingClassifier(AbstractClassifier):
         steps: Stochastic gradients of each of the two trainings.
         validation_fraction: Share of the rows of each class held out for thresholds.
         warm_start: Whether ``fit`` goes on from the model of the last ``fit``.
+            The same table keeps the rows that were held out; of another one none is.
         random_state: A seed, a ``RandomState``, or None for NumPy's global one.
 
     Attributes:
@@ -108,7 +109,9 @@ class AbstainingClassifier(AbstractClassifier):
         self.thresholds_ = np.zeros(BINARY)
         with own_random_numbers(seed) as generator:
             train, held_out = rows, rows.of(rows.y > 1)
-            if self.confidence is not None:
+            if self.confidence is None:
+                self._kept_out = None
+            else:
                 train, held_out = self._split(rows, generator)
             if not self._make_model(train.x, generator, scores=BINARY):
                 self._pretrain(train, seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -78,6 +79,12 @@ class Rows:
         """A number for each pair of class and group."""
         classes = self.y.long()
         return classes if self.groups is None else classes + BINARY * self.groups
+
+    def digest(self) -> str:
+        """A hash of all rows in their order, with labels and groups."""
+        found = hashlib.sha256(self.x.numpy().tobytes())
+        found.update(self.strata().numpy().tobytes())
+        return found.hexdigest()
 
 
 def held_out_rows(
@@ -180,6 +187,8 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     solution_: Solution
     multipliers_: dict[str, float]
     confirmation_: Confirmation | None
+    _kept_out: tuple[str, Tensor] | None = None
+    """A table, by its digest, and those of its rows that the model never saw."""
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - a class of scikit-learn
         tags = super().__sklearn_tags__()
@@ -242,7 +251,23 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             "validation_fraction", self.validation_fraction, why, zero=True
         )
         held_out = held_out_rows(rows.strata(), share, generator)
+        kept = vars(self).get("model_") if self.warm_start else None
+        if isinstance(kept, Scores) and kept.columns == rows.x.shape[1]:
+            held_out = self._never_seen(rows)
+        self._kept_out = rows.digest(), held_out
         return rows.of(~held_out), rows.of(held_out)
+
+    def _never_seen(self, rows: Rows) -> Tensor:
+        """Rows that the model of the last fit was not trained on, if that is known."""
+        if self._kept_out is not None and self._kept_out[0] == rows.digest():
+            return self._kept_out[1]
+        warn(
+            "warm_start goes on from a model that was trained on another table, or on "
+            "all rows of this one: it may have seen any of these rows, so none can be "
+            "held out, and nothing is promised for new rows. Fit with "
+            "warm_start=False, or call confirm with rows that no fit has seen."
+        )
+        return torch.zeros(len(rows), dtype=torch.bool)
 
     # --- training ---------------------------------------------------------------------
 
@@ -311,7 +336,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
     def _scores_of(self, x: Tensor) -> Array:
         with torch.no_grad():
-            starts = range(0, len(x), CHUNK_SIZE)
+            starts = range(0, max(len(x), 1), CHUNK_SIZE)  # no rows are a chunk too
             parts = [self.model_(x[k : k + CHUNK_SIZE]) for k in starts]
         found: Array = torch.cat(parts).numpy()
         return found

@@ -48,6 +48,7 @@ class ConstrainedClassifier(AbstractThresholdClassifier):
         steps: Stochastic gradients of the training.
         validation_fraction: Share of rows held out for ``confirmation_``; 0 for none.
         warm_start: Whether ``fit`` goes on from the model of the last ``fit``.
+            The same table keeps the rows that were held out; of another one none is.
         random_state: A seed, a ``RandomState``, or None for NumPy's global one.
 
     Example:

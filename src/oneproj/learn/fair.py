@@ -63,6 +63,7 @@ class FairClassifier(AbstractThresholdClassifier):
         validation_fraction: Share of rows of each class and group held out for
             ``confirmation_``; 0 for none.
         warm_start: Whether ``fit`` goes on from the model of the last ``fit``.
+            The same table keeps the rows that were held out; of another one none is.
         random_state: A seed, a ``RandomState``, or None for NumPy's global one.
 
     The positive class is the second of the sorted labels. With k groups there are

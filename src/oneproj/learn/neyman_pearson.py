@@ -46,6 +46,7 @@ class NeymanPearsonClassifier(AbstractThresholdClassifier):
         steps: Stochastic gradients of each of the two trainings.
         validation_fraction: Share of the negative rows held out for the threshold.
         warm_start: Whether ``fit`` goes on from the model of the last ``fit``.
+            The same table keeps the rows that were held out; of another one none is.
         random_state: A seed, a ``RandomState``, or None for NumPy's global one.
 
     Attributes:
@@ -134,9 +135,10 @@ class NeymanPearsonClassifier(AbstractThresholdClassifier):
 
     def _split(self, rows: Rows, generator: torch.Generator) -> tuple[Rows, Rows]:
         """Hold out negative rows only, and none without a confidence."""
-        train, held_out = super()._split(rows, generator)
         if self.confidence is None:
-            return rows, held_out.of(held_out.y > 1)
+            self._kept_out = None
+            return rows, rows.of(rows.y > 1)
+        train, held_out = super()._split(rows, generator)
         positive = rows.of(rows.y == 1)
         return train.of(train.y == 0).with_rows(positive), held_out.of(held_out.y == 0)
 

@@ -41,6 +41,7 @@ class TransferClassifier(AbstractThresholdClassifier):
         validation_fraction: Share of source rows of each class held out for
             ``confirmation_``; 0 for none. No target row is held out.
         warm_start: Whether ``fit`` goes on from the model of the last ``fit``.
+            The same table keeps the rows that were held out; of another one none is.
         random_state: A seed, a ``RandomState``, or None for NumPy's global one.
 
     Attributes:
