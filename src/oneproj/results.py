@@ -265,7 +265,8 @@ class Projection(Readable):
         kkt_residual: The norm of the left-hand side above, relative to the distance
             moved: near 0 where no feasible point around x_hat is nearer to x. If the
             lower bound proves that, the gradients are those of the proof: at a kink
-            they are from several points.
+            they are from several points. Infinite where constraints are counts, which
+            have no gradient.
         residuals_before: Those of x.
         lower_bound: No feasible point is nearer than this; None where nothing proves
             it.
@@ -317,6 +318,8 @@ class Projection(Readable):
     def _notes(self) -> list[str]:
         if not self.status.ok or self.is_nearest:
             return []
+        if math.isinf(self.kkt_residual):
+            return ["a nearer feasible point may exist: there is no KKT residual"]
         return [f"not yet the nearest point: KKT residual {self.kkt_residual:.2g}"]
 
     def _parts(self) -> list[Rows | str]:

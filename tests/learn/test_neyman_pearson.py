@@ -27,6 +27,19 @@ def test_the_cap_holds_on_new_rows(table, new_table) -> None:
     assert misses <= (scores[new_table.y == 1] <= ideal).mean() + 0.15
 
 
+def test_equal_rows_get_equal_decisions_in_any_batch() -> None:
+    draws = np.random.default_rng(3)
+    for seed in range(6):
+        atoms = draws.integers(0, 3, size=(8, 10)).astype(float)
+        which = draws.integers(0, 8, size=300)
+        y = draws.integers(0, 2, size=300)
+        clf = NeymanPearsonClassifier(0.3, steps=5, random_state=seed)
+        clf.fit(atoms[which], y)
+        assert clf.guaranteed_
+        # No score lies at the threshold, where rounding would decide.
+        assert np.abs(clf.decision_function(atoms)).min() > 1e-12
+
+
 def test_without_confidence_the_cap_is_on_the_rows_themselves(table) -> None:
     clf = NeymanPearsonClassifier(0.1, confidence=None, steps=60, random_state=0)
     clf.fit(table.X, table.y)

@@ -50,6 +50,8 @@ class TestProject:
         assert done.residuals["fpr"] >= -0.01  # little of the bound is left unused
         assert done.residuals_before["fpr"] > 0
         assert "counts" in done.remark
+        assert not done.is_nearest  # counts have no gradient that could vouch for it
+        assert "a nearer feasible point may exist" in done.status_text
 
     def test_a_feasible_point_stays_to_the_bit(self) -> None:
         x, y = two_classes()
@@ -59,6 +61,7 @@ class TestProject:
         done = oneproj.project(score.w, {"fpr": fpr <= 0.05})
         assert torch.equal(before, score.w)
         assert done.distance == 0.0
+        assert done.is_nearest
         assert done.gradients == 1
 
     def test_several_groups_and_both_sides(self) -> None:

@@ -8,14 +8,19 @@ from oneproj.errors import warn
 from oneproj.rates.bounds import rows_needed
 from oneproj.rates.calibration import neyman_pearson_threshold
 
+ROUNDING = 1e-9
+"""Relative; far above what the order of sums changes a score by in float64."""
+
 
 def calibrated_threshold(
     scores: Tensor, alpha: float, error: float, *, what: str
 ) -> float | None:
     """Return the least threshold that new scores exceed with probability <= alpha.
 
-    It is one of the scores given. Over their draw, the probability that a new score
-    exceeds it is above alpha with probability at most ``error``.
+    It lies just above one of the scores given: the score of a row is rounded
+    differently in other batches, and equal rows must get equal decisions. Over the draw
+    of the scores, the probability that a new score exceeds it is above alpha with
+    probability at most ``error``.
 
     Args:
         scores: Of rows that training did not see, all of the kind that is counted.
@@ -29,12 +34,13 @@ def calibrated_threshold(
     Example:
         >>> import torch
         >>> scores = torch.arange(100.0)
-        >>> calibrated_threshold(scores, 0.1, 0.05, what="the cap")
+        >>> round(calibrated_threshold(scores, 0.1, 0.05, what="the cap"), 3)
         95.0
     """
     needed = rows_needed(alpha, error)
     if len(scores) >= needed:
-        return neyman_pearson_threshold(scores, alpha, 1 - error)
+        room = ROUNDING * max(1.0, float(scores.abs().max()))
+        return neyman_pearson_threshold(scores, alpha, 1 - error) + room
     warn(
         f"{len(scores)} rows were held out for {what}, {alpha:g}. To promise it for "
         f"new rows with confidence {1 - error:.4g} takes {needed} of them, so nothing "

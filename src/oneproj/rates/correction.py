@@ -17,6 +17,7 @@ projection is from the start, so that the answer is near it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -142,7 +143,9 @@ def project_counts(
 
     Returns:
         A projection whose residuals are those of the counts. Its gradients are those
-        of all rounds, and the passes over the data that looked at counts.
+        of all rounds, and the passes over the data that looked at counts. Counts have
+        no gradients, so nothing says how near the nearest point is: the KKT residual
+        is infinite if the point moved. The multipliers are those of the surrogates.
     """
     search = _Search(parameters, constraints, project)
     return search.run()
@@ -181,11 +184,13 @@ class _Search:
         assign(self._parameters, point)
         if found.status.ok:
             found = self._return_along_line(found)
+        moved = distance(self._start, self._parameters)
         return replace(
             found,
-            distance=distance(self._start, self._parameters),
+            distance=moved,
             residuals_before=self._before,
             gradients=self._gradients,
+            kkt_residual=math.inf if moved > 0 else 0.0,
             lower_bound=None,
             remark=f"{found.remark} {self._told(rounds)}".strip(),
         )
