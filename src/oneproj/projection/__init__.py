@@ -5,10 +5,10 @@
 passed as ``projector=``. The paper's two are in the package ``oneproj-paper``.
 
 ``cuts`` is two methods: ``convex/`` keeps every linearisation, ``nonconvex/`` makes a
-model from those at the current point. Both evaluate the constraints through ``view``,
-which counts gradients and keeps the best point, and describe the answer with
-``remarks``. Below them are ``sets/``, whose nearest points are known, and ``vectors/``,
-arithmetic for parameters of any size.
+model from those at the current point. Both evaluate the constraints through
+``evaluator``, which counts gradients and keeps the best point, and describe the answer
+with ``remarks``. Below them are ``sets/``, whose nearest points are known, and
+``vectors/``, arithmetic for parameters of any size.
 """
 
 from oneproj.projection.base import AbstractProjector as AbstractProjector

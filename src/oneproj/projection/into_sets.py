@@ -15,8 +15,8 @@ from torch import Tensor
 
 from oneproj.errors import NonFiniteError
 from oneproj.projection.balance import balance_within
+from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.nonconvex.stepper import LocalModels
-from oneproj.projection.view import Look, View
 from oneproj.sets.region import Region
 from oneproj.vectors.arithmetic import Vector, combine, difference, dot
 
@@ -31,7 +31,11 @@ DOUBLINGS, HALVINGS = 40, 40
 
 
 def search_sets(
-    search: Callable[[float], LocalModels], view: View, region: Region, *, soon: int
+    search: Callable[[float], LocalModels],
+    evaluator: Evaluator,
+    region: Region,
+    *,
+    soon: int,
 ) -> LocalModels:
     """Search along distances until that is nearly done, and enter the sets.
 
@@ -40,31 +44,31 @@ def search_sets(
 
     Args:
         search: Until the worst residual is a given share of the first, or to the end.
-        view: Of the search.
+        evaluator: Of the search.
         region: The sets.
         soon: Looks after which it does not go on: that search was no short one.
     """
     models = search(NEARLY)
-    left = view.best.worst
+    left = evaluator.best.worst
     if left <= 0:
         return models
-    short = view.evaluations <= soon and left <= NEARLY * view.first.worst
-    enter(view, region)
-    if short and not _is_even(view, region):
+    short = evaluator.evaluations <= soon and left <= NEARLY * evaluator.first.worst
+    enter(evaluator, region)
+    if short and not _is_even(evaluator, region):
         models = search(0.0)
-        if view.best.worst > 0:
-            enter(view, region)
+        if evaluator.best.worst > 0:
+            enter(evaluator, region)
     return models
 
 
-def _is_even(view: View, region: Region) -> bool:
+def _is_even(evaluator: Evaluator, region: Region) -> bool:
     """Whether the best point is feasible, and about nearest locally."""
-    if view.best.worst > 0:
+    if evaluator.best.worst > 0:
         return False
-    return balance_within(view, region)[1] <= EVEN * view.moved()
+    return balance_within(evaluator, region)[1] <= EVEN * evaluator.moved()
 
 
-def enter(view: View, region: Region) -> None:
+def enter(evaluator: Evaluator, region: Region) -> None:
     """Look at points of the sets, near the best one, until one is feasible.
 
     Example:
@@ -75,29 +79,29 @@ def enter(view: View, region: Region) -> None:
         ...     "size": oneproj.function(lambda: w.square().sum()) <= 0.6,
         ... }
         >>> from oneproj.sets.region import region_of
-        >>> view = View([w], both, differentiate_all=True)
-        >>> enter(view, region_of([w], both)); view.best.worst <= 0
+        >>> evaluator = Evaluator([w], both, differentiate_all=True)
+        >>> enter(evaluator, region_of([w], both)); evaluator.best.worst <= 0
         True
     """
-    point, extra = [x.double() for x in view.best_point], 1.0
+    point, extra = [x.double() for x in evaluator.best_point], 1.0
     for _ in range(LOOKS):
         try:
-            seen = view.move_to(region.member(point, like=view.origin))
+            seen = evaluator.move_to(region.member(point, like=evaluator.origin))
         except NonFiniteError:
             return
         worst = _worst_function(seen, region)
         if seen.worst <= 0 or worst is None:
             return
-        here = [x.detach().double() for x in view.parameters]
+        here = [x.detach().double() for x in evaluator.parameters]
         slope = [g.double() for g in seen.gradients[worst]]
-        inside = extra * view.margins[worst]
+        inside = extra * evaluator.margins[worst]
         lower = _lowered(region, here, slope, seen.values[worst] + inside)
         if lower is None:
             return
         point, extra = lower, 2.0 * extra
 
 
-def _worst_function(seen: Look, region: Region) -> str | None:
+def _worst_function(seen: Evaluation, region: Region) -> str | None:
     """Who is violated most among the constraints that are not the region's sets."""
     left = {n: c for n, c in seen.values.items() if n not in region.places and c > 0}
     return max(left, key=lambda name: left[name]) if left else None

@@ -13,8 +13,8 @@ from contextlib import suppress
 from oneproj.errors import InvalidProblemError
 from oneproj.projection.balance import imbalance, relative
 from oneproj.projection.convex.within import Within
+from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.remarks import described
-from oneproj.projection.view import View
 from oneproj.results import Projection
 from oneproj.sets.region import Region
 
@@ -26,7 +26,7 @@ answer is taken for the nearest one."""
 
 
 def project_within_any(
-    view: View, region: Region, *, capacity: int, max_evaluations: int = TRIED
+    evaluator: Evaluator, region: Region, *, capacity: int, max_evaluations: int = TRIED
 ) -> tuple[Projection | None, bool]:
     """Move to a feasible point of the region; whether it is surely the nearest one.
 
@@ -41,22 +41,23 @@ def project_within_any(
         ...     "rank": oneproj.sets.Rank(1).on(w),
         ...     "trace": oneproj.function(lambda: w.trace(), curvature="linear") <= 1.0,
         ... }
-        >>> view = View([w], both, differentiate_all=True)
-        >>> found, sure = project_within_any(view, region_of([w], both), capacity=10)
+        >>> evaluator = Evaluator([w], both, differentiate_all=True)
+        >>> region = region_of([w], both)
+        >>> found, sure = project_within_any(evaluator, region, capacity=10)
         >>> round(found.distance, 6), sure  # to (1, 0)
         (2.828427, True)
     """
     few = min(TRIED, max_evaluations)
-    within = Within(view, region, capacity=capacity, max_evaluations=few)
+    within = Within(evaluator, region, capacity=capacity, max_evaluations=few)
     # What was not declared is nobody's mistake.
     with suppress(InvalidProblemError):
         within.search()
-    if view.best.worst > 0:
+    if evaluator.best.worst > 0:
         return None, False
-    far, mu = view.moved(), within.dual.multipliers()
-    uneven = imbalance(view, mu, within.normals())
-    functions = view.constraints.keys() - region.places.keys()
-    declared = all(view.constraints[name].curvature for name in functions)
+    far, mu = evaluator.moved(), within.dual.multipliers()
+    uneven = imbalance(evaluator, mu, within.normals())
+    functions = evaluator.constraints.keys() - region.places.keys()
+    declared = all(evaluator.constraints[name].curvature for name in functions)
     bound = within.dual.lagrangian_bound()
     narrow = far - bound <= NARROW * far
     sure = narrow and (declared or uneven <= EVEN * far)
@@ -65,5 +66,7 @@ def project_within_any(
         gap = math.sqrt(max(0.0, far**2 - bound**2))
         left = min(uneven, max(within.imbalance(), gap))
     kkt_residual = relative(left, far)
-    found = described(view, view.best, far, multipliers=mu, kkt_residual=kkt_residual)
+    found = described(
+        evaluator, evaluator.best, far, multipliers=mu, kkt_residual=kkt_residual
+    )
     return found, sure

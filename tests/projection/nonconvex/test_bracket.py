@@ -12,22 +12,24 @@ from torch import Tensor
 
 import oneproj
 from oneproj.problem.problem import named_constraints
+from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.nonconvex.bracket import close_in, is_unaware
 from oneproj.projection.nonconvex.chart import Chart
 from oneproj.projection.nonconvex.model import Place
-from oneproj.projection.view import View
 from oneproj.results import Projection, Status
 
 
-def at(length: float, step: float = 20.0) -> tuple[View, Chart, Place]:
+def at(length: float, step: float = 20.0) -> tuple[Evaluator, Chart, Place]:
     """A place on the line along which a constraint falls like a stair, at its edge."""
     w = torch.zeros(1, dtype=torch.float64, requires_grad=True)
     stair = oneproj.function(lambda: torch.sigmoid(step - w.sum()) - 0.1)
-    view = View([w], named_constraints({"stair": stair <= 0.0}), differentiate_all=True)
-    chart = Chart(view, memory=9, capacity=40, carried=None)
+    evaluator = Evaluator(
+        [w], named_constraints({"stair": stair <= 0.0}), differentiate_all=True
+    )
+    chart = Chart(evaluator, memory=9, capacity=40, carried=None)
     place = chart.visit(np.eye(1, 40)[0] * -length)
     assert place is not None
-    return view, chart, place
+    return evaluator, chart, place
 
 
 EDGE = 20.0 + math.log(9.0)
@@ -35,19 +37,19 @@ EDGE = 20.0 + math.log(9.0)
 
 @pytest.mark.parametrize("length", [30.0, 1e3, 1e8, 1e16, 1e100])
 def test_the_edge_is_found_from_however_far(length: float) -> None:
-    view, chart, place = at(length)
+    evaluator, chart, place = at(length)
     assert is_unaware(place)
     back = close_in(chart, place)
-    assert view.best is back.look
-    assert EDGE <= view.best_distance <= 1.35 * EDGE
-    assert view.evaluations <= 25
+    assert evaluator.best is back.look
+    assert EDGE <= evaluator.best_distance <= 1.35 * EDGE
+    assert evaluator.evaluations <= 25
 
 
 def test_a_place_whose_slope_tells_of_the_violation_stays() -> None:
-    view, chart, place = at(EDGE + 0.1)
+    evaluator, chart, place = at(EDGE + 0.1)
     assert not is_unaware(place)
     assert close_in(chart, place) is place
-    assert view.evaluations == 2
+    assert evaluator.evaluations == 2
 
 
 def saturated(dtype: torch.dtype, bias: float, seed: int) -> tuple[Tensor, Projection]:

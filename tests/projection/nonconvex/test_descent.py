@@ -7,9 +7,9 @@ import torch
 
 import oneproj
 from oneproj.problem.terms import AbstractTerm
+from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.nonconvex import stepper
 from oneproj.projection.nonconvex.descent import PATIENCE, descend, find_inside
-from oneproj.projection.view import View
 
 
 def banana(w: torch.Tensor) -> dict[str, AbstractTerm]:
@@ -25,26 +25,26 @@ def start() -> torch.Tensor:
 
 def test_it_reaches_a_feasible_point_and_the_view_knows_it() -> None:
     w = start()
-    view = View([w], banana(w), differentiate_all=True)
-    assert descend(view, looks=2000)
-    assert view.best.worst <= 0
-    assert max(c.value() for c in banana(view.best_point[0]).values()) <= 0
+    evaluator = Evaluator([w], banana(w), differentiate_all=True)
+    assert descend(evaluator, looks=2000)
+    assert evaluator.best.worst <= 0
+    assert max(c.value() for c in banana(evaluator.best_point[0]).values()) <= 0
 
 
 def test_an_empty_set_is_given_up_in_time() -> None:
     w = start()
     square = oneproj.function(lambda: w.square().sum())
-    view = View([w], {"none": square <= -1.0}, differentiate_all=True)
-    assert not descend(view, looks=5000)
-    assert view.evaluations < 1000
-    assert view.best.worst == pytest.approx(1.0, abs=1e-2)
+    evaluator = Evaluator([w], {"none": square <= -1.0}, differentiate_all=True)
+    assert not descend(evaluator, looks=5000)
+    assert evaluator.evaluations < 1000
+    assert evaluator.best.worst == pytest.approx(1.0, abs=1e-2)
 
 
 def test_the_looks_are_limited() -> None:
     w = start()
-    view = View([w], banana(w), differentiate_all=True)
-    assert not descend(view, looks=3)
-    assert view.evaluations == 1 + 3
+    evaluator = Evaluator([w], banana(w), differentiate_all=True)
+    assert not descend(evaluator, looks=3)
+    assert evaluator.evaluations == 1 + 3
     assert PATIENCE > 3
 
 
@@ -81,7 +81,7 @@ def test_no_optimiser_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch.optim.Optimizer, "__init__", refuse)
     w = start()
-    assert descend(View([w], banana(w), differentiate_all=True), looks=2000)
+    assert descend(Evaluator([w], banana(w), differentiate_all=True), looks=2000)
 
 
 def stairs(w: torch.Tensor) -> dict[str, AbstractTerm]:
@@ -95,11 +95,11 @@ def stairs(w: torch.Tensor) -> dict[str, AbstractTerm]:
 
 def test_a_flat_start_costs_no_looks_and_other_ways_lead_inside() -> None:
     w = torch.tensor([4.0, 0.0], dtype=torch.float64, requires_grad=True)
-    view = View([w], stairs(w), differentiate_all=True)
-    assert not descend(view, looks=100)
-    assert view.evaluations == 1, "no slope, no descent"
-    assert find_inside(view, looks=200)
-    assert view.best.worst <= 0
+    evaluator = Evaluator([w], stairs(w), differentiate_all=True)
+    assert not descend(evaluator, looks=100)
+    assert evaluator.evaluations == 1, "no slope, no descent"
+    assert find_inside(evaluator, looks=200)
+    assert evaluator.best.worst <= 0
 
 
 def test_the_size_of_the_slope_does_not_matter() -> None:
@@ -111,15 +111,15 @@ def test_the_size_of_the_slope_does_not_matter() -> None:
             return factor * (w.square().sum() - 1.0)
 
         stated = {"disc": oneproj.function(disc) <= 0.0}
-        assert descend(View([w], stated, differentiate_all=True), looks=100)
+        assert descend(Evaluator([w], stated, differentiate_all=True), looks=100)
 
 
 def test_a_bound_on_a_size_is_met_where_nothing_is_left() -> None:
     w = torch.tensor([2.0, -3.0], dtype=torch.float64, requires_grad=True)
     rounded = oneproj.function(lambda: w.abs().max().ceil() + 0.0 * w.sum())
-    view = View([w], {"size": rounded <= 0.0}, differentiate_all=True)
-    assert find_inside(view, looks=50)
-    assert view.best_point[0].tolist() == [0.0, 0.0]
+    evaluator = Evaluator([w], {"size": rounded <= 0.0}, differentiate_all=True)
+    assert find_inside(evaluator, looks=50)
+    assert evaluator.best_point[0].tolist() == [0.0, 0.0]
 
 
 def test_what_helped_so_far_is_followed() -> None:
@@ -128,10 +128,12 @@ def test_what_helped_so_far_is_followed() -> None:
     def stair() -> torch.Tensor:  # a slope down to 2, a plateau up to 20, then nothing
         return torch.where(w < 20.0, (2.0 - w).clamp(min=0.0) + 1.0, 0.0 * w).sum()
 
-    view = View([w], {"stair": oneproj.function(stair) <= 0.0}, differentiate_all=True)
-    view.move([torch.tensor([1.5], dtype=torch.float64)])
-    assert find_inside(view, looks=100)
-    assert view.best_distance == pytest.approx(24.0)
+    evaluator = Evaluator(
+        [w], {"stair": oneproj.function(stair) <= 0.0}, differentiate_all=True
+    )
+    evaluator.move([torch.tensor([1.5], dtype=torch.float64)])
+    assert find_inside(evaluator, looks=100)
+    assert evaluator.best_distance == pytest.approx(24.0)
 
 
 def test_projection_falls_back_on_it_and_improves_from_there(

@@ -10,8 +10,8 @@ from torch import Tensor
 
 import oneproj
 from oneproj.problem.terms import AbstractTerm
+from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.nonconvex.linearity import seems_linear_within_sets
-from oneproj.projection.view import View
 
 
 def weights() -> Tensor:
@@ -41,18 +41,18 @@ def test_values_tell_what_is_not_linear(
     with torch.no_grad():
         w.clamp_(min=1e-3)
     before, term = w.detach().clone(), oneproj.function(lambda: make(w)) <= 0.0
-    view = View([w], stated(w, term), differentiate_all=True)
-    assert seems_linear_within_sets(view) == linear
+    evaluator = Evaluator([w], stated(w, term), differentiate_all=True)
+    assert seems_linear_within_sets(evaluator) == linear
     assert torch.equal(w.detach(), before)
-    assert view.evaluations == 2  # the first look, and two values
+    assert evaluator.evaluations == 2  # the first look, and two values
 
 
 def test_sets_that_are_not_convex_do_not_count() -> None:
     w = torch.ones(3, 3, dtype=torch.float64, requires_grad=True)
     total = oneproj.function(w.sum) <= 1.0
     rank = {"rank": oneproj.sets.Rank(1).on(w), "total": total}
-    assert not seems_linear_within_sets(View([w], rank, differentiate_all=True))
-    alone = View([w], {"total": total}, differentiate_all=True)
+    assert not seems_linear_within_sets(Evaluator([w], rank, differentiate_all=True))
+    alone = Evaluator([w], {"total": total}, differentiate_all=True)
     assert not seems_linear_within_sets(alone)
 
 

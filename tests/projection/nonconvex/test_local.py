@@ -13,17 +13,17 @@ from torch import Tensor
 import oneproj
 from oneproj.problem.problem import named_constraints
 from oneproj.problem.terms import AbstractTerm
+from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.nonconvex.local import may_be_convex, project_local
 from oneproj.projection.nonconvex.stepper import LocalModels
-from oneproj.projection.view import View
 from oneproj.results import Status
 
 Array = NDArray[np.float64]
 
 
 def models(w: Tensor, stated: dict[str, AbstractTerm]) -> LocalModels:
-    view = View([w], named_constraints(stated), differentiate_all=True)
-    return LocalModels(view, progress=1e-4, memory=12, capacity=50)
+    evaluator = Evaluator([w], named_constraints(stated), differentiate_all=True)
+    return LocalModels(evaluator, progress=1e-4, memory=12, capacity=50)
 
 
 def point(*values: float) -> Tensor:
@@ -61,18 +61,23 @@ def test_multipliers_of_several_constraints_are_theirs() -> None:
 def test_a_bend_is_followed_to_the_kkt_conditions() -> None:
     # The nearest point of the outside of the unit disc, from (0.3, 0.4).
     w = point(0.3, 0.4)
-    view = View(
+    evaluator = Evaluator(
         [w],
         named_constraints({"hole": oneproj.function(lambda: w.square().sum()) >= 1.0}),
         differentiate_all=True,
     )
     found = project_local(
-        view, tolerance=1e-9, progress=0.0, max_evaluations=50, memory=12, capacity=50
+        evaluator,
+        tolerance=1e-9,
+        progress=0.0,
+        max_evaluations=50,
+        memory=12,
+        capacity=50,
     )
-    assert view.best_point[0].tolist() == pytest.approx([0.6, 0.8], abs=1e-7)
+    assert evaluator.best_point[0].tolist() == pytest.approx([0.6, 0.8], abs=1e-7)
     # (0.6, 0.8) - (0.3, 0.4) = mu 2 (0.6, 0.8)
     assert found.multipliers() == pytest.approx({"hole": 0.25}, abs=1e-6)
-    assert view.evaluations < 20
+    assert evaluator.evaluations < 20
 
 
 @pytest.mark.parametrize("capacity", [4, 6, 100])
@@ -80,21 +85,23 @@ def test_a_new_frame_keeps_the_place(capacity: int) -> None:
     w = point(*(2.0 + 0.1 * k for k in range(6)))
     scale = torch.arange(1, 7, dtype=torch.float64)
     bowl = oneproj.function(lambda: (scale * w.square()).sum().sqrt()) <= 1.0
-    view = View([w], named_constraints({"bowl": bowl}), differentiate_all=True)
-    found = LocalModels(view, progress=1e-4, memory=12, capacity=capacity)
+    evaluator = Evaluator(
+        [w], named_constraints({"bowl": bowl}), differentiate_all=True
+    )
+    found = LocalModels(evaluator, progress=1e-4, memory=12, capacity=capacity)
     for _ in range(15):
         found.advance()
         d = found._chart._frame.vector(found.place.d)
-        assert d.minus(view.displacement()).norm() < 1e-6
+        assert d.minus(evaluator.displacement()).norm() < 1e-6
         assert found._chart._frame.size <= capacity
-    assert found.place.look.worst < 0.02 * view.first.worst
+    assert found.place.look.worst < 0.02 * evaluator.first.worst
 
 
 def test_resuming_goes_to_the_best_point() -> None:
     w = point(3.0, 0.0)
     stated = {"size": oneproj.function(lambda: w.square().sum()) <= 4.0}
     found = models(w, dict(stated))
-    found._view.move([torch.tensor([-1.2, 0.1], dtype=torch.float64)])
+    found._evaluator.move([torch.tensor([-1.2, 0.1], dtype=torch.float64)])
     assert not found.feasible
     found.resume()
     assert found.feasible
@@ -109,18 +116,18 @@ def test_the_kkt_residual_is_that_of_the_best_point_wherever_the_parameters_are(
     found.advance()
     found.finish()
     expected = found.kkt_residual()
-    found._view.move([torch.tensor([5.0, 5.0], dtype=torch.float64)])
+    found._evaluator.move([torch.tensor([5.0, 5.0], dtype=torch.float64)])
     assert found.kkt_residual() == found.kkt_residual() == expected
 
 
 def test_the_way_inside_is_found_from_a_hair_outside() -> None:
     w = point(1.0 + 1e-7, 0.0)
-    view = View(
+    evaluator = Evaluator(
         [w],
         named_constraints({"disc": oneproj.function(w.norm) <= 1.0}),
         differentiate_all=True,
     )
-    found = LocalModels(view, progress=1e-4, memory=12, capacity=50)
+    found = LocalModels(evaluator, progress=1e-4, memory=12, capacity=50)
     found.restore(np.maximum(found.place.c, 0.0))
     assert found.feasible
     assert found.length <= 3e-7
@@ -165,7 +172,7 @@ def test_a_step_that_overshoots_is_shortened() -> None:
     assert min(visited) < -25.0, "the full step was tried"
     assert visited[2] > -25.0, "what misses by more than it corrects is not corrected"
     assert abs(w.item()) < 3.0
-    assert found._view.best.worst < 0.5
+    assert found._evaluator.best.worst < 0.5
 
 
 def test_a_contradiction_is_escaped_one_constraint_at_a_time() -> None:
@@ -283,10 +290,10 @@ def test_a_maximum_over_very_many_is_met_at_least() -> None:
 def test_what_is_not_convex_is_known_by_two_looks() -> None:
     w = point(0.3, 0.4)
     stated = {"hole": oneproj.function(lambda: w.square().sum()) >= 1.0}
-    view = View([w], named_constraints(stated), differentiate_all=True)
-    assert may_be_convex(view), "one look says nothing"
-    view.move([torch.tensor([0.6, 0.8], dtype=torch.float64)])
-    assert not may_be_convex(view)
+    evaluator = Evaluator([w], named_constraints(stated), differentiate_all=True)
+    assert may_be_convex(evaluator), "one look says nothing"
+    evaluator.move([torch.tensor([0.6, 0.8], dtype=torch.float64)])
+    assert not may_be_convex(evaluator)
 
 
 @pytest.mark.parametrize(

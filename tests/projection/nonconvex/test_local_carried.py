@@ -10,25 +10,27 @@ from torch import Tensor
 
 import oneproj
 from oneproj.problem.problem import named_constraints
+from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.nonconvex.local import project_local
 from oneproj.projection.nonconvex.stepper import LocalModels
-from oneproj.projection.view import View
 
 
 def point(*values: float) -> Tensor:
     return torch.tensor(values, dtype=torch.float64, requires_grad=True)
 
 
-def bowl(w: Tensor) -> View:
+def bowl(w: Tensor) -> Evaluator:
     scale = torch.tensor([1.0, 3.0, 9.0], dtype=torch.float64)
     stated = {"bowl": oneproj.function(lambda: scale @ w.square()) <= 1.0}
-    return View([w], named_constraints(stated), differentiate_all=True)
+    return Evaluator([w], named_constraints(stated), differentiate_all=True)
 
 
-def run(view: View, progress: float, carried: Carried | None = None) -> LocalModels:
+def run(
+    evaluator: Evaluator, progress: float, carried: Carried | None = None
+) -> LocalModels:
     return project_local(
-        view,
+        evaluator,
         tolerance=1e-8,
         progress=progress,
         max_evaluations=100,
@@ -41,10 +43,10 @@ def run(view: View, progress: float, carried: Carried | None = None) -> LocalMod
 def test_less_progress_asked_for_is_nearer_and_costs_more() -> None:
     used, lengths = [], []
     for progress in (1e-1, 1e-3, 0.0):
-        view = bowl(point(2.0, 1.0, 1.0))
-        found = run(view, progress)
+        evaluator = bowl(point(2.0, 1.0, 1.0))
+        found = run(evaluator, progress)
         assert found.feasible
-        used.append(view.evaluations)
+        used.append(evaluator.evaluations)
         lengths.append(found.length)
     assert used[0] < used[1] < used[2]
     assert lengths[0] > lengths[1] >= lengths[2]
@@ -59,14 +61,14 @@ def steps_apart(carries: bool) -> list[int]:  # noqa: FBT001 - a parameter of th
     w, used = point(2.0, 1.0, 1.0), []
     carried = None
     for k in range(8):
-        view = bowl(w)
-        found = run(view, 1e-4, carried)
+        evaluator = bowl(w)
+        found = run(evaluator, 1e-4, carried)
         assert found.feasible
         carried = found.carry() if carries else None
-        used.append(view.evaluations)
+        used.append(evaluator.evaluations)
         step = torch.tensor([math.cos(k), 1.0, math.sin(k)], dtype=torch.float64)
         with torch.no_grad():
-            w.copy_(view.best_point[0] + 0.05 * step)
+            w.copy_(evaluator.best_point[0] + 0.05 * step)
     return used[1:]
 
 
@@ -82,9 +84,11 @@ def test_what_is_carried_fits_or_is_left_behind() -> None:
     with torch.no_grad():
         w.add_(0.1)
     other = {"other name": oneproj.function(lambda: w.square().sum()) <= 0.5}
-    view = View([w], named_constraints(other), differentiate_all=True)
-    assert run(view, 1e-4, carried).feasible
-    assert view.best_point[0].norm().item() == pytest.approx(math.sqrt(0.5), abs=1e-6)
+    evaluator = Evaluator([w], named_constraints(other), differentiate_all=True)
+    assert run(evaluator, 1e-4, carried).feasible
+    assert evaluator.best_point[0].norm().item() == pytest.approx(
+        math.sqrt(0.5), abs=1e-6
+    )
     full = run(bowl(point(2.0, 1.0, 1.0)), 0.0).carry()
     roomy = LocalModels(
         bowl(point(2.0, 1.0, 1.0)), progress=0.0, memory=9, capacity=50, carried=full

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import oneproj
+from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.nonconvex.stepper import LocalModels
-from oneproj.projection.view import View
 
 
 def test_the_way_to_the_best_point_is_not_undone() -> None:
@@ -17,12 +17,12 @@ def test_the_way_to_the_best_point_is_not_undone() -> None:
     bent = oneproj.function(
         lambda: 100 * (w[1] - w[0].square()).square() + (1 - w[0]).square()
     )
-    view = View([w], {"valley": bent <= 0.01}, differentiate_all=True)
-    models = LocalModels(view, progress=1e-4, memory=10, capacity=10)
-    view.move([torch.tensor([2.2, 0.0], dtype=torch.float64)])
+    evaluator = Evaluator([w], {"valley": bent <= 0.01}, differentiate_all=True)
+    models = LocalModels(evaluator, progress=1e-4, memory=10, capacity=10)
+    evaluator.move([torch.tensor([2.2, 0.0], dtype=torch.float64)])
     models.resume()
     assert models.feasible
     assert models.length == pytest.approx(2.2)
     models.advance()
     assert models.length > 1.1
-    assert models.place.look.worst < 0.1 * view.first.worst
+    assert models.place.look.worst < 0.1 * evaluator.first.worst

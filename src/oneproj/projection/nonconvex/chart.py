@@ -1,4 +1,4 @@
-"""The view in coordinates: places instead of parameters, and what they taught."""
+"""The evaluator in coordinates: places instead of parameters, and what they taught."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from oneproj.errors import NonFiniteError
+from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.nonconvex.curvature import Curvature
 from oneproj.projection.nonconvex.frame import Frame
 from oneproj.projection.nonconvex.model import Model, Place
-from oneproj.projection.view import Look, View
 from oneproj.schema import check_names, check_tensor
 from oneproj.vectors.arithmetic import Array, Vector
 from oneproj.vectors.space import AbstractPacked
@@ -73,11 +73,16 @@ class Chart:
     """
 
     def __init__(
-        self, view: View, *, memory: int, capacity: int, carried: Carried | None
+        self,
+        evaluator: Evaluator,
+        *,
+        memory: int,
+        capacity: int,
+        carried: Carried | None,
     ) -> None:
-        """Start where the view's parameters are."""
-        self.names = tuple(view.constraints)
-        self._view, self._memory, self._capacity = view, memory, capacity
+        """Start where the evaluator's parameters are."""
+        self.names = tuple(evaluator.constraints)
+        self._evaluator, self._memory, self._capacity = evaluator, memory, capacity
         m = len(self.names)
         self.bend: Array = np.zeros(m)
         """By how much the last linearisation was too low, per squared length."""
@@ -88,8 +93,8 @@ class Chart:
             if carried.frame.size + 2 * m <= carried.frame.room == capacity:
                 self._frame, self._curvature = carried.frame, carried.curvature
         self._last: Place | None = None
-        self.best: Place | None = self.place(np.zeros(capacity), view.first)
-        """The view's best point; None if it is from before the present frame."""
+        self.best: Place | None = self.place(np.zeros(capacity), evaluator.first)
+        """The evaluator's best point; None if it is from before the present frame."""
         self.best_half = 0.0
         """Half its squared distance."""
 
@@ -98,18 +103,18 @@ class Chart:
         """From how many moves the curvature is known."""
         return self._curvature.moves
 
-    def place(self, d: Array, look: Look) -> Place:
+    def place(self, d: Array, look: Evaluation) -> Place:
         """What was seen at the displacement d."""
         return self._place(self._coordinates(look, self._frame), d, look)
 
-    def _coordinates(self, look: Look, frame: Frame) -> Array:
-        pack = self._view.space.pack
+    def _coordinates(self, look: Evaluation, frame: Frame) -> Array:
+        pack = self._evaluator.space.pack
         pulls = [pack(look.gradients[name]) for name in self.names]
         return frame.all_coordinates(pulls)
 
-    def _place(self, J: Array, d: Array, look: Look) -> Place:
+    def _place(self, J: Array, d: Array, look: Evaluation) -> Place:
         rows, half = np.vstack([J, d]), 0.5 * float(d.dot(d))
-        margins = self._view.margins
+        margins = self._evaluator.margins
         c = np.array([look.values[name] + margins[name] for name in self.names])
         return Place(rows[-1], c, rows[:-1], rows, look, half)
 
@@ -121,39 +126,39 @@ class Chart:
         if self._frame.size == 0:
             return None
         try:
-            look = self._view.move(self._frame.move(d, math.sqrt(d.dot(d))))
+            look = self._evaluator.move(self._frame.move(d, math.sqrt(d.dot(d))))
             self._last = place = self.place(d, look)
         except NonFiniteError:
             return None
-        if self._view.best is look:
+        if self._evaluator.best is look:
             self.best, self.best_half = place, place.half
         return place
 
     def jump(self, moved: Vector) -> Place | None:
         """The place at a displacement, in a new frame; None as for a visit."""
         try:
-            look = self._view.move(moved)
-            place = self._in_new_frame(self._view.space.pack(moved), look)
+            look = self._evaluator.move(moved)
+            place = self._in_new_frame(self._evaluator.space.pack(moved), look)
         except NonFiniteError:
             return None
-        if self._view.best is look:
+        if self._evaluator.best is look:
             self.best_half = place.half
         return place
 
     def prefer(self, place: Place) -> bool:
-        """Make a place the view's best point if it is; whether it is now.
+        """Make a place the evaluator's best point if it is; whether it is now.
 
-        The view ranks feasible points by their distance alone, and near the answer
+        The evaluator ranks feasible points by their distance alone, and near the answer
         distances differ by rounding.
         """
-        view = self._view
-        if place is self._last and place.look is not view.best:
+        evaluator = self._evaluator
+        if place is self._last and place.look is not evaluator.best:
             equal = place.half <= (1.0 + EQUAL) * self.best_half
             if place.look.worst <= 0 and equal:
                 d = place.d
-                view.prefer(place.look, self._frame.move(d, math.sqrt(d.dot(d))))
+                evaluator.prefer(place.look, self._frame.move(d, math.sqrt(d.dot(d))))
                 self.best, self.best_half = place, place.half
-        return view.best is place.look
+        return evaluator.best is place.look
 
     def remember(self, start: Place, end: Place) -> None:
         """Learn the curvature from the move between two places."""
@@ -185,12 +190,12 @@ class Chart:
         return self._in_new_frame(self._frame.vector(place.d), place.look)
 
     def best_place(self) -> Place:
-        """The view's best point, which may be that of a step not taken."""
-        view = self._view
-        if self.best is None or self.best.look is not view.best:
-            moved = view.space.displacement(view.best_point)
-            self.best = self._in_new_frame(moved, view.best)
-            # It may be from a look of the view's own, which no visit has measured.
+        """The evaluator's best point, which may be that of a step not taken."""
+        evaluator = self._evaluator
+        if self.best is None or self.best.look is not evaluator.best:
+            moved = evaluator.space.displacement(evaluator.best_point)
+            self.best = self._in_new_frame(moved, evaluator.best)
+            # It may be from a look of the evaluator's own, which no visit has measured.
             self.best_half = self.best.half
         return self.best
 
@@ -200,19 +205,19 @@ class Chart:
         A penalty must exceed it, or the start is the better point, and a model that
         knows no curvature, as in a new frame, undoes the whole way.
         """
-        lower = self._view.first.worst - max(self._view.best.worst, 0.0)
+        lower = self._evaluator.first.worst - max(self._evaluator.best.worst, 0.0)
         return self.best_half / lower if lower > 0 else 0.0
 
     def imbalance(self, mu: Array) -> float:
         """``|d + sum_j mu_j grad c_j|`` at the best point, over the parameters."""
-        view, weights = self._view, mu.tolist()
-        view.return_to_best()
-        pulls = [view.best.gradients[name] for name in self.names]
-        largest = min(torch.finfo(t.dtype).max for t in view.parameters)
+        evaluator, weights = self._evaluator, mu.tolist()
+        evaluator.return_to_best()
+        pulls = [evaluator.best.gradients[name] for name in self.names]
+        largest = min(torch.finfo(t.dtype).max for t in evaluator.parameters)
         if not max((abs(weight) for weight in weights), default=0.0) < largest:
             return math.inf  # of an empty set: no finite weight balances it
-        here = [parameter.detach() for parameter in view.parameters]
-        return view.space.length(here, weights, pulls)
+        here = [parameter.detach() for parameter in evaluator.parameters]
+        return evaluator.space.length(here, weights, pulls)
 
     def carry(self, mu: Array) -> Carried:
         """What helps a projection onto the same constraints from a point nearby."""
@@ -221,11 +226,11 @@ class Chart:
         # Copies in one piece: sums over them are then the same after a resume.
         return Carried(self.names, mu.copy(), bend.copy(), self._frame, self._curvature)
 
-    def _in_new_frame(self, moved: AbstractPacked, look: Look) -> Place:
-        self._view.keep_best()
+    def _in_new_frame(self, moved: AbstractPacked, look: Evaluation) -> Place:
+        self._evaluator.keep_best()
         frame = Frame(self._capacity)
         J = self._coordinates(look, frame)
         self._frame, self._curvature = frame, Curvature(self._memory)
         place = self._place(J, frame.coordinates(moved), look)
-        self.best = place if look is self._view.best else None
+        self.best = place if look is self._evaluator.best else None
         return place

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from oneproj.errors import NonFiniteError
+from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.nonconvex.valley import PAIRS, follow_valley
-from oneproj.projection.view import Look, View
 from oneproj.vectors.arithmetic import Vector, combine, difference, dimension, norm
 
 RATE = 0.03
@@ -42,38 +42,38 @@ NUDGES = (1e-2, 1e-1, 1.0, -1.0)
 """The lengths of random moves, as shares of the parameters' norm."""
 
 
-def find_inside(view: View, *, looks: int, capacity: int = 4 * PAIRS) -> bool:
+def find_inside(evaluator: Evaluator, *, looks: int, capacity: int = 4 * PAIRS) -> bool:
     """Look for a feasible point wherever one may be; whether there was one.
 
     Args:
-        view: Knows the best point, before and after.
+        evaluator: Knows the best point, before and after.
         looks: How many full constraint gradients to use at most, but for a few, and
             for those along a valley.
         capacity: Parameter-size vectors that there is room for.
     """
-    last = view.evaluations + looks
-    if descend(view, looks=looks) or _shrink(view) or _follow(view):
+    last = evaluator.evaluations + looks
+    if descend(evaluator, looks=looks) or _shrink(evaluator) or _follow(evaluator):
         return True
-    before = view.evaluations
-    if follow_valley(view, looks=LONG * looks, pairs=min(PAIRS, capacity // 4)):
+    before = evaluator.evaluations
+    if follow_valley(evaluator, looks=LONG * looks, pairs=min(PAIRS, capacity // 4)):
         return True
-    last += view.evaluations - before
-    smaller = (combine([share - 1.0], [view.origin]) for share in SMALLER)
-    for start in (*smaller, *nudges(view)):
-        least = view.best.worst
-        seen = _descent(view, looks=last - view.evaluations, start=start)
-        if view.best.worst <= 0:
+    last += evaluator.evaluations - before
+    smaller = (combine([share - 1.0], [evaluator.origin]) for share in SMALLER)
+    for start in (*smaller, *nudges(evaluator)):
+        least = evaluator.best.worst
+        seen = _descent(evaluator, looks=last - evaluator.evaluations, start=start)
+        if evaluator.best.worst <= 0:
             return True
-        if seen and _same_minimum(view, seen, least):
+        if seen and _same_minimum(evaluator, seen, least):
             return False
     return False
 
 
-def descend(view: View, *, looks: int, start: Vector | None = None) -> bool:
+def descend(evaluator: Evaluator, *, looks: int, start: Vector | None = None) -> bool:
     """Go down from the best point; whether a feasible one was reached.
 
     Args:
-        view: Knows the best point, before and after.
+        evaluator: Knows the best point, before and after.
         looks: How many full constraint gradients to use at most.
         start: The displacement of another point to go down from.
 
@@ -81,23 +81,23 @@ def descend(view: View, *, looks: int, start: Vector | None = None) -> bool:
         >>> from oneproj.problem.functions import function
         >>> w = torch.tensor([2.0, 0.0], requires_grad=True)
         >>> disc = {"disc": function(lambda: w.square().sum()) <= 1.0}
-        >>> view = View([w], disc, differentiate_all=True)
-        >>> descend(view, looks=100), view.best.worst <= 0
+        >>> evaluator = Evaluator([w], disc, differentiate_all=True)
+        >>> descend(evaluator, looks=100), evaluator.best.worst <= 0
         (True, True)
     """
-    _descent(view, looks=looks, start=start)
-    return view.best.worst <= 0
+    _descent(evaluator, looks=looks, start=start)
+    return evaluator.best.worst <= 0
 
 
-def _descent(view: View, *, looks: int, start: Vector | None) -> list[float]:
+def _descent(evaluator: Evaluator, *, looks: int, start: Vector | None) -> list[float]:
     """Go down as ``descend`` says; the worst residuals on the way."""
-    seen, moved = view.best, difference(view.best_point, view.origin)
-    size = dimension(view.parameters)
-    scale = norm(moved) or norm(view.origin) or math.sqrt(size)
+    seen, moved = evaluator.best, difference(evaluator.best_point, evaluator.origin)
+    size = dimension(evaluator.parameters)
+    scale = norm(moved) or norm(evaluator.origin) or math.sqrt(size)
     if start is not None:
-        scale = norm(start) or norm(view.origin) or math.sqrt(size)
+        scale = norm(start) or norm(evaluator.origin) or math.sqrt(size)
         moved, looks = combine([1.0], [start]), looks - 1
-        found = _look(view, start) if looks >= 0 else None
+        found = _look(evaluator, start) if looks >= 0 else None
         if found is None:
             return []
         seen = found
@@ -108,11 +108,11 @@ def _descent(view: View, *, looks: int, start: Vector | None) -> list[float]:
             break
         if _is_flat(worst) and _is_flat(far):
             break
-        slope = _slope(view, seen)
+        slope = _slope(evaluator, seen)
         if slope is None and k == 0:
             break  # no slope, and no momentum yet
         adam.step(slope)
-        found = _look(view, combine([1.0], [moved]))
+        found = _look(evaluator, combine([1.0], [moved]))
         if found is None:
             break
         seen = found
@@ -127,17 +127,17 @@ def _is_flat(numbers: list[float]) -> bool:
     return len(recent) > FLAT and min(recent) >= LEVEL * max(recent)
 
 
-def _same_minimum(view: View, seen: list[float], least: float) -> bool:
+def _same_minimum(evaluator: Evaluator, seen: list[float], least: float) -> bool:
     """Whether a descent led from higher up to the least residual that was known.
 
     On a plateau, where there is no slope, many descents end at the same residual.
     """
-    fell = seen[0] > least + max(view.margins.values())
+    fell = seen[0] > least + max(evaluator.margins.values())
     level = LEVEL * min(seen) <= least
-    return fell and level and _slope(view, view.best) is not None
+    return fell and level and _slope(evaluator, evaluator.best) is not None
 
 
-def nudges(view: View) -> Iterator[list[Tensor]]:
+def nudges(evaluator: Evaluator) -> Iterator[list[Tensor]]:
     """Displacements along a random direction, always the same, longer and longer.
 
     At a start without a slope, such as the minimum of what must grow, one direction is
@@ -147,8 +147,8 @@ def nudges(view: View) -> Iterator[list[Tensor]]:
         >>> from oneproj.problem.functions import function
         >>> w = torch.zeros(4, requires_grad=True)
         >>> grown = {"grown": function(lambda: w.square().sum()) >= 9.0}
-        >>> view = View([w], grown, differentiate_all=True)
-        >>> [round(norm(moved), 3) for moved in nudges(view)]  # ones would have 2
+        >>> evaluator = Evaluator([w], grown, differentiate_all=True)
+        >>> [round(norm(moved), 3) for moved in nudges(evaluator)]  # ones would have 2
         [0.02, 0.2, 2.0, 2.0]
     """
     generator = torch.Generator().manual_seed(0)
@@ -156,52 +156,54 @@ def nudges(view: View) -> Iterator[list[Tensor]]:
         torch.randn(p.shape, generator=generator, dtype=torch.float64, device="cpu").to(
             p
         )
-        for p in view.origin
+        for p in evaluator.origin
     ]
-    length = norm(view.origin) or math.sqrt(dimension(view.origin))
+    length = norm(evaluator.origin) or math.sqrt(dimension(evaluator.origin))
     scale = length / norm(direction)
     for share in NUDGES:
         yield combine([share * scale], [direction])
 
 
-def _follow(view: View) -> bool:
+def _follow(evaluator: Evaluator) -> bool:
     """Go on in the direction of the best point; whether that led inside.
 
     What lowered the violation before a plateau began may also lead across it. A place
     that is worse than the start is not on the way.
     """
-    moved = difference(view.best_point, view.origin)
+    moved = difference(evaluator.best_point, evaluator.origin)
     if norm(moved) == 0.0:
         return False
     for k in range(1, DOUBLINGS + 1):
-        seen = _look(view, combine([2.0**k], [moved]))
-        if seen is None or seen.worst <= 0 or seen.worst > view.first.worst:
+        seen = _look(evaluator, combine([2.0**k], [moved]))
+        if seen is None or seen.worst <= 0 or seen.worst > evaluator.first.worst:
             break
-    return view.best.worst <= 0
+    return evaluator.best.worst <= 0
 
 
-def _shrink(view: View) -> bool:
+def _shrink(evaluator: Evaluator) -> bool:
     """Make all parameters zero, or nearly; whether that is inside.
 
     A bound on a size is met there, whichever norm it is of.
     """
     shares = (-1.0, NEARLY - 1.0)
-    return any(_is_inside(view, combine([share], [view.origin])) for share in shares)
+    return any(
+        _is_inside(evaluator, combine([share], [evaluator.origin])) for share in shares
+    )
 
 
-def _is_inside(view: View, moved: Vector) -> bool:
-    seen = _look(view, moved)
+def _is_inside(evaluator: Evaluator, moved: Vector) -> bool:
+    seen = _look(evaluator, moved)
     return seen is not None and seen.worst <= 0
 
 
-def _look(view: View, moved: Vector) -> Look | None:
+def _look(evaluator: Evaluator, moved: Vector) -> Evaluation | None:
     try:
-        return view.move(moved)
+        return evaluator.move(moved)
     except NonFiniteError:
         return None
 
 
-def _slope(view: View, seen: Look) -> list[Tensor] | None:
+def _slope(evaluator: Evaluator, seen: Evaluation) -> list[Tensor] | None:
     """The gradient of the sum of what is violated, or nearly; None if it is zero.
 
     Its entries are made to be of size one on average: Adam divides by their size, but
@@ -210,13 +212,13 @@ def _slope(view: View, seen: Look) -> list[Tensor] | None:
     pushing = [
         gradient
         for name, gradient in seen.gradients.items()
-        if seen.values[name] + view.margins[name] > 0
+        if seen.values[name] + evaluator.margins[name] > 0
     ]
     total = combine([1.0] * len(pushing), pushing)
     length = norm(total)
     if length == 0.0:
         return None
-    return combine([math.sqrt(dimension(view.parameters)) / length], [total])
+    return combine([math.sqrt(dimension(evaluator.parameters)) / length], [total])
 
 
 class _Adam:

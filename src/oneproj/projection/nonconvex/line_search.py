@@ -59,7 +59,7 @@ class LineSearch:
     def _try(
         self, start: Place, step: Array, plan: Plan, rho: float, tries: Tries
     ) -> float:
-        """Look after a step and learn from it; the merit there, inf if it has none."""
+        """Evaluate after a step and learn from it; the merit, inf if there is none."""
         trial = self._chart.visit(start.d + step)
         if trial is None:
             return math.inf

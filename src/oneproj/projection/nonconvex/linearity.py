@@ -14,8 +14,8 @@ import torch
 
 from oneproj.errors import NonFiniteError
 from oneproj.problem.terms import AbstractTerm
+from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.nonconvex.descent import NUDGES, nudges
-from oneproj.projection.view import View
 from oneproj.sets import SetConstraint
 from oneproj.vectors.arithmetic import Vector, assign, combine, dot, norm
 
@@ -24,7 +24,7 @@ WHOLE = NUDGES.index(1.0)
 opposite way: few functions with kinks are linear along both."""
 
 
-def seems_linear_within_sets(view: View) -> bool:
+def seems_linear_within_sets(evaluator: Evaluator) -> bool:
     """Whether there are sets, and all else is convex or equals its linearisation.
 
     That is compared at two random points, the same every time, where only values are
@@ -36,34 +36,34 @@ def seems_linear_within_sets(view: View) -> bool:
         >>> from oneproj.problem.functions import function
         >>> w = torch.tensor([0.2, 0.8, 0.0], requires_grad=True)
         >>> stated = {"simplex": Simplex(1.0).on(w), "first": function(lambda: w[0])}
-        >>> view = View([w], stated, differentiate_all=True)
-        >>> seems_linear_within_sets(view)
+        >>> evaluator = Evaluator([w], stated, differentiate_all=True)
+        >>> seems_linear_within_sets(evaluator)
         True
     """
-    constraints = view.constraints
+    constraints = evaluator.constraints
     unknown = {n: c for n, c in constraints.items() if c.curvature is None}
     sets = {n for n, c in constraints.items() if isinstance(c, SetConstraint)}
     shapes = {c.curvature for c in constraints.values()} - {None}
     if not sets or sets & set(unknown) or not shapes <= {"convex", "linear"}:
         return False
-    view.evaluations += 1
-    moves = islice(nudges(view), WHOLE, None)
-    return all(_is_linear_along(view, unknown, move) for move in moves)
+    evaluator.evaluations += 1
+    moves = islice(nudges(evaluator), WHOLE, None)
+    return all(_is_linear_along(evaluator, unknown, move) for move in moves)
 
 
 def _is_linear_along(
-    view: View, constraints: Mapping[str, AbstractTerm], move: Vector
+    evaluator: Evaluator, constraints: Mapping[str, AbstractTerm], move: Vector
 ) -> bool:
     try:
-        assign(view.parameters, combine([1.0, 1.0], [view.origin, move]))
+        assign(evaluator.parameters, combine([1.0, 1.0], [evaluator.origin, move]))
         values = {name: constraint.value() for name, constraint in constraints.items()}
     except (NonFiniteError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
         return False
     finally:
-        assign(view.parameters, view.origin)
+        assign(evaluator.parameters, evaluator.origin)
     for name, value in values.items():
-        slope = view.first.gradients[name]
-        rounding = view.margins[name] + view.share * norm(slope) * norm(move)
-        if abs(view.first.values[name] + dot(slope, move) - value) > rounding:
+        slope = evaluator.first.gradients[name]
+        rounding = evaluator.margins[name] + evaluator.share * norm(slope) * norm(move)
+        if abs(evaluator.first.values[name] + dot(slope, move) - value) > rounding:
             return False
     return True

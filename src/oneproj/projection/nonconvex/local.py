@@ -40,10 +40,10 @@ from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.convex.cutting import project_convex
 from oneproj.projection.convex.noise import secure
 from oneproj.projection.convex.stalls import STALLED, Exhaustion
+from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.nonconvex.descent import find_inside
 from oneproj.projection.nonconvex.stepper import LocalModels
-from oneproj.projection.view import View
 from oneproj.vectors.arithmetic import difference, dot
 
 INSIDE = 0.1
@@ -62,7 +62,7 @@ ROUNDS, FARTHER = 3, 1.01
 
 @np.errstate(over="ignore", invalid="ignore")  # a merit of inf or NaN is not taken
 def project_local(
-    view: View,
+    evaluator: Evaluator,
     *,
     tolerance: float,
     progress: float,
@@ -73,7 +73,7 @@ def project_local(
     bundle: Bundle | None = None,
     enough: float = 0.0,
 ) -> LocalModels:
-    """Move the view's parameters to a feasible point that is nearest locally.
+    """Move the evaluator's parameters to a feasible point that is nearest locally.
 
     Stops at a feasible point whose relative KKT residual is at most ``tolerance``; at
     one that the model thinks could be nearer, in ``(1/2)|d|^2``, by at most the share
@@ -84,43 +84,48 @@ def project_local(
     residual of the share ``enough`` of the first ends the search for the time being.
     """
     models = LocalModels(
-        view, progress=progress, memory=memory, capacity=capacity, carried=carried
+        evaluator, progress=progress, memory=memory, capacity=capacity, carried=carried
     )
     models.leave_plateau()
-    _search(models, view, tolerance, progress, max_evaluations, enough=enough)
-    if 0 < view.best.worst <= enough * view.first.worst:
+    _search(models, evaluator, tolerance, progress, max_evaluations, enough=enough)
+    if 0 < evaluator.best.worst <= enough * evaluator.first.worst:
         models.finish()
         return models
     before, few = math.inf, min(LOOKS, max_evaluations)
-    while not view.is_within_margins(view.best) and view.best.worst < LOWER * before:
-        before = view.best.worst
+    while (
+        not evaluator.is_within_margins(evaluator.best)
+        and evaluator.best.worst < LOWER * before
+    ):
+        before = evaluator.best.worst
         if models.leave_saddle():
-            _search(models, view, tolerance, progress, view.evaluations + few)
-    looks = few if view.is_within_margins(view.best) else max_evaluations
-    if view.best.worst > 0 and find_inside(view, looks=looks, capacity=capacity):
-        deep = view.best.worst < -INSIDE * view.first.worst
-        _improve(models, view, tolerance, max_evaluations, fully=deep)
+            _search(models, evaluator, tolerance, progress, evaluator.evaluations + few)
+    looks = few if evaluator.is_within_margins(evaluator.best) else max_evaluations
+    if evaluator.best.worst > 0 and find_inside(
+        evaluator, looks=looks, capacity=capacity
+    ):
+        deep = evaluator.best.worst < -INSIDE * evaluator.first.worst
+        _improve(models, evaluator, tolerance, max_evaluations, fully=deep)
     models.finish()
-    lost = view.best.worst > 0 or view.evaluations >= max_evaluations
+    lost = evaluator.best.worst > 0 or evaluator.evaluations >= max_evaluations
     if carried is None and models.is_too_far(UNEVEN):
-        _improve(models, view, tolerance, max_evaluations, fully=True)
+        _improve(models, evaluator, tolerance, max_evaluations, fully=True)
         models.finish()
     balanced = models.place.is_balanced(models.mu, UNEVEN)
     wrong = carried is None and not balanced
-    if (lost or wrong) and may_be_convex(view):
+    if (lost or wrong) and may_be_convex(evaluator):
         cuts = Bundle(capacity) if bundle is None else bundle
-        few = max_evaluations if lost else min(view.evaluations, max_evaluations)
+        few = max_evaluations if lost else min(evaluator.evaluations, max_evaluations)
         # What was not declared is nobody's mistake.
         with suppress(InvalidProblemError):
-            project_convex(view, cuts, max_evaluations=few, declared=False)
-    secure(view)
+            project_convex(evaluator, cuts, max_evaluations=few, declared=False)
+    secure(evaluator)
     models.finish()
     return models
 
 
 def _search(
     models: LocalModels,
-    view: View,
+    evaluator: Evaluator,
     tolerance: float,
     progress: float,
     max_evaluations: int,
@@ -130,46 +135,55 @@ def _search(
     """Step by step to the answer; where that ends outside, back inside."""
     for k in range(ROUNDS):
         slow, budget = 0, max_evaluations if k == 0 else 2 * max_evaluations
-        exhaustion = Exhaustion(view, view.best)
+        exhaustion = Exhaustion(evaluator, evaluator.best)
         while not (settled := models.settled(tolerance)):
-            if view.evaluations >= budget or slow >= SLOW:
+            if evaluator.evaluations >= budget or slow >= SLOW:
                 break
-            if view.best.worst > 0 and exhaustion.looks >= STALLED:
+            if evaluator.best.worst > 0 and exhaustion.looks >= STALLED:
                 break
-            if 0 < view.best.worst <= enough * view.first.worst:
+            if 0 < evaluator.best.worst <= enough * evaluator.first.worst:
                 return
-            before = view.best.worst
+            before = evaluator.best.worst
             gained = models.advance() > progress
             exhaustion.note(models.place.look)
             # What is slow outside says nothing about the way along the boundary.
-            slow = 0 if gained or view.best.worst <= 0 < before else slow + 1
+            slow = 0 if gained or evaluator.best.worst <= 0 < before else slow + 1
         if settled:
             break
         before = models.length
-        _step_inside(models, view, 2 * max_evaluations)
+        _step_inside(models, evaluator, 2 * max_evaluations)
         if models.feasible:
             if models.length <= FARTHER * before:
                 break
-        elif view.evaluations >= max_evaluations or not models.leave_contradiction():
+        elif (
+            evaluator.evaluations >= max_evaluations or not models.leave_contradiction()
+        ):
             break
 
 
 def _improve(
-    models: LocalModels, view: View, tolerance: float, looks: int, *, fully: bool
+    models: LocalModels,
+    evaluator: Evaluator,
+    tolerance: float,
+    looks: int,
+    *,
+    fully: bool,
 ) -> None:
     """Come nearer from a feasible point that was found on another way.
 
     First back to the boundary; ``fully``, whatever the model there thinks of it.
     """
-    budget = view.evaluations + looks
+    budget = evaluator.evaluations + looks
     models.resume()
     models.close_in(fully=fully)
     slow = 0
-    while view.evaluations < budget and slow < SLOW and not models.settled(tolerance):
+    while (
+        evaluator.evaluations < budget and slow < SLOW and not models.settled(tolerance)
+    ):
         slow = 0 if models.advance() > 0 else slow + 1
 
 
-def may_be_convex(view: View) -> bool:
+def may_be_convex(evaluator: Evaluator) -> bool:
     """Whether each constraint lies above its linearisations as far as two looks tell.
 
     Example:
@@ -177,14 +191,14 @@ def may_be_convex(view: View) -> bool:
         >>> from oneproj.problem.functions import function
         >>> w = torch.tensor([2.0, 1.0], requires_grad=True)
         >>> largest = {"largest": function(lambda: w.abs().max()) <= 1.0}
-        >>> view = View([w], largest, differentiate_all=True)
-        >>> _ = view.move([torch.tensor([-1.0, 0.0])])
-        >>> may_be_convex(view)
+        >>> evaluator = Evaluator([w], largest, differentiate_all=True)
+        >>> _ = evaluator.move([torch.tensor([-1.0, 0.0])])
+        >>> may_be_convex(evaluator)
         True
     """
-    first, best = view.first, view.best
-    moved = difference(view.best_point, view.origin)
-    for name, margin in view.margins.items():
+    first, best = evaluator.first, evaluator.best
+    moved = difference(evaluator.best_point, evaluator.origin)
+    for name, margin in evaluator.margins.items():
         there = first.values[name] + dot(first.gradients[name], moved)
         back = best.values[name] - dot(best.gradients[name], moved)
         if there > best.values[name] + margin or back > first.values[name] + margin:
@@ -192,18 +206,20 @@ def may_be_convex(view: View) -> bool:
     return True
 
 
-def _step_inside(models: LocalModels, view: View, max_evaluations: int) -> None:
+def _step_inside(
+    models: LocalModels, evaluator: Evaluator, max_evaluations: int
+) -> None:
     """Hovering a little outside is fine for the merit, not for the answer.
 
     Aims inside by what is left, and by more each time that this does not help.
     """
     extra, waited = np.zeros(len(models.mu)), 0
     while not models.feasible and waited < HOPELESS:
-        if view.evaluations >= max_evaluations:
+        if evaluator.evaluations >= max_evaluations:
             break
         least, left = models.place.look.worst, np.maximum(models.place.c, 0.0)
         extra = 2.0 * extra + left if waited else left
         models.restore(extra)
         waited = 0 if models.place.look.worst < LOWER * least else waited + 1
-    if view.best.worst <= 0 < models.place.look.worst:
+    if evaluator.best.worst <= 0 < models.place.look.worst:
         models.resume()

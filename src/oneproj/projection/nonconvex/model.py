@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from oneproj.projection.view import Look
+from oneproj.projection.evaluator import Evaluation
 from oneproj.vectors.arithmetic import Array
 from oneproj.vectors.qp import solve_simplex_qp
 
@@ -28,7 +28,7 @@ class Place(NamedTuple):
     J: Array
     rows: Array
     """J, and below it d."""
-    look: Look
+    look: Evaluation
     half: float
     """``(1/2)|d|^2``."""
 

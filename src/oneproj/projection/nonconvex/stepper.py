@@ -7,12 +7,12 @@ from operator import itemgetter
 
 import numpy as np
 
+from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.nonconvex.bracket import can_be_nearer, close_in, is_unaware
 from oneproj.projection.nonconvex.chart import Carried, Chart
 from oneproj.projection.nonconvex.descent import nudges
 from oneproj.projection.nonconvex.line_search import SHORTENINGS, SHORTER, LineSearch
 from oneproj.projection.nonconvex.model import TINY, Model, Place, Plan
-from oneproj.projection.view import View
 from oneproj.vectors.arithmetic import Array, combine, difference, dimension
 
 SUFFICIENT = 1e-4
@@ -48,25 +48,27 @@ class LocalModels:
 
     def __init__(
         self,
-        view: View,
+        evaluator: Evaluator,
         *,
         progress: float,
         memory: int,
         capacity: int,
         carried: Carried | None = None,
     ) -> None:
-        """Start where the view's parameters are."""
-        self._view, self._progress = view, progress
+        """Start where the evaluator's parameters are."""
+        self._evaluator, self._progress = evaluator, progress
         self._coarse = max(progress, min(KINKED * progress, COARSE))
-        if carried is not None and carried.names != tuple(view.constraints):
+        if carried is not None and carried.names != tuple(evaluator.constraints):
             carried = None
-        self._chart = Chart(view, memory=memory, capacity=capacity, carried=carried)
+        self._chart = Chart(
+            evaluator, memory=memory, capacity=capacity, carried=carried
+        )
         self._begin_at(self._chart.best_place())
         self.mu: Array = np.zeros(len(self.place.c)) if carried is None else carried.mu
         self._rho = self._weakest = TINY
         self._quick, self._believed = carried is not None, True
-        size = math.sqrt(dimension(view.parameters))
-        self._scale = max(view.space.size_of_origin(), size)
+        size = math.sqrt(dimension(evaluator.parameters))
+        self._scale = max(evaluator.space.size_of_origin(), size)
         self._line = LineSearch(self._chart)
 
     def _begin_at(self, place: Place) -> None:
@@ -81,7 +83,7 @@ class LocalModels:
         if self.feasible and place.is_balanced(plan.mu, tolerance):
             # The frame drops what is tiny: confirm over the parameters.
             return self._chart.prefer(place) and self.kkt_residual() <= tolerance
-        if self._view.best.worst > 0 or self._progress == 0:
+        if self._evaluator.best.worst > 0 or self._progress == 0:
             return False
         exact = self._believed and not self._quick
         worth = self._progress if exact else self._coarse
@@ -99,7 +101,7 @@ class LocalModels:
         That is the model at the best point, with more penalty for what is violated, or
         the one there without the curvature.
         """
-        if self.place.look is not self._view.best:
+        if self.place.look is not self._evaluator.best:
             self._weakest = max(self._weakest, self._rho)
             self.resume()
         elif self._chart.moves > 0:
@@ -147,7 +149,7 @@ class LocalModels:
         """Leave a start where what is violated has no gradient, if that helps."""
         if self.place.has_slope():
             return  # as a rule: a nudge costs a few copies of the parameters
-        for moved in nudges(self._view):
+        for moved in nudges(self._evaluator):
             self._begin_at(self._chart.jump(moved) or self.place)
             if self.place.has_slope():
                 break
@@ -160,12 +162,12 @@ class LocalModels:
         there see neither. Beside it they see one. Whether it was done.
         """
         self.resume()
-        c, view = self.place.c, self._view
+        c, evaluator = self.place.c, self._evaluator
         left = c + self.place.J @ self._linear_step(c)
         if float(left.max()) <= LITTLE * float(c.max()):
             return False
-        moved = difference(view.best_point, view.origin)
-        place = self._chart.jump(combine([1.0, 1.0], [moved, next(nudges(view))]))
+        moved = difference(evaluator.best_point, evaluator.origin)
+        place = self._chart.jump(combine([1.0, 1.0], [moved, next(nudges(evaluator))]))
         if place is None:
             return False
         self._begin_at(place)
@@ -209,7 +211,7 @@ class LocalModels:
 
     def finish(self) -> None:
         """End at the best point; if it is feasible, with the multipliers it has."""
-        if self.place.look is not self._view.best:
+        if self.place.look is not self._evaluator.best:
             self.resume()
         if self.feasible:
             rows = self.place.rows
@@ -235,7 +237,7 @@ class LocalModels:
 
         Taken over the parameters themselves: their frame drops what is tiny.
         """
-        return self._chart.imbalance(self.mu) / max(self._view.moved(), TINY)
+        return self._chart.imbalance(self.mu) / max(self._evaluator.moved(), TINY)
 
     def multipliers(self) -> dict[str, float]:
         """Mu by the constraint's name."""

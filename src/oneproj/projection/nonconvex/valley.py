@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim import LBFGS
 
 from oneproj.errors import NonFiniteError
-from oneproj.projection.view import Look, View
+from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.vectors.arithmetic import combine, difference, norm
 
 PAIRS = 25
@@ -27,13 +27,13 @@ PATIENCE, LOWER = 15, 0.9
 """Looks in a row that do not lower the sum to this share before it is given up."""
 
 
-def follow_valley(view: View, *, looks: int, pairs: int = PAIRS) -> bool:
+def follow_valley(evaluator: Evaluator, *, looks: int, pairs: int = PAIRS) -> bool:
     """Go down from the best point; whether a feasible one was reached.
 
     Not for parameters on several devices, of which torch's L-BFGS takes one.
 
     Args:
-        view: Knows the best point, before and after.
+        evaluator: Knows the best point, before and after.
         looks: How many full constraint gradients to use at most.
         pairs: How many moves to remember, two vectors each.
 
@@ -41,13 +41,13 @@ def follow_valley(view: View, *, looks: int, pairs: int = PAIRS) -> bool:
         >>> from oneproj.problem.functions import function
         >>> w = torch.tensor([2.0, 0.0], requires_grad=True)
         >>> disc = {"disc": function(lambda: w.square().sum()) <= 1.0}
-        >>> view = View([w], disc, differentiate_all=True)
-        >>> follow_valley(view, looks=100), view.best.worst <= 0
+        >>> evaluator = Evaluator([w], disc, differentiate_all=True)
+        >>> follow_valley(evaluator, looks=100), evaluator.best.worst <= 0
         (True, True)
     """
-    if len({part.device for part in view.origin}) > 1:
+    if len({part.device for part in evaluator.origin}) > 1:
         return False
-    walk = _Walk(view, view.evaluations + looks)
+    walk = _Walk(evaluator, evaluator.evaluations + looks)
     downhill = LBFGS(
         walk.moved,
         max_iter=looks,
@@ -58,7 +58,7 @@ def follow_valley(view: View, *, looks: int, pairs: int = PAIRS) -> bool:
     )
     with suppress(_EndedError, NonFiniteError):
         downhill.step(walk.look)  # type: ignore[no-untyped-call]  # of torch
-    return view.best.worst <= 0
+    return evaluator.best.worst <= 0
 
 
 class _EndedError(Exception):
@@ -68,18 +68,24 @@ class _EndedError(Exception):
 class _Walk:
     """The displacement from the start, as parameters of an optimiser."""
 
-    def __init__(self, view: View, last: int) -> None:
-        self._view, self._last, self._violation = view, last, _Violation(view)
-        self.moved = difference(view.best_point, view.origin)
-        self._seen: Look | None = view.best  # where it begins, and no look is needed
+    def __init__(self, evaluator: Evaluator, last: int) -> None:
+        self._evaluator, self._last, self._violation = (
+            evaluator,
+            last,
+            _Violation(evaluator),
+        )
+        self.moved = difference(evaluator.best_point, evaluator.origin)
+        self._seen: Evaluation | None = (
+            evaluator.best
+        )  # where it begins, and no look is needed
         self._goal, self._waited = torch.inf, 0
 
     def look(self) -> float:
         """The sum of the violations here, its gradient in ``moved``."""
-        if self._seen is None and self._view.evaluations >= self._last:
+        if self._seen is None and self._evaluator.evaluations >= self._last:
             raise _EndedError
-        # A copy: the view keeps what it is given, and the optimiser goes on in its own.
-        seen = self._seen or self._view.move([part.clone() for part in self.moved])
+        # A copy: the evaluator keeps what it is given, the optimiser changes its own.
+        seen = self._seen or self._evaluator.move([part.clone() for part in self.moved])
         self._seen = None
         height, slope = self._violation(seen)
         for part, pull in zip(self.moved, slope, strict=True):
@@ -87,7 +93,7 @@ class _Walk:
         self._waited += 1
         if height <= self._goal:
             self._goal, self._waited = LOWER * height, 0
-        if self._view.best.worst <= 0 or self._waited >= PATIENCE:
+        if self._evaluator.best.worst <= 0 or self._waited >= PATIENCE:
             raise _EndedError
         return height
 
@@ -95,8 +101,8 @@ class _Walk:
 class _Violation:
     """``(1/2) sum_j max(0, c_j + aim_j)^2 / |grad c_j|^2``: aims and lengths stay."""
 
-    def __init__(self, view: View) -> None:
-        best, margins = view.best, view.margins
+    def __init__(self, evaluator: Evaluator) -> None:
+        best, margins = evaluator.best, evaluator.margins
         self._squares = {
             n: norm(pull) ** 2 or 1.0 for n, pull in best.gradients.items()
         }
@@ -105,7 +111,7 @@ class _Violation:
             for name in self._squares
         }
 
-    def __call__(self, seen: Look) -> tuple[float, list[Tensor]]:
+    def __call__(self, seen: Evaluation) -> tuple[float, list[Tensor]]:
         """The sum, and its gradient."""
         height, weights = 0.0, []
         for name, square in self._squares.items():
