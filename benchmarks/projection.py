@@ -194,7 +194,7 @@ def count_gradients(size: int, start: Start, seed: int) -> list[int]:
     for k in range(MORE_INSTANCES if size < HUGE else 0):
         generator = torch.Generator().manual_seed(seed + k + 1)
         made = make_instance(size, start, generator)
-        counts.append(Cuts().project(made.parameters, made.constraints).evaluations)
+        counts.append(Cuts().project(made.parameters, made.constraints).gradients)
     return counts
 
 

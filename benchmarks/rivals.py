@@ -82,7 +82,7 @@ def rivals(instance: Instance) -> dict[str, Run | str]:
             _projection(projector, instance) if reason is None else "not convex"
         )
     if instance.scores is None:
-        found[TO_THE_END] = _projection(Cuts(progress=0), instance)
+        found[TO_THE_END] = _projection(Cuts(min_gain=0), instance)
     for method in ("SLSQP", "trust-constr"):
         gigabytes = 8e-9 * instance.size**2
         found[method] = (
@@ -103,7 +103,7 @@ def _projection(projector: AbstractProjector, instance: Instance) -> Run:
     def run() -> int:
         instance.reset()
         done = projector.project(instance.parameters, instance.constraints)
-        return done.evaluations
+        return done.gradients
 
     return run
 

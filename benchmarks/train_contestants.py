@@ -83,7 +83,7 @@ def extrapolated_contestants() -> list[Contestant]:
     """
     slower: dict[str, ProjectorLike] = {
         EXTRAPOLATED: AugmentedLagrangian(),
-        TIGHT: Cuts(progress=0.0),
+        TIGHT: Cuts(min_gain=0.0),
     }
     return [
         Contestant(
@@ -143,14 +143,14 @@ def run_bare(task: Task) -> Outcome:
 
 
 def _time_bare(task: Task) -> float:
-    setting = task.setting()
-    parameters = setting.problem.parameters
-    terms = [setting.problem.objective, *setting.problem.constraints.values()]
+    context = task.context()
+    parameters = context.problem.parameters
+    terms = [context.problem.objective, *context.problem.constraints.values()]
     sgd = SGD(parameters, lr=BARE_LR)
     began = time.perf_counter()
     for _ in range(task.steps):
         sgd.zero_grad()
-        batches = [t.draw(setting.batch_size, setting.sampling) for t in terms]
+        batches = [t.draw(context.batch_size, context.sampling) for t in terms]
         values = [t.batch_value(b) for t, b in zip(terms, batches, strict=True)]
         sum(values[1:], values[0]).backward(inputs=parameters)  # type: ignore[no-untyped-call]
         sgd.step()

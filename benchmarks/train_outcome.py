@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchmarks.train_trace import Trace
-from oneproj.methods.context import Setting, prepare
+from oneproj.methods.context import Context, prepare
 from oneproj.problem.problem import Problem
 from oneproj_paper.tasks import Experiment
 
@@ -29,7 +29,7 @@ class Task:
         """What to solve."""
         return self.experiment.problem
 
-    def setting(self) -> Setting:
+    def context(self) -> Context:
         """Generators, counts and a projector, for loops that are not ``solve``'s."""
         return prepare(
             self.problem,

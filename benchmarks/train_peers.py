@@ -24,7 +24,7 @@ from torch.optim import SGD, Adam
 from benchmarks.train_outcome import Contestant, Outcome, Task
 from benchmarks.train_trace import Trace
 from oneproj.errors import InvalidProblemError, OneprojError
-from oneproj.methods.context import Setting
+from oneproj.methods.context import Context
 from oneproj.problem.terms import AbstractTerm
 from oneproj.progress import install
 from oneproj.results import Update
@@ -37,31 +37,31 @@ RATES = (1e-3, 1e-2, 1e-1)
 class Sampler:
     """The terms of a problem, each on a fresh minibatch."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Draw from the setting's generator."""
-        self._setting = setting
+    def __init__(self, context: Context) -> None:
+        """Draw from the context's generator."""
+        self._context = context
 
     def objective(self) -> Tensor:
         """A stochastic objective."""
-        self._setting.counts.objective_gradients += 1
-        return self._sample(self._setting.problem.objective)
+        self._context.counts.objective_gradients += 1
+        return self._sample(self._context.problem.objective)
 
     def constraints(self) -> Tensor:
         """All stochastic constraints ``c_j``; feasible means <= 0."""
-        terms = self._setting.problem.constraints.values()
+        terms = self._context.problem.constraints.values()
         return torch.stack([self.constraint(term) for term in terms])
 
     def constraint(self, term: AbstractTerm) -> Tensor:
         """One of them."""
-        self._setting.counts.constraint_gradients += 1
+        self._context.counts.constraint_gradients += 1
         return self._sample(term)
 
     def _sample(self, term: AbstractTerm) -> Tensor:
-        indices = term.draw(self._setting.batch_size, self._setting.sampling)
+        indices = term.draw(self._context.batch_size, self._context.sampling)
         return term.batch_value(indices)
 
 
-Loop = Callable[[Setting, Sampler, float, float], Callable[[], object]]
+Loop = Callable[[Context, Sampler, float, float], Callable[[], object]]
 """Given a primal rate and the knob, makes one update of a library."""
 
 
@@ -79,11 +79,11 @@ class Peer:
 
 
 def cooper_loop(
-    setting: Setting, sampler: Sampler, lr: float, dual_lr: float
+    context: Context, sampler: Sampler, lr: float, dual_lr: float
 ) -> Callable[[], object]:
     """Simultaneous descent and ascent on Cooper's Lagrangian, as its README has it."""
     cooper: Any = import_module("cooper")
-    count = len(setting.problem.constraints)
+    count = len(context.problem.constraints)
 
     class Program(cooper.ConstrainedMinimizationProblem):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -102,19 +102,19 @@ def cooper_loop(
     program = Program()
     optimizer = cooper.optim.SimultaneousOptimizer(
         cmp=program,
-        primal_optimizers=Adam(setting.problem.parameters, lr=lr),
+        primal_optimizers=Adam(context.problem.parameters, lr=lr),
         dual_optimizers=SGD(program.dual_parameters(), lr=dual_lr, maximize=True),
     )
     return partial(optimizer.roll, compute_cmp_state_kwargs={})
 
 
 def humancompatible_loop(
-    setting: Setting, sampler: Sampler, lr: float, dual_lr: float
+    context: Context, sampler: Sampler, lr: float, dual_lr: float
 ) -> Callable[[], object]:
     """Adam with the library's ``ALM``, told that the constraints are inequalities."""
     library: Any = import_module("humancompatible.train.dual_optim")
-    count = len(setting.problem.constraints)
-    adam = Adam(setting.problem.parameters, lr=lr)
+    count = len(context.problem.constraints)
+    adam = Adam(context.problem.parameters, lr=lr)
     dual = library.ALM(m=count, lr=dual_lr, is_ineq=True)
 
     def update() -> None:
@@ -127,16 +127,16 @@ def humancompatible_loop(
 
 
 def mdmm_loop(
-    setting: Setting, sampler: Sampler, lr: float, damping: float
+    context: Context, sampler: Sampler, lr: float, damping: float
 ) -> Callable[[], object]:
     """``MaxConstraint`` with slacks and the optimiser that the library makes."""
     mdmm: Any = import_module("mdmm")
     caps = [
         mdmm.MaxConstraint(partial(sampler.constraint, term), 0.0, damping=damping)
-        for term in setting.problem.constraints.values()
+        for term in context.problem.constraints.values()
     ]
     module = mdmm.MDMM(caps)
-    optimizer = module.make_optimizer(setting.problem.parameters, lr=lr)
+    optimizer = module.make_optimizer(context.problem.parameters, lr=lr)
 
     def update() -> None:
         found = module(sampler.objective())
@@ -199,9 +199,9 @@ def _absence(peer: Peer) -> str | None:
 
 def run_peer(task: Task, *, peer: Peer, lr: float, knob: float) -> Outcome:
     """The library's loop, then our projection."""
-    setting = task.setting()
-    problem = setting.problem
-    update = peer.loop(setting, Sampler(setting), lr, knob)
+    context = task.context()
+    problem = context.problem
+    update = peer.loop(context, Sampler(context), lr, knob)
     task.trace.start()
     began = time.perf_counter()
     k = 0
@@ -212,7 +212,7 @@ def run_peer(task: Task, *, peer: Peer, lr: float, knob: float) -> Outcome:
             break
     before = max(problem.residuals().values())
     trained = time.perf_counter()
-    setting.project()
+    context.project()
     ended = time.perf_counter()
     return Outcome(
         objective=problem.objective.value(),
@@ -222,7 +222,7 @@ def run_peer(task: Task, *, peer: Peer, lr: float, knob: float) -> Outcome:
         project_seconds=ended - trained,
         updates=k,
         complete=k == task.steps,
-        **vars(setting.counts),
+        **vars(context.counts),
     )
 
 

@@ -100,7 +100,7 @@ def main() -> dict[str, oneproj.Projection]:
         print(
             f"{name}: residual {done.residuals_before['source risk']:+.2e} before, "
             f"{done.residuals['source risk']:+.2e} after; moved {done.distance:.3f} "
-            f"with {done.evaluations} full gradients; target risk now "
+            f"with {done.gradients} full gradients; target risk now "
             f"{losses(model, target).mean().item():.4f}"
         )
     return projections

@@ -78,7 +78,7 @@ def project(made: oneproj.Problem) -> dict[str, Any]:
     projection = oneproj.project(made.parameters, made.constraints)
     return answer(made) | {
         "status": projection.status.name,
-        "gradients": projection.evaluations,
+        "gradients": projection.gradients,
     }
 
 

@@ -40,7 +40,7 @@ def test_models_of_other_optimisers_become_feasible(
     for name, done in projections.items():
         assert done.residuals_before["source risk"] > 0, f"{name} must need it"
         assert done.residuals["source risk"] <= 0
-        assert done.evaluations <= 15
+        assert done.gradients <= 15
     assert "Cooper: residual +" in capsys.readouterr().out
 
 

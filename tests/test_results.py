@@ -50,7 +50,7 @@ def test_the_status_says_whether_the_point_is_feasible() -> None:
         "START": True,
         "EARLIER": True,
         "INFEASIBLE": False,
-        "EMPTY": False,
+        "PROVEN_INFEASIBLE": False,
     }
     assert all(isinstance(status.value, str) for status in Status)
 
@@ -156,13 +156,15 @@ def test_a_solution_reads_as_a_table() -> None:
 
 
 def test_a_solution_that_failed_says_how_near_the_projection_came() -> None:
-    found = Projection(Status.EMPTY, 2e5, {"a": 0.25, "b": -1.0}, {}, 9)
+    found = Projection(Status.PROVEN_INFEASIBLE, 2e5, {"a": 0.25, "b": -1.0}, {}, 9)
     text = str(
-        dataclasses.replace(solution({"a": 3.0}), status=Status.EMPTY, projection=found)
+        dataclasses.replace(
+            solution({"a": 3.0}), status=Status.PROVEN_INFEASIBLE, projection=found
+        )
     )
     assert "residual: a           3.000e+00" in text
     assert "0: the best residual found was 2.500e-01, 2.000e+05 away" in text
-    assert Status.EMPTY.value in text
+    assert Status.PROVEN_INFEASIBLE.value in text
 
 
 def test_a_projection_reads_as_a_table() -> None:
@@ -171,7 +173,7 @@ def test_a_projection_reads_as_a_table() -> None:
         distance=0.25,
         residuals={"source risk": -1e-9, "size": -0.5},
         multipliers={"source risk": 0.75},
-        evaluations=4,
+        gradients=4,
         kkt_residual=2e-7,
         residuals_before={"source risk": 0.125, "size": 0.0},
         lower_bound=0.2499,

@@ -117,10 +117,10 @@ def run(instance: Instance, projector: ProjectorLike, limit: float) -> dict[str,
         "false": _false_claim(case, ok=done.status.ok),
         "distance": distance(case.parameters, start),
         "worst": max(done.residuals.values()),
-        "gradients": done.evaluations,
+        "gradients": done.gradients,
         "kkt": done.kkt_residual,
         "bound": done.lower_bound,
-        "proven empty": done.status is Status.EMPTY,
+        "proven empty": done.status is Status.PROVEN_INFEASIBLE,
         "seconds": round(time.perf_counter() - began, 3),
     }
 

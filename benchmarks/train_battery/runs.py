@@ -104,7 +104,7 @@ def run(key: Key) -> Run:
         feasible=solution.feasible,
         worst=_finite(worst),
         status=solution.status.name,
-        gradients=solution.projection.evaluations,
+        gradients=solution.projection.gradients,
         passes=solution.counts.constraint_passes,
         active=sum(mu > 0 for mu in solution.certificate.multipliers.values()),
         lr=None if lr is None else float(lr),

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from functools import partial
+from collections.abc import Callable
+from functools import partial, wraps
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
+
+Class = TypeVar("Class")
 
 INNER_PACKAGES = ("oneproj", "torch")
 """Whose frames may lie between a warning and the user's call: torch's are those of
@@ -154,8 +157,8 @@ class OneprojWarning(UserWarning):
     """
 
 
-def warn(message: str) -> None:
-    """Give a ``OneprojWarning`` at the line of the user's call, however deep this is.
+def warn(message: str, kind: type[Warning] = OneprojWarning) -> None:
+    """Give a warning at the line of the user's call, however deep this is.
 
     Example:
         >>> with warnings.catch_warnings(record=True, action="always") as caught:
@@ -166,9 +169,51 @@ def warn(message: str) -> None:
     frame, level = inspect.currentframe(), 1
     while frame is not None and _is_inner(frame):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, OneprojWarning, stacklevel=level)
+    warnings.warn(message, kind, stacklevel=level)
 
 
 def _is_inner(frame: FrameType) -> bool:
     package, _, _ = str(frame.f_globals.get("__name__")).partition(".")
     return package in INNER_PACKAGES
+
+
+def deprecate(old: str, new: str) -> None:
+    """Say that an old name still works, until when, and what to write instead.
+
+    Example:
+        >>> with warnings.catch_warnings(record=True, action="always") as caught:
+        ...     deprecate("Status.EMPTY", "Status.PROVEN_INFEASIBLE")
+        >>> print(caught[0].message)
+        Status.EMPTY is deprecated since 0.2.0, and 0.3.0 will drop it. Write \
+Status.PROVEN_INFEASIBLE.
+    """
+    message = f"{old} is deprecated since 0.2.0, and 0.3.0 will drop it. Write {new}."
+    warn(message, DeprecationWarning)
+
+
+def old_argument(old: str, new: str) -> Callable[[type[Class]], type[Class]]:
+    """Let a class take an argument under its old name too, with a warning.
+
+    Example:
+        >>> @old_argument("breadth", "width")
+        ... class Box:
+        ...     def __init__(self, width): self.width = width
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     Box(breadth=3).width
+        3
+    """
+
+    def rename(owner: type[Class]) -> type[Class]:
+        build = owner.__init__
+
+        @wraps(build)
+        def init(self: Class, *args: object, **kwargs: object) -> None:
+            if old in kwargs:
+                deprecate(f"{owner.__name__}({old}=)", f"{owner.__name__}({new}=)")
+                kwargs[new] = kwargs.pop(old)
+            build(self, *args, **kwargs)
+
+        owner.__init__ = init  # type: ignore[assignment, method-assign]
+        return owner
+
+    return rename

@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
+from oneproj.errors import deprecate, old_argument
+
 Rows: TypeAlias = Sequence[tuple[str, ...]]
 """A table, the first row as a heading."""
 
@@ -138,7 +140,17 @@ class Readable(ABC):
         return as_html(self._parts())
 
 
-class Status(enum.Enum):
+class _StatusType(enum.EnumMeta):
+    """``Status`` also has a member under its old name."""
+
+    def __getattr__(cls, name: str) -> Status:
+        if name != "EMPTY":
+            raise AttributeError(name)
+        deprecate("Status.EMPTY", "Status.PROVEN_INFEASIBLE")
+        return Status.PROVEN_INFEASIBLE
+
+
+class Status(enum.Enum, metaclass=_StatusType):
     """How a run or a projection ended; the value is the message.
 
     Example:
@@ -152,12 +164,14 @@ class Status(enum.Enum):
     START = "the start, which is feasible; the run did not improve on it"
     EARLIER = "an earlier point of the run, which is feasible; its end was worse"
     INFEASIBLE = "a residual is still > 0 after the projection"
-    EMPTY = "no point satisfies all constraints: their linearisations prove it"
+    PROVEN_INFEASIBLE = (
+        "no point satisfies all constraints: their linearisations prove it"
+    )
 
     @property
     def ok(self) -> bool:
         """Whether the point that was returned is feasible."""
-        return self not in (Status.INFEASIBLE, Status.EMPTY)
+        return self not in (Status.INFEASIBLE, Status.PROVEN_INFEASIBLE)
 
 
 def _with_notes(status: Status, notes: Sequence[str]) -> str:
@@ -236,6 +250,7 @@ class Counts:
     projections: int = 0
 
 
+@old_argument("evaluations", "gradients")
 @dataclass(frozen=True)
 class Projection(Readable):
     """The outcome of one projection onto the feasible set, from x to x_hat.
@@ -245,7 +260,7 @@ class Projection(Readable):
         distance: How far the parameters moved.
         residuals: The value of every constraint afterwards; feasible means <= 0.
         multipliers: mu >= 0 with ``x_hat - x + sum_j mu_j grad c_j(x_hat) = 0``.
-        evaluations: Full constraint gradients used: points at which all constraints
+        gradients: Full constraint gradients used: points at which all constraints
             were seen, also where their values alone were enough.
         kkt_residual: The norm of the left-hand side above, relative to the distance
             moved: near 0 where no feasible point around x_hat is nearer to x. If the
@@ -269,12 +284,18 @@ class Projection(Readable):
     distance: float
     residuals: Mapping[str, float]
     multipliers: Mapping[str, float]
-    evaluations: int
+    gradients: int
     kkt_residual: float = 0.0
     residuals_before: Mapping[str, float] = field(default_factory=dict)
     lower_bound: float | None = None
     remark: str = ""
     residuals_in_float64: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def evaluations(self) -> int:
+        """Deprecated since 0.2.0: ``gradients``."""
+        deprecate("Projection.evaluations", "Projection.gradients")
+        return self.gradients
 
     @property
     def is_nearest(self) -> bool:
@@ -305,7 +326,7 @@ class Projection(Readable):
             ("status", self.status_text),
             ("distance moved", f"{self.distance:.6e}"),
             ("lower bound", bound),
-            ("gradients used", str(self.evaluations)),
+            ("gradients used", str(self.gradients)),
             ("KKT residual", f"{self.kkt_residual:.3e}"),
         ]
         below: list[tuple[str, ...]] = [("constraint", "before", "after", "multiplier")]

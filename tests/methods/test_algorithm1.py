@@ -41,7 +41,7 @@ def sampled(rows: int = 1000) -> oneproj.Problem:
 def start(
     problem: oneproj.Problem, steps: int = 20, **options: object
 ) -> Algorithm1Updater:
-    setting = prepare(
+    context = prepare(
         problem,
         steps=steps,
         seed=0,
@@ -51,7 +51,7 @@ def start(
         batch_size=64,
         anchor_size=None,
     )
-    return Algorithm1(**options).begin(setting)
+    return Algorithm1(**options).begin(context)
 
 
 # --- the update ---------------------------------------------------------------
@@ -125,8 +125,8 @@ def test_an_anchor_is_taken_at_every_centre_and_nowhere_else(
     problem = sampled()
     passes: list[int] = []
     method = start(problem, steps=40, inner_steps=inner_steps, **options)
-    counts = method._setting.counts
-    assert method._setting.oracle.name == "anchored"
+    counts = method._context.counts
+    assert method._context.oracle_class.name == "anchored"
     for _ in range(40):
         before = counts.constraint_passes
         method.update()
@@ -145,7 +145,7 @@ def test_other_oracles_look_at_the_centre_for_automatic_strengths_only(
     ]
     assert all(c.objective_gradients == 40 for c in counts)
     if passes is not None:
-        projection = oneproj.solve(sampled(), **before).projection.evaluations
+        projection = oneproj.solve(sampled(), **before).projection.gradients
         start = 1  # where feasibility of the start is found out
         assert counts[0].constraint_passes == start + passes + projection
     assert counts[0].constraint_passes > 0
@@ -155,11 +155,11 @@ def test_other_oracles_look_at_the_centre_for_automatic_strengths_only(
 def test_anchors_may_be_rarer_than_centres(centers: int, anchors: int) -> None:
     method = start(sampled(), steps=40, inner_steps=10)
     plan = AnchorPlan(every=centers)
-    setting = replace(method._setting, oracle=ORACLES["minibatch"], anchors=plan)
-    method = Algorithm1(inner_steps=10).begin(setting)
+    context = replace(method._context, oracle_class=ORACLES["minibatch"], anchors=plan)
+    method = Algorithm1(inner_steps=10).begin(context)
     for _ in range(40):
         method.update()
-    assert setting.counts.constraint_passes == anchors
+    assert context.counts.constraint_passes == anchors
 
 
 @pytest.mark.parametrize("anchor_size", [None, 100])
@@ -167,7 +167,7 @@ def test_sampled_anchors_make_no_pass(anchor_size: int | None) -> None:
     solution = oneproj.solve(
         sampled(), steps=40, inner_steps=10, anchor_size=anchor_size
     )
-    counts, last = solution.counts, solution.projection.evaluations
+    counts, last = solution.counts, solution.projection.gradients
     assert solution.settings["anchor_size"] == anchor_size
     anchors = 4 if anchor_size is None else 0
     assert counts.constraint_passes == 1 + anchors + last, "the start is judged first"

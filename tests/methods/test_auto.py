@@ -25,7 +25,7 @@ def instance(parameters: int = 3, examples: int = 10) -> oneproj.Problem:
 
 
 def chosen(problem: oneproj.Problem, schedule: Schedule | None = None) -> Auto:
-    setting = prepare(
+    context = prepare(
         problem,
         steps=None if schedule else 50,
         seed=0,
@@ -35,7 +35,7 @@ def chosen(problem: oneproj.Problem, schedule: Schedule | None = None) -> Auto:
         batch_size=64,
         anchor_size=None,
     )
-    return Auto().begin(setting)
+    return Auto().begin(context)
 
 
 def test_few_parameters_and_little_data_go_to_slsqp() -> None:

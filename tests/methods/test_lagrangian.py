@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.methods.context import Setting, prepare
+from oneproj.methods.context import Context, prepare
 from oneproj.methods.lagrangian import Lagrangian, Multipliers
 
 
@@ -24,7 +24,7 @@ def quadratic() -> tuple[oneproj.Problem, Tensor]:
     return problem, w
 
 
-def setting_of(problem: oneproj.Problem, steps: int) -> Setting:
+def setting_of(problem: oneproj.Problem, steps: int) -> Context:
     return prepare(
         problem,
         steps=steps,

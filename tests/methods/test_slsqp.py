@@ -118,7 +118,7 @@ def test_what_is_evaluated_is_counted() -> None:
     solution = oneproj.solve(
         problem, method="slsqp", callbacks=lambda _: at_end.append(dict(calls))
     )
-    counts, projector = solution.counts, 2 * solution.projection.evaluations
+    counts, projector = solution.counts, 2 * solution.projection.gradients
     used = at_end[-1]
     assert counts.objective_gradients == used["objective gradients"]
     assert counts.constraint_gradients == used["gradients"] + projector
@@ -175,7 +175,7 @@ def test_the_ball_is_a_constraint_too(shift: float) -> None:
 
 def test_the_solver_is_gone_when_the_run_is_over() -> None:
     problem, _ = instance()
-    setting = prepare(
+    context = prepare(
         problem,
         steps=50,
         seed=0,
@@ -185,7 +185,7 @@ def test_the_solver_is_gone_when_the_run_is_over() -> None:
         batch_size=1,
         anchor_size=None,
     )
-    method = SLSQP().begin(setting)
+    method = SLSQP().begin(context)
     method.update()
     (thread,) = (t for t in threading.enumerate() if t.name == "oneproj-solver")
     method.finish()

@@ -60,7 +60,7 @@ def test_each_step_is_on_the_objective_or_on_the_worst_constraint() -> None:
     assert set(kinds) == {"first", "second", "objective"}
     assert solution.counts.objective_gradients == kinds.count("objective")
     assert solution.counts.constraint_gradients == 60 - kinds.count("objective") + (
-        solution.projection.evaluations * 2
+        solution.projection.gradients * 2
     )
 
 

@@ -40,7 +40,7 @@ def test_the_projection_of_a_product_is_the_product_of_projections() -> None:
     assert done.multipliers == pytest.approx({"size": 4.0, "side": 3.0})
     assert done.residuals_before == pytest.approx({"size": 4.0, "side": 3.0})
     assert done.kkt_residual < 1e-14
-    assert done.evaluations == 1, "one point, at which both were seen"
+    assert done.gradients == 1, "one point, at which both were seen"
 
 
 def test_a_feasible_point_keeps_its_bits() -> None:
@@ -49,7 +49,7 @@ def test_a_feasible_point_keeps_its_bits() -> None:
     done = project([w], size=Ball(1.0).on(w))
     assert torch.equal(w, before)
     assert done.status is Status.FEASIBLE
-    assert (done.distance, done.evaluations, done.kkt_residual) == (0.0, 1, 0.0)
+    assert (done.distance, done.gradients, done.kkt_residual) == (0.0, 1, 0.0)
     assert done.multipliers == {"size": 0.0}
     assert done.residuals == done.residuals_before
 
@@ -63,7 +63,7 @@ def test_only_what_is_violated_moves() -> None:
     assert inside.item() == 0.5
     assert done.multipliers["inner"] == 0.0
     assert done.multipliers["outer"] == pytest.approx(1.0, abs=1e-6)
-    assert done.evaluations == 1
+    assert done.gradients == 1
 
 
 def test_no_constraints_no_move() -> None:

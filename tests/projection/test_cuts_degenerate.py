@@ -58,7 +58,7 @@ def test_a_feasible_start_costs_one_look(
     size = oneproj.function(lambda: w[0] + w[1], curvature=curvature)
     done = project(w, {"size": size <= bound})
     assert w.tolist() == [1.5, 0.0]
-    assert (done.status, done.evaluations) == (Status.FEASIBLE, 1)
+    assert (done.status, done.gradients) == (Status.FEASIBLE, 1)
     assert (done.distance, done.kkt_residual) == (0.0, 0.0)
     assert done.multipliers == {"size": 0.0}
 
@@ -83,7 +83,7 @@ def test_tangent_discs_meet_in_one_point() -> None:
         "right": convex(lambda: (w[0] - 1.0).square() + w[1].square(), 1.0),
     }
     done = project(w, touching)
-    assert done.status is not Status.EMPTY, "the origin is in both"
+    assert done.status is not Status.PROVEN_INFEASIBLE, "the origin is in both"
     assert max(done.residuals.values()) <= 1e-9
     assert w.tolist() == pytest.approx([0.0, 0.0], abs=1e-4)
 
@@ -154,7 +154,7 @@ def test_a_thin_set_and_a_ball_from_far_away() -> None:
         done = project(w, both)
         assert done.status is Status.FEASIBLE
         assert done.lower_bound == pytest.approx(done.distance, rel=1e-9)
-        used.append(done.evaluations)
+        used.append(done.gradients)
     assert median(used) <= 60
     assert max(used) <= 400
 
@@ -193,8 +193,8 @@ def test_a_risk_that_cannot_be_met_is_proven_empty(
     w = torch.zeros(4, dtype=dtype, requires_grad=True)
     risk = oneproj.mean(lambda b: loss(1.0 - b @ w), data=x, curvature="convex")
     done = oneproj.project([w], {"risk": risk <= -0.1}, on_failure="return")
-    assert done.status is Status.EMPTY
-    assert done.evaluations <= 40
+    assert done.status is Status.PROVEN_INFEASIBLE
+    assert done.gradients <= 40
     assert done.residuals["risk"] == pytest.approx(0.1, abs=0.02)
 
 
@@ -203,7 +203,7 @@ def test_a_contradiction_is_proven() -> None:
     start = snapshot([w])
     apart = {"up": convex(lambda: w[0], -1.0), "down": convex(lambda: -w[0], -1.0)}
     done = project(w, apart)
-    assert done.status is Status.EMPTY
+    assert done.status is Status.PROVEN_INFEASIBLE
     assert done.lower_bound is None
     assert max(done.residuals.values()) <= max(done.residuals_before.values())
     assert done.distance == distance([w], start)
@@ -214,7 +214,7 @@ def test_a_minimum_above_the_cap_is_empty_not_endless() -> None:
     done = project(w, {"bowl": convex(lambda: w.square().sum() + 1.0, 0.5)})
     assert not done.status.ok
     assert done.residuals["bowl"] <= done.residuals_before["bowl"]
-    assert done.evaluations <= 400
+    assert done.gradients <= 400
 
 
 @pytest.mark.parametrize("start", [1e-3, -1e-5])
@@ -239,7 +239,7 @@ def test_sides_that_nearly_cancel_prove_nothing(wide: float, narrow: float) -> N
         lambda: (w[0] / narrow) ** 2 + (w[1] / wide - 1.0) ** 2, curvature="convex"
     )
     done = oneproj.project(w, {"far": far <= 0.25}, on_failure="return")
-    assert done.status is not Status.EMPTY
+    assert done.status is not Status.PROVEN_INFEASIBLE
     if done.status.ok:
         assert done.distance == pytest.approx(0.5 * wide, rel=1e-3)
 

@@ -63,8 +63,8 @@ def test_an_empty_set_is_recognised_near_the_least_violated_point(seed: int) -> 
         lambda: torch.nn.functional.softplus(-y * (X @ w)).mean(), curvature="convex"
     )
     done = oneproj.project(w, {"risk": term <= 0.3}, on_failure="return")
-    assert done.status is oneproj.Status.EMPTY
-    assert done.evaluations <= n + 3 + PROBES
+    assert done.status is oneproj.Status.PROVEN_INFEASIBLE
+    assert done.gradients <= n + 3 + PROBES
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -75,7 +75,7 @@ def test_two_halfspaces_that_meet_far_away_are_followed(dtype: torch.dtype) -> N
     done = oneproj.project(w, {"above": above <= -0.5, "below": below <= -0.5})
     margin = torch.finfo(dtype).eps ** 0.75  # of the bound and of the start: 0.5 each
     assert 5e4 <= done.distance <= 5e4 + 1.1 * margin / slope
-    assert done.evaluations <= 4
+    assert done.gradients <= 4
 
 
 @pytest.mark.parametrize("curvature", ["convex", "linear"])
@@ -99,7 +99,7 @@ def test_a_wedge_is_not_empty_however_far_away_its_apex_is(
     }
     done = oneproj.project(w, wedge)
     assert done.distance == pytest.approx(far, rel=1e-3)
-    assert done.evaluations <= 4
+    assert done.gradients <= 4
     assert done.lower_bound is not None
     assert done.lower_bound <= far * (1.0 + 1e-9)
 
@@ -111,8 +111,8 @@ def test_a_bowl_is_empty_though_its_cuts_cancel_slowly() -> None:
     w.requires_grad_()
     bowl = oneproj.function(lambda: w.square().sum(), curvature="convex")
     done = oneproj.project(w, {"bowl": bowl <= -1.0}, on_failure="return")
-    assert done.status is oneproj.Status.EMPTY
-    assert done.evaluations <= 8 + PROBES
+    assert done.status is oneproj.Status.PROVEN_INFEASIBLE
+    assert done.gradients <= 8 + PROBES
 
 
 def test_a_ball_that_a_halfspace_touches_is_left_without_a_proof() -> None:
@@ -126,7 +126,7 @@ def test_a_ball_that_a_halfspace_touches_is_left_without_a_proof() -> None:
     side = oneproj.function(lambda: a @ w, curvature="linear")
     touching = {"ball": ball <= 1.0, "side": side >= float(a @ c) + 1.0}
     done = oneproj.project(w, touching, on_failure="return")
-    assert done.status is not oneproj.Status.EMPTY
+    assert done.status is not oneproj.Status.PROVEN_INFEASIBLE
     assert max(done.residuals.values()) <= 1e-9
 
 

@@ -11,7 +11,7 @@ from oneproj.projection.cuts import Cuts
 
 WRONG = {
     "tolerance": (-1.0, "x", float("nan")),
-    "progress": (-1e-4, None),
+    "min_gain": (-1e-4, None),
     "max_evaluations": (0, 2.5, "a", True),
     "memory": (-1, 1.5),
     "capacity": (0, True, "many"),
@@ -27,4 +27,4 @@ def test_settings_without_meaning_are_refused_in_words(name: str, value: Any) ->
 
 
 def test_the_ends_of_the_ranges_are_allowed() -> None:
-    Cuts(tolerance=0.0, progress=0.0, max_evaluations=1, memory=0, capacity=1)
+    Cuts(tolerance=0.0, min_gain=0.0, max_evaluations=1, memory=0, capacity=1)

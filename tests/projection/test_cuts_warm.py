@@ -74,7 +74,7 @@ def test_it_finds_the_same_points_with_fewer_gradients(
         assert done.lower_bound is not None
         assert done.distance * (1 - 1e-7) <= done.lower_bound <= done.distance
         assert done.multipliers == pytest.approx(exact.multipliers, abs=1e-5)
-    used = [sum(done.evaluations for done, _ in run) for run in (cold, warm)]
+    used = [sum(done.gradients for done, _ in run) for run in (cold, warm)]
     assert used[1] * gain <= used[0]
 
 
@@ -83,16 +83,16 @@ def test_the_projector_itself_stays_cold() -> None:
     warm = projector.warm()
     assert warm is not projector
     again = [follow(projector, "hinge"), follow(warm, "hinge")]
-    assert [d.evaluations for d, _ in follow(projector, "hinge")] == [
-        d.evaluations for d, _ in again[0]
+    assert [d.gradients for d, _ in follow(projector, "hinge")] == [
+        d.gradients for d, _ in again[0]
     ]
-    assert again[1][1][0].evaluations < again[0][1][0].evaluations
+    assert again[1][1][0].gradients < again[0][1][0].gradients
 
 
 def test_settings_are_kept() -> None:
     # With a budget of 2 exactness is given up, at once and ever after.
     done, _ = follow(Cuts(max_evaluations=2).warm(), "logistic")[0]
-    assert done.evaluations <= 4
+    assert done.gradients <= 4
 
 
 def disc_of(*, at: float) -> tuple[Tensor, dict[str, AbstractTerm]]:
@@ -128,7 +128,7 @@ def test_other_parameters_begin_anew() -> None:
         w.copy_(torch.tensor([3.0, 4.0]))
     done = warm.project([w, free], disc)
     assert done.distance == pytest.approx(4.0, rel=1e-9)
-    assert done.evaluations == first.evaluations
+    assert done.gradients == first.gradients
 
 
 def test_the_same_objects_in_another_list_go_on() -> None:
@@ -138,7 +138,7 @@ def test_the_same_objects_in_another_list_go_on() -> None:
     with torch.no_grad():
         w.copy_(torch.tensor([3.0, 4.01], dtype=w.dtype))
     done = warm.project((w,), dict(disc))
-    assert done.evaluations < first.evaluations
+    assert done.gradients < first.gradients
     assert done.distance == pytest.approx(math.hypot(3.0, 4.01) - 1.0, rel=1e-9)
 
 
@@ -146,10 +146,10 @@ def test_a_feasible_start_between_does_not_end_the_past() -> None:
     warm = Cuts().warm()
     w, disc = disc_of(at=1.0)
     first = warm.project([w], disc)
-    assert warm.project([w], disc).evaluations == 1
+    assert warm.project([w], disc).gradients == 1
     with torch.no_grad():
         w.copy_(torch.tensor([3.0, 4.01], dtype=w.dtype))
-    assert warm.project([w], disc).evaluations < first.evaluations
+    assert warm.project([w], disc).gradients < first.gradients
 
 
 def test_an_error_ends_the_past() -> None:
@@ -174,7 +174,7 @@ def test_an_error_ends_the_past() -> None:
                 warm.project([w], disc)
         else:
             done = warm.project([w], disc)
-            assert done.evaluations == first.evaluations
+            assert done.gradients == first.gradients
             assert done.distance == pytest.approx(4.0, rel=1e-9)
 
 
@@ -195,6 +195,6 @@ def test_project_goes_on_from_the_past_too() -> None:
             w.copy_(torch.tensor([3.0, 4.0]))
         done = oneproj.project(w, stated, projector=warm)
         assert done.distance == pytest.approx(4.0 if stated is disc else 3.0, rel=1e-9)
-        used.append(done.evaluations)
+        used.append(done.gradients)
     assert used[1] < used[0]
     assert used[2] > used[1]

@@ -32,7 +32,7 @@ def test_a_point_clipped_to_its_box_is_the_answer_if_the_function_allows_it() ->
     assert done.multipliers["box"] == pytest.approx(math.sqrt(8), rel=1e-12)
     assert done.multipliers["curve"] == 0.0
     assert done.kkt_residual < 1e-12
-    assert done.evaluations == 2  # the start, and the values at the nearest point
+    assert done.gradients == 2  # the start, and the values at the nearest point
 
 
 def test_the_nearest_point_is_evaluated_without_a_gradient() -> None:
@@ -49,7 +49,7 @@ def test_the_nearest_point_is_evaluated_without_a_gradient() -> None:
     constraints = {"ball": oneproj.sets.Ball(1.0).on(w), "curve": term <= 0.9}
     done = oneproj.project(w, constraints)
     assert done.distance == pytest.approx(4.0)
-    assert done.evaluations == 2
+    assert done.gradients == 2
     assert all(where == [3.0, 4.0] for where in differentiated)
 
 
@@ -82,7 +82,7 @@ def test_it_is_the_nearest_point_of_every_set(
     assert done.lower_bound == pytest.approx(far, rel=1e-6)
     assert done.lower_bound is not None
     assert done.lower_bound <= done.distance
-    assert done.evaluations == 2
+    assert done.gradients == 2
     assert torch.equal(free, start[2])
     assert max(done.residuals.values()) <= 0
     assert done.kkt_residual < 1e-3

@@ -52,7 +52,7 @@ class Stuck(AbstractProjector):
     ) -> Projection:
         self.given = list(parameters)
         residuals = {name: c.value() for name, c in constraints.items()}
-        return Projection(Status.INFEASIBLE, 0.0, residuals, {}, evaluations=17)
+        return Projection(Status.INFEASIBLE, 0.0, residuals, {}, gradients=17)
 
 
 # --- success ------------------------------------------------------------------
@@ -371,10 +371,10 @@ def test_progress_names_the_gradients_and_the_worst_residual(
     disc = function(lambda: w.square().sum()) <= 1.0
     done = project(w, {"disc": disc}, projector=projector, progress=True)
     assert said[0] == "1 full gradients, worst residual 2.40e+01"
-    assert len(said) == done.evaluations
+    assert len(said) == done.gradients
     # Nobody watches what comes after.
     Cuts().project([w], {"disc": disc.named("disc")})
-    assert len(said) == done.evaluations
+    assert len(said) == done.gradients
 
 
 def test_nothing_is_shown_to_a_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ BALANCED = Projection(Status.FEASIBLE, 3.0, {"cap": -0.1}, {"cap": 1.0}, 9)
     [
         {"kkt_residual": UNBALANCED},
         {"kkt_residual": 0.9, "status": Status.INFEASIBLE},
-        {"kkt_residual": 0.9, "status": Status.EMPTY},
+        {"kkt_residual": 0.9, "status": Status.PROVEN_INFEASIBLE},
         {"kkt_residual": 0.9, "lower_bound": 2.9},  # which is proof enough
         {"kkt_residual": 0.9, "distance": SLIGHT * 2.0},  # there is nothing to gain
     ],

@@ -41,7 +41,7 @@ def test_balls_that_touch_end_soon_at_the_common_point(n: int, kind: str) -> Non
     w = (3 * torch.randn(n, generator=generator, dtype=WIDE)).requires_grad_()
     constraints = touching(n, kind, w, generator)
     done = oneproj.project(w, constraints, on_failure="return")
-    assert done.evaluations <= FEW
+    assert done.gradients <= FEW
     assert max(done.residuals.values()) <= 1e-9
     # Within rounding the point may or may not be feasible: the processor decides.
     assert done.status.ok or "rounding" in done.remark
@@ -81,7 +81,7 @@ def test_a_risk_in_bfloat16_is_met_in_a_few_gradients(seed: int) -> None:
         start = w.detach().clone()
         done = oneproj.project(w, {"risk": risk <= share * risk.value()})
         assert done.residuals["risk"] <= 0
-        assert done.evaluations <= 60
+        assert done.gradients <= 60
         with torch.no_grad():
             w.copy_(start)
 
@@ -108,4 +108,4 @@ def test_a_cap_below_what_a_network_can_reach_ends_soon(seed: int) -> None:
     done = oneproj.project([W, b, V, c], {"risk": cap}, on_failure="return")
     assert not done.status.ok
     assert done.residuals["risk"] <= 1.01 * 0.2 * math.log(2), "the least is reached"
-    assert done.evaluations <= FEW
+    assert done.gradients <= FEW

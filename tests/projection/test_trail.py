@@ -30,7 +30,7 @@ def test_the_nearest_accepted_point_is_kept_wherever_the_search_goes() -> None:
     assert done.status is Status.FEASIBLE
     assert (done.distance, done.residuals["w"]) == (2.25, -0.25)
     assert done.residuals_before["w"] == 2.0
-    assert done.evaluations == 6
+    assert done.gradients == 6
 
 
 def test_without_an_accepted_point_the_least_infeasible_is_kept() -> None:

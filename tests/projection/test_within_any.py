@@ -26,7 +26,7 @@ def test_a_rank_and_a_linear_cap_take_a_few_gradients(
     both = {"rank": oneproj.sets.Rank(3).on(w), "total": total <= 0.0}
     done = oneproj.project(w, both)
     assert torch.linalg.svdvals(w.detach())[3] <= 1e-9
-    assert done.evaluations <= 3
+    assert done.gradients <= 3
     assert done.kkt_residual <= 1e-6
     # Of seed 1 the cap does not bind: the nearest matrix of the rank is the answer.
     assert (done.lower_bound is None) == (done.multipliers["total"] > 0)
@@ -52,7 +52,7 @@ def project_risk(projector: Cuts) -> oneproj.Projection:
 def test_a_rank_and_a_risk_end_at_the_nearest_point_not_at_twice_its_distance() -> None:
     done = project_risk(Cuts())
     assert done.status is Status.FEASIBLE
-    assert done.evaluations <= 20
+    assert done.gradients <= 20
     # Distances are settled to 2e-12, directions to the root of that: which digit of
     # them is right depends on the processor.
     assert done.kkt_residual <= 1e-5
@@ -61,7 +61,7 @@ def test_a_rank_and_a_risk_end_at_the_nearest_point_not_at_twice_its_distance() 
 def test_fewer_gradients_and_vectors_are_used_beside_a_rank_if_asked_for() -> None:
     ample, few = project_risk(Cuts()), project_risk(Cuts(max_evaluations=2))
     assert few.status is Status.FEASIBLE
-    assert few.evaluations < ample.evaluations
+    assert few.gradients < ample.gradients
     assert few.kkt_residual > 10 * ample.kkt_residual, "it stopped before the end"
     # With one vector it ends where rounding leads it: 3 % farther was seen.
     assert project_risk(Cuts(capacity=1)).distance <= 1.2 * ample.distance

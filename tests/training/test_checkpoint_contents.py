@@ -55,7 +55,9 @@ def problem(curvature: str | None = "convex") -> oneproj.Problem:
 def solve(file: Path, **arguments: Any) -> oneproj.Solution:  # noqa: ANN401 - of solve
     settings = {"steps": STEPS, "batch_size": 8, "on_failure": "return"} | arguments
     curvature = settings.pop("curvature", "convex")
-    return oneproj.solve(problem(curvature), resume=file, **settings)
+    return oneproj.solve(
+        problem(curvature), checkpoint=oneproj.Checkpoint(file), **settings
+    )
 
 
 def save(file: Path, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - of solve
@@ -253,7 +255,9 @@ def test_what_is_refused_leaves_the_problem(tmp_path: Path) -> None:
     built = problem()
     before, noise = built.parameters[0].detach().clone(), torch.get_rng_state()
     with pytest.raises(oneproj.CheckpointError, match=r"history\.seconds should be"):
-        oneproj.solve(built, steps=STEPS, batch_size=8, resume=file)
+        oneproj.solve(
+            built, steps=STEPS, batch_size=8, checkpoint=oneproj.Checkpoint(file)
+        )
     assert torch.equal(built.parameters[0], before)
     assert torch.equal(torch.get_rng_state(), noise)
 

@@ -491,7 +491,7 @@ def test_other_shapes_and_dtypes_are_refused(saved: Path) -> None:
             outcome(built, checkpoint=oneproj.Checkpoint(saved))
 
 
-@pytest.mark.filterwarnings("ignore:solve.checkpoint_every:oneproj.OneprojWarning")
+@pytest.mark.filterwarnings("ignore:solve.checkpoint_every:DeprecationWarning")
 def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
     absent = tmp_path / "absent.pt"
     with pytest.raises(oneproj.CheckpointError, match=r"no checkpoint at .*absent\.pt"):
@@ -504,7 +504,7 @@ def test_the_old_words_still_work_and_name_the_new_one(
     saved: Path, tmp_path: Path
 ) -> None:
     whole, other = outcome(problem()), tmp_path / "other.pt"
-    with pytest.warns(oneproj.OneprojWarning, match=r"since 0\.2\.0: .*Checkpoint"):
+    with pytest.warns(DeprecationWarning, match=r"since 0\.2\.0.*Checkpoint"):
         resumed = outcome(
             problem(),
             checkpoint=other,
@@ -516,6 +516,8 @@ def test_the_old_words_still_work_and_name_the_new_one(
     assert read_checkpoint(saved)["update"] == 9
     with pytest.raises(oneproj.InvalidProblemError, match="cannot be given beside"):
         outcome(problem(), checkpoint=oneproj.Checkpoint(saved), resume=True)
+    with pytest.raises(oneproj.InvalidProblemError, match="no effect without a file"):
+        outcome(problem(), checkpoint_every=20)
 
 
 def test_a_checkpoint_is_not_overwritten_by_a_run_that_does_not_know_it(

@@ -125,7 +125,7 @@ def test_multipliers_and_their_residual_at_a_known_solution() -> None:
 def test_the_published_settings_cost_about_925_gradients() -> None:
     parameters, constraints = network(1)
     done = AugmentedLagrangian().project(parameters, constraints)
-    assert 901 <= done.evaluations <= 926
+    assert 901 <= done.gradients <= 926
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_the_published_settings_cost_about_925_gradients() -> None:
 def test_steps_are_counted(settings: dict[str, Any], evaluations: int) -> None:
     parameters, constraints = disc()
     done = AugmentedLagrangian(**settings).project(parameters, constraints)
-    assert done.evaluations == evaluations
+    assert done.gradients == evaluations
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_refinement_ends_near_the_boundary(boundary_tolerance: float) -> None:
     ).project(parameters, constraints)
     assert -boundary_tolerance <= done.residuals["disc"] <= 0
     assert done.residuals["disc"] < -1e-2 * boundary_tolerance
-    assert 2 < done.evaluations <= 2 + 25
+    assert 2 < done.gradients <= 2 + 25
 
 
 def test_refinement_restores_feasibility_that_the_rounds_missed() -> None:
@@ -244,7 +244,7 @@ def test_a_penalty_that_falls_is_refused(settings: dict[str, float]) -> None:
 def test_a_feasible_start_costs_one_look() -> None:
     parameters, constraints = disc(4.0)
     done = AugmentedLagrangian().project(parameters, constraints)
-    assert (done.evaluations, done.distance, done.multipliers["disc"]) == (1, 0.0, 0.0)
+    assert (done.gradients, done.distance, done.multipliers["disc"]) == (1, 0.0, 0.0)
 
 
 def test_an_empty_set_leaves_the_least_infeasible_point() -> None:
@@ -261,7 +261,7 @@ def test_a_flat_constraint_ends_the_refinement() -> None:
     constraints = {"flat": oneproj.function(lambda: 0 * w.sum()) <= -1.0}
     done = AugmentedLagrangian(inner_steps=2, rounds=1).project([w], constraints)
     assert done.status is Status.INFEASIBLE
-    assert (w.item(), done.evaluations) == (2.0, 3)
+    assert (w.item(), done.gradients) == (2.0, 3)
 
 
 def test_nan_on_the_way_leaves_the_best_point_and_the_gradients() -> None:

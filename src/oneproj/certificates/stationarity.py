@@ -339,7 +339,7 @@ def gradient_mapping(
         details={
             "distance outside the safeguard ball": max(0.0, outside),
             "objective gradients": 1,
-            "constraint gradients": projection.evaluations,
+            "constraint gradients": projection.gradients,
             "projections": 1,
         },
     )

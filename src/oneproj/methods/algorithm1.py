@@ -27,7 +27,7 @@ from oneproj.methods.base_steps import (
     unrecorded,
 )
 from oneproj.methods.checks import Select
-from oneproj.methods.context import Setting
+from oneproj.methods.context import Context
 from oneproj.methods.diagnostics import RunDiagnostics
 from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.step_size import (
@@ -97,13 +97,13 @@ class AssumptionWatch:
         )
 
 
-def with_schedule(setting: Setting, schedule: Schedule) -> OneProjection:
+def with_schedule(context: Context, schedule: Schedule) -> OneProjection:
     """The optimiser that executes a schedule to the letter.
 
     Raises:
         InvalidProblemError: The theorem assumes what the problem or the run is not.
     """
-    problem = setting.problem
+    problem = context.problem
     _check_assumptions(problem, schedule)
     if problem.radius != schedule.radius:
         message = (
@@ -111,10 +111,11 @@ def with_schedule(setting: Setting, schedule: Schedule) -> OneProjection:
             f"problem has radius {problem.radius}. Build the constants with it."
         )
         raise InvalidProblemError(message)
-    if setting.oracle is not ORACLES["exact"]:
+    if context.oracle_class is not ORACLES["exact"]:
         message = (
             "The theorems assume that g and its gradient are seen exactly, but the "
-            f'oracle is {setting.oracle.name!r}. Use oracle="exact" with a schedule.'
+            f'oracle is {context.oracle_class.name!r}. Use oracle="exact" with a '
+            "schedule."
         )
         raise InvalidProblemError(message)
     return OneProjection(
@@ -127,7 +128,7 @@ def with_schedule(setting: Setting, schedule: Schedule) -> OneProjection:
         select="random",
         outer_steps=schedule.outer_steps,
         first_index=schedule.first_index,
-        generator=setting.selection,
+        generator=context.selection,
     )
 
 
@@ -203,9 +204,9 @@ class Algorithm1(AbstractMethod):
         automatic = not scheduled and self.strength == "auto"
         return automatic or super().takes_anchors(oracle, scheduled=scheduled)
 
-    def begin(self, setting: Setting) -> Algorithm1Updater:
+    def begin(self, context: Context) -> Algorithm1Updater:
         """Start a run."""
-        return Algorithm1Updater(setting, self)
+        return Algorithm1Updater(context, self)
 
 
 class _Engine(OneProjection):
@@ -233,27 +234,27 @@ class _Parts(NamedTuple):
 class Algorithm1Updater(AbstractUpdater):
     """Algorithm 1 from start to projection; ``OneProjection`` is its engine."""
 
-    def __init__(self, setting: Setting, options: Algorithm1) -> None:
+    def __init__(self, context: Context, options: Algorithm1) -> None:
         """Build penalty, oracle and optimiser, from the schedule where there is one."""
-        if setting.schedule is None:
-            parts = _chosen(setting, options)
+        if context.schedule is None:
+            parts = _chosen(context, options)
         else:
-            parts = _scheduled(setting, setting.schedule)
-        self._setting = setting
+            parts = _scheduled(context, context.schedule)
+        self._context = context
         self._own = isinstance(options.base, str) and isinstance(options.decay, str)
         self.optimizer, self._inner_steps = parts.optimizer, parts.inner_steps
         self._strength = (
-            AutoStrength(setting.defaults) if parts.penalty is None else None
+            AutoStrength(context.defaults) if parts.penalty is None else None
         )
         self._clip, self._scheduler = parts.clip, parts.scheduler
         self._diagnostics, self._lengthens = parts.diagnostics, parts.lengthens
         self._watch = parts.watch
-        self._oracle = setting.look(parts.penalty, renew_every=None)
+        self._oracle = context.oracle(parts.penalty, renew_every=None)
         self._outer = 0
 
     def update(self) -> Estimate:
         """Make one inner update; at a centre, renew anchor and strengths first."""
-        oracle, parameters = self._oracle, self._setting.problem.parameters
+        oracle, parameters = self._oracle, self._context.problem.parameters
         anchor = self._anchor()
         # What becomes a strength is checked at once, the rest with the penalty.
         objective = oracle.backward_objective(alone=anchor is not None)
@@ -286,11 +287,11 @@ class Algorithm1Updater(AbstractUpdater):
     def finish(self) -> Projection:
         """Select an outer iterate, then make the one projection."""
         # A single update leaves the start, and ``choose_inner_steps`` has warned of it.
-        if self._setting.steps > 1 or self._setting.schedule is not None:
+        if self._context.steps > 1 or self._context.schedule is not None:
             self.optimizer.eval()
         if self._diagnostics is not None:
-            self._diagnostics.warn_at_the_end(self._setting.problem.parameters)
-        return self._setting.project()
+            self._diagnostics.warn_at_the_end(self._context.problem.parameters)
+        return self._context.project()
 
     def describe(self) -> dict[str, Any]:
         """The first step size, the prox weight beside it, and the inner steps."""
@@ -330,7 +331,7 @@ class Algorithm1Updater(AbstractUpdater):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
-        problem, scheduler = self._setting.problem, state["scheduler"]
+        problem, scheduler = self._context.problem, state["scheduler"]
         self.optimizer.check_state(state["optimizer"], own=self._own)
         self.optimizer.load_state_dict(state["optimizer"])
         if self._scheduler is not None:
@@ -350,7 +351,7 @@ class Algorithm1Updater(AbstractUpdater):
                 self._oracle.penalize(penalty)
         if self._diagnostics is not None:
             self._diagnostics.load_state_dict(state["diagnostics"])
-        most = self._setting.steps
+        most = self._context.steps
         self._outer = check_range(state["outer"], "outer", 0, most)
         if self._watch is not None:
             for name, size in state["seen"].items():
@@ -358,16 +359,16 @@ class Algorithm1Updater(AbstractUpdater):
             self._watch.seen = Observations.from_state(state["seen"])
 
     def _anchor(self) -> Anchor | None:
-        wanted = self._strength is not None or self._setting.oracle.uses_anchors
+        wanted = self._strength is not None or self._context.oracle_class.uses_anchors
         if not (wanted and self.optimizer.at_center):
             return None
-        if self._outer % self._setting.anchors.every != 0:
+        if self._outer % self._context.anchors.every != 0:
             return None
         return self._oracle.anchor()
 
     def _push(self) -> dict[str, float]:
         """Add the penalty's gradient, within a limit where strengths are in doubt."""
-        oracle, parameters = self._oracle, self._setting.problem.parameters
+        oracle, parameters = self._oracle, self._context.problem.parameters
         most = None if self._strength is None else self._strength.most_push
         if most is None:
             return oracle.add_penalty()
@@ -377,29 +378,29 @@ class Algorithm1Updater(AbstractUpdater):
     def _lengthen(self, anchor: Anchor) -> None:
         """Lengthen the steps, at the start, if feasible points are far from it."""
         if self._outer == 0 and self._lengthens and self._scheduler is not None:
-            terms = self._setting.problem.constraints.items()
+            terms = self._context.problem.constraints.items()
             convex = [name for name, c in terms if c.curvature in ("convex", "linear")]
-            lr = far_lr(anchor, self._setting.steps, convex, self._setting.defaults)
+            lr = far_lr(anchor, self._context.steps, convex, self._context.defaults)
             lengthen(self.optimizer, self._scheduler, lr)
 
 
-def _scheduled(setting: Setting, schedule: Schedule) -> _Parts:
+def _scheduled(context: Context, schedule: Schedule) -> _Parts:
     """What a theorem prescribes, and nothing else."""
-    optimizer = with_schedule(setting, schedule)
+    optimizer = with_schedule(context, schedule)
     penalty = _penalty(schedule.strength, schedule.smoothing)
-    watch = AssumptionWatch(setting.problem, penalty)
+    watch = AssumptionWatch(context.problem, penalty)
     return _Parts(optimizer, schedule.inner_steps, penalty, watch=watch)
 
 
-def _chosen(setting: Setting, options: Algorithm1) -> _Parts:
+def _chosen(context: Context, options: Algorithm1) -> _Parts:
     """What the options ask for, and what practice adds."""
     _check(options)
-    K = choose_inner_steps(options.inner_steps, setting.steps, setting.defaults)
-    optimizer = _with_options(setting, options, K)
+    K = choose_inner_steps(options.inner_steps, context.steps, context.defaults)
+    optimizer = _with_options(context, options, K)
     # A step of Adam moves no parameter by more than lr. In a network with many that
     # matters less: each has only a part of the way to go.
-    parameters = setting.problem.parameters
-    few = setting.defaults.far_start_parameters
+    parameters = context.problem.parameters
+    few = context.defaults.far_start_parameters
     bounded = options.base == "adam" and dimension(parameters) <= few
     penalty: AbstractPenalty | None = None
     if options.strength != "auto":
@@ -410,9 +411,9 @@ def _chosen(setting: Setting, options: Algorithm1) -> _Parts:
         K,
         penalty,
         clip=options.clip,
-        scheduler=schedule_lr(options.decay, optimizer, setting.steps),
+        scheduler=schedule_lr(options.decay, optimizer, context.steps),
         diagnostics=RunDiagnostics(
-            parameters, steps=setting.steps, window=K, bounded=bounded
+            parameters, steps=context.steps, window=K, bounded=bounded
         ),
         lengthens=bounded and options.lr is None and isinstance(options.decay, str),
     )
@@ -452,19 +453,19 @@ def _penalty(
     return Softplus(strength, smoothing, combine)
 
 
-def _with_options(setting: Setting, options: Algorithm1, K: int) -> OneProjection:
+def _with_options(context: Context, options: Algorithm1, K: int) -> OneProjection:
     return _Engine(
-        setting.problem.parameters,
+        context.problem.parameters,
         options.lr
         if options.lr is not None
-        else default_lr(setting.problem, setting.batch_size, setting.defaults),
+        else default_lr(context.problem, context.batch_size, context.defaults),
         prox_weight=options.prox_weight,
         inner_steps=K,
         late_weight=options.late_weight,
-        radius=setting.problem.radius,
-        center=setting.problem.center,
+        radius=context.problem.radius,
+        center=context.problem.center,
         base=choose_base(options.base),
         select=options.select,
-        outer_steps=setting.steps // K,
-        generator=setting.selection,
+        outer_steps=context.steps // K,
+        generator=context.selection,
     )

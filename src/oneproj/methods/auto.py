@@ -15,7 +15,7 @@ from typing import Any
 
 from oneproj.methods.algorithm1 import Algorithm1
 from oneproj.methods.base import AbstractMethod, AbstractUpdater
-from oneproj.methods.context import Setting
+from oneproj.methods.context import Context
 from oneproj.methods.slsqp import SLSQP
 from oneproj.oracles import Estimate, OracleLike
 from oneproj.problem.problem import Problem
@@ -48,19 +48,19 @@ class Auto(AbstractMethod):
         """Algorithm 1 does, unless it follows a schedule; SLSQP ignores their size."""
         return not scheduled or super().takes_anchors(oracle, scheduled=scheduled)
 
-    def begin(self, setting: Setting) -> AutoUpdater:
+    def begin(self, context: Context) -> AutoUpdater:
         """Start a run."""
-        return AutoUpdater(setting)
+        return AutoUpdater(context)
 
 
 class AutoUpdater(AbstractUpdater):
     """The run of the method that was chosen."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, context: Context) -> None:
         """Choose, and begin what was chosen with its defaults."""
-        self._follows_schedule = setting.schedule is not None
-        self._chosen, self._why = recommend(setting)
-        self._method = self._chosen.begin(setting)
+        self._follows_schedule = context.schedule is not None
+        self._chosen, self._why = recommend(context)
+        self._method = self._chosen.begin(context)
 
     def update(self) -> Estimate:
         """Make one update of the chosen method."""
@@ -100,18 +100,18 @@ class AutoUpdater(AbstractUpdater):
         return own | self._method.describe()
 
 
-def recommend(setting: Setting) -> tuple[AbstractMethod, str]:
+def recommend(context: Context) -> tuple[AbstractMethod, str]:
     """The method for a problem, and the reason.
 
     A problem that is small enough for SLSQP is evaluated twice: terms that give two
     values at one point (dropout, for example) have no exact gradient.
     """
-    problem = setting.problem
+    problem = context.problem
     n = dimension(problem.parameters)
     terms = (problem.objective, *problem.constraints.values())
     examples = sum(term.size or 0 for term in terms)
     size = f"{n} parameters and {examples} examples"
-    if setting.schedule is not None:
+    if context.schedule is not None:
         return Algorithm1(), "a schedule is executed by Algorithm 1 only"
     if n > SLSQP_PARAMETERS:
         limit = f"more than {SLSQP_PARAMETERS} parameters"
@@ -119,9 +119,9 @@ def recommend(setting: Setting) -> tuple[AbstractMethod, str]:
     if examples > SLSQP_EXAMPLES:
         limit = f"more than {SLSQP_EXAMPLES} examples"
         return Algorithm1(), f"{size}, which is {limit}: SLSQP would cost more"
-    if setting.saved:
+    if context.saved:
         return Algorithm1(), f"{size} are few, but a run of SLSQP cannot be saved"
-    setting.counts.constraint_passes += 2 * len(problem.constraints)
+    context.counts.constraint_passes += 2 * len(problem.constraints)
     if _values(problem) != _values(problem):
         why = "a term gave two values at one point: SLSQP needs exact ones"
         return Algorithm1(), why

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from oneproj.arguments import plain
 from oneproj.errors import CheckpointError, InvalidProblemError
-from oneproj.methods.context import Setting
+from oneproj.methods.context import Context
 from oneproj.oracles import Estimate, OracleLike
 from oneproj.results import Projection
 from oneproj.theory import Schedule
@@ -29,11 +29,14 @@ class AbstractUpdater(ABC):
     and history, and certificates judge the result.
 
     Example:
+        >>> import oneproj
         >>> from oneproj.methods import AbstractUpdater
         >>> class Rest(AbstractUpdater):
-        ...     def __init__(self, setting): self.setting = setting
-        ...     def update(self): return self.setting.look(None).backward()
-        ...     def finish(self): return self.setting.project()
+        ...     def __init__(self, context):
+        ...         self.context = context
+        ...         self.oracle = context.oracle(oneproj.Hinge(1.0))
+        ...     def update(self): return self.oracle.backward()
+        ...     def finish(self): return self.context.project()
     """
 
     WITHOUT_STATE: ClassVar[str] = "It has no state_dict()."
@@ -68,7 +71,7 @@ class AbstractUpdater(ABC):
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """All that further updates depend on, beyond the parameters and the setting.
+        """All that further updates depend on, beyond the parameters and the context.
 
         Between two updates. Tensors need not be copied: the state is written to a file
         before the next one. Numbers, strings, tensors and containers of them only.
@@ -83,7 +86,7 @@ class AbstractUpdater(ABC):
         raise CheckpointError(message)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state; the parameters and the setting have theirs."""
+        """Go on from such a state; the parameters and the context have theirs."""
         del state
         self.state_dict()  # says why not
 
@@ -109,7 +112,7 @@ class AbstractMethod(ABC):
     """What to tell who gives an option to a method that has none."""
 
     @abstractmethod
-    def begin(self, setting: Setting) -> AbstractUpdater:
+    def begin(self, context: Context) -> AbstractUpdater:
         """Prepare a run; the parameters hold the start."""
 
     def takes_anchors(self, oracle: OracleLike, *, scheduled: bool) -> bool:

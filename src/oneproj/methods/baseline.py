@@ -28,7 +28,7 @@ from oneproj.methods.base_steps import (
     step_in_ball_,
 )
 from oneproj.methods.checks import STEP, make_base, move_start_into_ball
-from oneproj.methods.context import Setting
+from oneproj.methods.context import Context
 from oneproj.schema import check_like, check_optimizer, check_range, check_scheduler
 from oneproj.vectors.arithmetic import Vector, assign, on_devices, snapshot
 
@@ -37,26 +37,26 @@ class BallStep:
     """Steps of ``torch.optim``, back into the ball, with sizes that may decay.
 
     Args:
-        setting: Of the run; a start outside the ball is moved into it.
+        context: Of the run; a start outside the ball is moved into it.
         lr: The first step size.
         base: What makes the step.
         decay: How the size falls over the planned steps.
 
     Raises:
-        InvalidProblemError: A setting has no meaning; the message names it.
+        InvalidProblemError: A context has no meaning; the message names it.
     """
 
     def __init__(
-        self, setting: Setting, lr: float, base: BaseLike, decay: DecayLike
+        self, context: Context, lr: float, base: BaseLike, decay: DecayLike
     ) -> None:
         """Build torch's own optimiser and scheduler."""
         lr = check_number("lr", lr, STEP, zero=True)
-        problem = self._problem = setting.problem
+        problem = self._problem = context.problem
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
         self._lr = lr
         groups = [{"params": problem.parameters, "lr": lr}]
         self._optimizer = make_base(choose_base(base), groups)
-        self._scheduler = schedule_lr(decay, self._optimizer, setting.steps)
+        self._scheduler = schedule_lr(decay, self._optimizer, context.steps)
         self._own = isinstance(base, str) and isinstance(decay, str)
         self._touched = False  # whether a step ever left the ball
 

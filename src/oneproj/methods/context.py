@@ -20,7 +20,7 @@ from torch import Tensor
 
 from oneproj.arguments import check_count
 from oneproj.defaults import Defaults
-from oneproj.errors import InvalidProblemError
+from oneproj.errors import InvalidProblemError, deprecate
 from oneproj.oracles import ORACLES, AbstractOracle, OracleLike
 from oneproj.oracles.anchor import BestAnchor
 from oneproj.oracles.penalties import AbstractPenalty
@@ -82,13 +82,13 @@ TWICE = (
 
 
 @dataclass(frozen=True)
-class Setting:
+class Context:
     """A run before its first update; the parameters hold the start."""
 
     problem: Problem
     steps: int
     projector: AbstractProjector
-    oracle: type[AbstractOracle]
+    oracle_class: type[AbstractOracle]
     batch_size: int
     anchors: AnchorPlan
     counts: Counts
@@ -101,21 +101,24 @@ class Setting:
     saved: bool = False
     """Whether the run is to be saved, or resumed: not every method can be."""
     unprojected: list[Tensor] = field(default_factory=list)
-    """Where the last projection began; shared by copies of this setting."""
+    """Where the last projection began; shared by copies of this context."""
     best_anchor: BestAnchor = field(default_factory=BestAnchor)
     """The best feasible anchor so far; shared likewise."""
 
-    def look(
+    def oracle(
         self,
         penalty: AbstractPenalty | None,
         *,
         renew_every: int | None = BETWEEN_ANCHORS,
     ) -> AbstractOracle:
-        """The oracle of this run, with the method's penalty.
+        """Make the oracle of this run, with the method's penalty.
 
-        ``renew_every`` is None for a method that renews anchors at its centre.
+        Args:
+            penalty: Added to the objective; None for none.
+            renew_every: Updates between two anchors; None for a method that renews
+                them at its centre.
         """
-        return self.oracle(
+        return self.oracle_class(
             self.problem,
             penalty,
             batch_size=self.batch_size,
@@ -123,9 +126,14 @@ class Setting:
             counts=self.counts,
             plan=self.anchors,
             renew_every=renew_every,
-            shuffle=self.schedule is None and self.oracle.shuffles,
+            shuffle=self.schedule is None and self.oracle_class.shuffles,
             best=self.best_anchor,
         )
+
+    def look(self, penalty: AbstractPenalty | None) -> AbstractOracle:
+        """Deprecated since 0.2.0: ``oracle``."""
+        deprecate("Setting.look", "context.oracle")
+        return self.oracle(penalty)
 
     def project(self) -> Projection:
         """Project the parameters onto the feasible set, and count it.
@@ -165,7 +173,7 @@ class Setting:
     def _project(self, constraints: Mapping[str, AbstractTerm]) -> Projection:
         projection = self.projector.project(self.problem.parameters, constraints)
         self.counts.projections += 1
-        seen = projection.evaluations * len(self.problem.constraints)
+        seen = projection.gradients * len(self.problem.constraints)
         self.counts.constraint_gradients += seen
         self.counts.constraint_passes += seen
         return projection
@@ -174,7 +182,7 @@ class Setting:
         """The settings that do not depend on the method."""
         return {
             "steps": self.steps,
-            "oracle": self.oracle.name,
+            "oracle": self.oracle_class.name,
             "projector": self.projector.name,
             "batch_size": self.batch_size,
             "anchor_size": self.anchors.size,
@@ -183,6 +191,15 @@ class Setting:
             "schedule": self.schedule,
             "defaults": self.defaults.changed(),
         }
+
+
+def __getattr__(name: str) -> type[Context]:
+    """``Context`` under its old name."""
+    if name == "Setting":
+        deprecate("Setting", "oneproj.methods.context.Context")
+        return Context
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)
 
 
 def prepare(
@@ -197,7 +214,7 @@ def prepare(
     anchor_size: int | None,
     defaults: Defaults | None = None,
     saved: bool = False,
-) -> Setting:
+) -> Context:
     """Check the arguments of ``solve`` and turn names into objects.
 
     Raises:
@@ -218,11 +235,11 @@ def prepare(
     chosen = _choose_oracle(oracle, problem, schedule, at_once)
     # Independent streams for sampling and selection, both fixed by the seed.
     sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)
-    return Setting(
+    return Context(
         problem=problem,
         steps=steps,
         projector=choose_projector(projector, problem.constraints),
-        oracle=chosen,
+        oracle_class=chosen,
         batch_size=batch_size,
         anchors=plan_anchors(
             anchor_size,

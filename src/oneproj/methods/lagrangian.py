@@ -36,7 +36,7 @@ from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import Answer, BallStep
 from oneproj.methods.checks import STEP
-from oneproj.methods.context import Setting
+from oneproj.methods.context import Context
 from oneproj.oracles import Estimate
 from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.results import Projection
@@ -69,9 +69,9 @@ class Lagrangian(AbstractMethod):
     decay: DecayLike = "linear"
     select: Literal["last", "average"] = "last"
 
-    def begin(self, setting: Setting) -> LagrangianUpdater:
+    def begin(self, context: Context) -> LagrangianUpdater:
         """Start a run."""
-        return LagrangianUpdater(setting, self)
+        return LagrangianUpdater(context, self)
 
 
 class Multipliers(AbstractPenalty):
@@ -102,18 +102,18 @@ class Multipliers(AbstractPenalty):
 class LagrangianUpdater(AbstractUpdater):
     """Descent in x, ascent in mu, and one projection."""
 
-    def __init__(self, setting: Setting, options: Lagrangian) -> None:
+    def __init__(self, context: Context, options: Lagrangian) -> None:
         """Build the step, and the oracle that weighs by the multipliers."""
         check_number("dual_lr", options.dual_lr, STEP, zero=True)
-        self._setting, self._dual_lr = setting, options.dual_lr
-        parameters = setting.problem.parameters
+        self._context, self._dual_lr = context, options.dual_lr
+        parameters = context.problem.parameters
         self._answer = Answer(
-            parameters, options.select, setting.selection, rules=("last", "average")
+            parameters, options.select, context.selection, rules=("last", "average")
         )
         self._averages = options.select == "average"
-        self._step = BallStep(setting, options.lr, options.base, options.decay)
-        self._multipliers = Multipliers(len(setting.problem.constraints))
-        self._oracle = setting.look(self._multipliers)
+        self._step = BallStep(context, options.lr, options.base, options.decay)
+        self._multipliers = Multipliers(len(context.problem.constraints))
+        self._oracle = context.oracle(self._multipliers)
 
     def update(self) -> Estimate:
         """One look, one step of each player."""
@@ -131,7 +131,7 @@ class LagrangianUpdater(AbstractUpdater):
     def finish(self) -> Projection:
         """Project the last iterate, or the average."""
         self._answer.show()
-        return self._setting.project()
+        return self._context.project()
 
     def state_dict(self) -> dict[str, Any]:
         """The states of both players, the average and the oracle."""

@@ -112,8 +112,8 @@ def _equal(a: object, b: object) -> bool:
     return type(a) is type(b) and a == b
 
 
-def _brief(setting: object) -> str:
-    return "another one" if isinstance(setting, list) else repr(setting)
+def _brief(context: object) -> str:
+    return "another one" if isinstance(context, list) else repr(context)
 
 
 def _check_shapes(

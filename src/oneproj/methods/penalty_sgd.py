@@ -24,7 +24,7 @@ from typing import Any
 from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import BallStep
-from oneproj.methods.context import Setting
+from oneproj.methods.context import Context
 from oneproj.oracles import Estimate
 from oneproj.oracles.penalties import Combine, Hinge
 from oneproj.results import Projection
@@ -55,19 +55,19 @@ class PenaltySGD(AbstractMethod):
     base: BaseLike = "sgd"
     decay: DecayLike = "linear"
 
-    def begin(self, setting: Setting) -> PenaltySGDUpdater:
+    def begin(self, context: Context) -> PenaltySGDUpdater:
         """Start a run."""
-        return PenaltySGDUpdater(setting, self)
+        return PenaltySGDUpdater(context, self)
 
 
 class PenaltySGDUpdater(AbstractUpdater):
     """SGD on ``f + p(c)``, and nothing else, until the projection."""
 
-    def __init__(self, setting: Setting, options: PenaltySGD) -> None:
+    def __init__(self, context: Context, options: PenaltySGD) -> None:
         """Build the step, and the oracle with the hinge."""
-        self._setting = setting
-        self._step = BallStep(setting, options.lr, options.base, options.decay)
-        self._oracle = setting.look(Hinge(options.strength, options.combine))
+        self._context = context
+        self._step = BallStep(context, options.lr, options.base, options.decay)
+        self._oracle = context.oracle(Hinge(options.strength, options.combine))
 
     def update(self) -> Estimate:
         """One look, one step."""
@@ -77,7 +77,7 @@ class PenaltySGDUpdater(AbstractUpdater):
 
     def finish(self) -> Projection:
         """Project the last iterate."""
-        return self._setting.project()
+        return self._context.project()
 
     def state_dict(self) -> dict[str, Any]:
         """The states of step and oracle."""

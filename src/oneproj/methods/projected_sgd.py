@@ -19,7 +19,7 @@ import numpy as np
 from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import BallStep
-from oneproj.methods.context import Setting
+from oneproj.methods.context import Context
 from oneproj.oracles import Estimate, OracleLike
 from oneproj.results import Projection, Status
 from oneproj.schema import check_like, check_range, require
@@ -52,20 +52,20 @@ class ProjectedSGD(AbstractMethod):
         del oracle, scheduled
         return False
 
-    def begin(self, setting: Setting) -> ProjectedSGDUpdater:
+    def begin(self, context: Context) -> ProjectedSGDUpdater:
         """Start a run."""
-        return ProjectedSGDUpdater(setting, self)
+        return ProjectedSGDUpdater(context, self)
 
 
 class ProjectedSGDUpdater(AbstractUpdater):
     """Steps on the objective alone, each followed by a projection."""
 
-    def __init__(self, setting: Setting, options: ProjectedSGD) -> None:
+    def __init__(self, context: Context, options: ProjectedSGD) -> None:
         """Build the step, and the oracle without a penalty."""
         # Neighbouring points: each projection begins with what the last one learned.
-        self._setting = replace(setting, projector=setting.projector.warm())
-        self._step = BallStep(setting, options.lr, options.base, options.decay)
-        self._oracle = setting.look(None)
+        self._context = replace(context, projector=context.projector.warm())
+        self._step = BallStep(context, options.lr, options.base, options.decay)
+        self._oracle = context.oracle(None)
         self._projection: Projection | None = None
 
     def update(self) -> Estimate:
@@ -73,7 +73,7 @@ class ProjectedSGDUpdater(AbstractUpdater):
         estimate = self._oracle.backward()
         self._projection = None  # an interrupt from here on leaves an unprojected point
         self._step.take()
-        self._projection = self._setting.project()
+        self._projection = self._context.project()
         return Estimate(estimate.objective, self._projection.residuals)
 
     @property
@@ -83,7 +83,7 @@ class ProjectedSGDUpdater(AbstractUpdater):
 
     def finish(self) -> Projection:
         """Project, unless the last update ended with it."""
-        return self._projection or self._setting.project()
+        return self._projection or self._context.project()
 
     def state_dict(self) -> dict[str, Any]:
         """The states of step and oracle, and all that the projector remembers.
@@ -94,7 +94,7 @@ class ProjectedSGDUpdater(AbstractUpdater):
         return {
             "step": self._step.state_dict(),
             "oracle": self._oracle.state_dict(),
-            "projector": self._setting.projector.state_dict(),
+            "projector": self._context.projector.state_dict(),
             "projection": None if done is None else _plain(done),
         }
 
@@ -105,8 +105,8 @@ class ProjectedSGDUpdater(AbstractUpdater):
         done = state["projection"]
         self._projection = None if done is None else _projection(done)
         if state["projector"] is not None:
-            problem = self._setting.problem
-            self._setting.projector.load_state_dict(
+            problem = self._context.problem
+            self._context.projector.load_state_dict(
                 state["projector"], problem.parameters, problem.constraints
             )
 
@@ -127,7 +127,7 @@ def _projection(fields: Mapping[str, Any]) -> Projection:
     example = Projection(Status.FEASIBLE, math.inf, {}, {}, 0, kkt_residual=math.inf)
     check_like(fields, _plain(example), "projection")
     require(fields["status"] in Status.__members__, fields["status"], "status", "known")
-    check_range(fields["evaluations"], "projection.evaluations", 0)
+    check_range(fields["gradients"], "projection.gradients", 0)
     if fields["lower_bound"] is not None:
         check_like(fields["lower_bound"], math.inf, "projection.lower_bound")
     for name, part in _plain(example).items():

@@ -49,7 +49,7 @@ from oneproj.arguments import check_number
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.checks import move_start_into_ball
-from oneproj.methods.context import Setting
+from oneproj.methods.context import Context
 from oneproj.oracles import Estimate, OracleLike
 from oneproj.problem.functions import function
 from oneproj.problem.modes import evaluating
@@ -123,9 +123,9 @@ class SLSQP(AbstractMethod):
         del oracle, scheduled
         return False
 
-    def begin(self, setting: Setting) -> SLSQPUpdater:
+    def begin(self, context: Context) -> SLSQPUpdater:
         """Start a run."""
-        return SLSQPUpdater(setting, self)
+        return SLSQPUpdater(context, self)
 
 
 @dataclass(frozen=True)
@@ -160,10 +160,10 @@ class SLSQPUpdater(AbstractUpdater):
         "of the size that it accepts, a run takes seconds."
     )
 
-    def __init__(self, setting: Setting, options: SLSQP) -> None:
+    def __init__(self, context: Context, options: SLSQP) -> None:
         """Refuse what is too large, and start SciPy."""
-        self._setting = setting
-        problem = self._problem = setting.problem
+        self._context = context
+        problem = self._problem = context.problem
         _check_size(dimension(problem.parameters))
         stop = "It is that of SciPy's stopping test; 1e-10 when left out."
         check_number("tolerance", options.tolerance, stop)
@@ -174,7 +174,7 @@ class SLSQPUpdater(AbstractUpdater):
         self._estimate = Estimate(math.nan, {})
         self._first: list[tuple[float, float]] = []
         self._result: _Result | None = None
-        self._solver = _in_thread(_Driver(setting, self._terms[1:], options.tolerance))
+        self._solver = _in_thread(_Driver(context, self._terms[1:], options.tolerance))
         self._request = next(self._solver)
 
     @property
@@ -216,7 +216,7 @@ class SLSQPUpdater(AbstractUpdater):
         assign(problem.parameters, unflat(self._iterate, problem.parameters))
         project_ball_(problem.parameters, problem.radius, problem.center)
         self._warn()
-        return self._setting.project()
+        return self._context.project()
 
     def describe(self) -> dict[str, Any]:
         """The oracle, whatever was asked for, and how SciPy ended."""
@@ -250,12 +250,12 @@ class SLSQPUpdater(AbstractUpdater):
         return fall > CONSTANTS.unbounded_drop * max(size for _, size in self._first)
 
     def _values(self) -> Array:
-        self._setting.counts.constraint_passes += len(self._problem.constraints)
+        self._context.counts.constraint_passes += len(self._problem.constraints)
         return np.array([term.value() for term in self._terms])
 
     def _gradients(self) -> Array:
         """The gradients of all terms; the values are recorded for the history."""
-        problem, counts = self._problem, self._setting.counts
+        problem, counts = self._problem, self._context.counts
         pairs = [term.value_and_gradient(problem.parameters) for term in self._terms]
         counts.objective_gradients += 1
         counts.constraint_passes += len(problem.constraints)
@@ -345,20 +345,20 @@ class _Driver:
     _evaluate: _Evaluate
 
     def __init__(
-        self, setting: Setting, constraints: list[AbstractTerm], tolerance: float
+        self, context: Context, constraints: list[AbstractTerm], tolerance: float
     ) -> None:
-        parameters = setting.problem.parameters
+        parameters = context.problem.parameters
         self._rounding = rounding_unit(parameters)
         self._tolerance = max(tolerance, self._rounding**MARGIN_POWER)
-        self._steps = setting.steps
-        self._scales = _parameter_scales(setting)
+        self._steps = context.steps
+        self._scales = _parameter_scales(context)
         sets = {k: c for k, c in enumerate(constraints) if isinstance(c, SetConstraint)}
         depths = [c.members.depth(c.tensor) for c in sets.values()]
         self._margins = np.full(len(constraints), self._tolerance)
         self._margins[[*sets]] = np.minimum(self._tolerance, DEEPEST * np.array(depths))
         self._is_distance = np.zeros(1 + len(constraints), dtype=bool)
         self._is_distance[[1 + k for k in sets]] = True
-        self._is_distance[1 + len(setting.problem.constraints) :] = True  # the ball
+        self._is_distance[1 + len(context.problem.constraints) :] = True  # the ball
         none = np.zeros(0)
         self._last = self._trial = _Point(flat(parameters), none, none)
         self._without_gradient = b""
@@ -493,7 +493,7 @@ class _Driver:
 # --- scales of the parameters ---------------------------------------------------------
 
 
-def _parameter_scales(setting: Setting) -> Array:
+def _parameter_scales(context: Context) -> Array:
     """How far each parameter moves to change the examples by about their size.
 
     The weight of a feature in the thousands needs a scale a thousand times smaller than
@@ -511,9 +511,9 @@ def _parameter_scales(setting: Setting) -> Array:
     parameter. They do in a network, whose layers have gradients as small as the weights
     of the next layer.
     """
-    parameters = setting.problem.parameters
+    parameters = context.problem.parameters
     start = flat(parameters)
-    h, s = _relative_gradients(setting)
+    h, s = _relative_gradients(context)
     with np.errstate(all="ignore"):
         known = s > 0
         usual = math.exp(np.log(s[known]).mean()) if known.any() else math.nan
@@ -525,33 +525,33 @@ def _parameter_scales(setting: Setting) -> Array:
         return np.ones_like(start)
     try:
         assign(parameters, unflat(start + scales, parameters))
-        change = _relative_gradients(setting)[1][known] / s[known]
+        change = _relative_gradients(context)[1][known] / s[known]
     finally:
         assign(parameters, unflat(start, parameters))
     is_steady = change.max() <= CONSTANTS.scale_change * change.min()
     return scales if is_steady else np.ones_like(start)
 
 
-def _relative_gradients(setting: Setting) -> tuple[Array, Array]:
+def _relative_gradients(context: Context) -> tuple[Array, Array]:
     """``h_i / mean_i |f_i|`` of the objective, and all ``s_k``."""
-    terms = [setting.problem.objective, *setting.problem.constraints.values()]
+    terms = [context.problem.objective, *context.problem.constraints.values()]
     most = math.ceil(CONSTANTS.scale_examples / len(terms))
-    rows = [_example_gradients(setting, term, most) for term in terms]
+    rows = [_example_gradients(context, term, most) for term in terms]
     return rows[0], np.sqrt(sum(np.square(h).mean(0) for h in rows))
 
 
 @torch.enable_grad()
-def _example_gradients(setting: Setting, term: AbstractTerm, most: int) -> Array:
+def _example_gradients(context: Context, term: AbstractTerm, most: int) -> Array:
     """One row per example of a term; zeros if they cannot be had."""
-    parameters, size = list(setting.problem.parameters), term.size
+    parameters, size = list(context.problem.parameters), term.size
     none = np.zeros((1, dimension(parameters)))
     if size is None:
         return none
-    setting.counts.objective_gradients += term is setting.problem.objective
-    setting.counts.constraint_gradients += term is not setting.problem.objective
+    context.counts.objective_gradients += term is context.problem.objective
+    context.counts.constraint_gradients += term is not context.problem.objective
     stride = math.ceil(size / most)
     try:
-        with evaluating(setting.problem.model):
+        with evaluating(context.problem.model):
             f = term.examples(torch.arange(0, size, stride, device="cpu"))
             rows = torch.autograd.grad(
                 f,

@@ -38,7 +38,7 @@ from oneproj.arguments import check_number
 from oneproj.methods.base import AbstractMethod, AbstractUpdater
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import Answer, BallStep, Rule
-from oneproj.methods.context import Setting
+from oneproj.methods.context import Context
 from oneproj.oracles import Estimate
 from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.results import Projection
@@ -69,9 +69,9 @@ class SwitchingSubgradient(AbstractMethod):
     decay: DecayLike = "linear"
     select: Rule = "last"
 
-    def begin(self, setting: Setting) -> SwitchingSubgradientUpdater:
+    def begin(self, context: Context) -> SwitchingSubgradientUpdater:
         """Start a run."""
-        return SwitchingSubgradientUpdater(setting, self)
+        return SwitchingSubgradientUpdater(context, self)
 
 
 class Excess(AbstractPenalty):
@@ -98,26 +98,26 @@ class Excess(AbstractPenalty):
 class SwitchingSubgradientUpdater(AbstractUpdater):
     """Descends on the objective where the constraints allow it, else on the worst."""
 
-    def __init__(self, setting: Setting, options: SwitchingSubgradient) -> None:
+    def __init__(self, context: Context, options: SwitchingSubgradient) -> None:
         """Build the step, and the oracle that pushes on the worst constraint."""
         why = "Below 0 no step on the objective need ever come."
         check_number("tolerance", options.tolerance, why, zero=True)
-        self._setting, self._tolerance = setting, options.tolerance
-        parameters = setting.problem.parameters
-        self._answer = Answer(parameters, options.select, setting.selection)
-        self._step = BallStep(setting, options.lr, options.base, options.decay)
-        self._oracle = setting.look(Excess(options.tolerance))
+        self._context, self._tolerance = context, options.tolerance
+        parameters = context.problem.parameters
+        self._answer = Answer(parameters, options.select, context.selection)
+        self._step = BallStep(context, options.lr, options.base, options.decay)
+        self._oracle = context.oracle(Excess(options.tolerance))
         self._k, self._objective = 0, math.nan
 
     def update(self) -> Estimate:
         """Look at the constraints; step on the worst, or else on the objective."""
         self._k += 1
-        for p in self._setting.problem.parameters:
+        for p in self._context.problem.parameters:
             p.grad = None
         residuals = self._oracle.add_penalty()
         if max(residuals.values(), default=-math.inf) <= self._tolerance:
             self._objective = self._oracle.backward_objective()
-            if 2 * self._k > self._setting.steps:
+            if 2 * self._k > self._context.steps:
                 self._answer.offer(self._step.size)
         self._step.take()
         return Estimate(self._objective, residuals)
@@ -125,7 +125,7 @@ class SwitchingSubgradientUpdater(AbstractUpdater):
     def finish(self) -> Projection:
         """Project what was selected."""
         self._answer.show()
-        return self._setting.project()
+        return self._context.project()
 
     def state_dict(self) -> dict[str, Any]:
         """The states of step, selection and oracle, and what was seen last."""

@@ -22,7 +22,7 @@ class AbstractProjector(ABC):
     - success means that every residual, on all data, is <= 0: not <= a tolerance;
     - failure is a status, never silence. The parameters then hold the point with the
       smallest worst residual that was found, at most that of the start;
-    - what was used is counted in ``Projection.evaluations``.
+    - what was used is counted in ``Projection.gradients``.
     """
 
     name: str

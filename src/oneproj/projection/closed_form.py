@@ -73,7 +73,7 @@ class ClosedForm(AbstractProjector):
             distance=norm(moved),
             residuals=after,
             multipliers=multipliers,
-            evaluations=1,
+            gradients=1,
             kkt_residual=imbalance / norm(moved) if norm(moved) > 0 else 0.0,
             residuals_before=before,
         )

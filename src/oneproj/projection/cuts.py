@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from oneproj.arguments import check_count, check_number
-from oneproj.errors import InvalidProblemError
+from oneproj.errors import InvalidProblemError, old_argument
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.balance import apart
 from oneproj.projection.base import AbstractProjector
@@ -49,6 +49,7 @@ SPARE = 2
 """The fewest vectors beyond one per constraint with which a step can be made."""
 
 
+@old_argument("progress", "min_gain")
 class Cuts(AbstractProjector):
     """Projects by linearisation: exactly if all constraints are convex, else locally.
 
@@ -59,7 +60,7 @@ class Cuts(AbstractProjector):
 
     Args:
         tolerance: Nonconvex: stop at this relative KKT residual.
-        progress: Nonconvex: stop when the model predicts a gain below this share of
+        min_gain: Nonconvex: stop when the model predicts a gain below this share of
             half the squared distance. 0 runs on to the tolerance, for constraints
             without kinks.
         max_evaluations: Full constraint gradients after which to stop improving; None
@@ -81,7 +82,7 @@ class Cuts(AbstractProjector):
         >>> done = oneproj.project(w, {"disc": square <= 1.0}, projector=Cuts())
         >>> done.residuals["disc"] <= 0
         True
-        >>> round(done.distance, 9), round(done.lower_bound, 9), done.evaluations < 10
+        >>> round(done.distance, 9), round(done.lower_bound, 9), done.gradients < 10
         (1.0, 1.0, True)
     """
 
@@ -91,7 +92,7 @@ class Cuts(AbstractProjector):
         self,
         *,
         tolerance: float = 1e-6,
-        progress: float = 1e-4,
+        min_gain: float = 1e-4,
         max_evaluations: int | None = None,
         memory: int = 100,
         capacity: int | None = None,
@@ -99,7 +100,7 @@ class Cuts(AbstractProjector):
         """Check and keep the settings."""
         residual, gain = "It is a relative residual.", "It is a share of a gain."
         self._tolerance = check_number("tolerance", tolerance, residual, zero=True)
-        self._progress = check_number("progress", progress, gain, zero=True)
+        self._min_gain = check_number("min_gain", min_gain, gain, zero=True)
         self._memory = check_count("memory", memory, "It counts moves.", least=0)
         self._max_evaluations, self._capacity = max_evaluations, capacity
         if max_evaluations is not None:
@@ -238,7 +239,7 @@ class Cuts(AbstractProjector):
             remark = missed.remark if refuted else found.remark
             return replace(found, lower_bound=missed.lower_bound, remark=remark)
         assign(evaluator.parameters, point)
-        return replace(missed, evaluations=found.evaluations)
+        return replace(missed, gradients=found.gradients)
 
     def _project_within(self, evaluator: Evaluator, region: Region) -> Projection:
         room = self._convex_room(evaluator.parameters, evaluator.constraints)
@@ -287,7 +288,7 @@ class Cuts(AbstractProjector):
         if near is None or (found.status.ok and found.distance <= near.distance):
             return found
         assign(evaluator.parameters, point)
-        return replace(near, evaluations=found.evaluations)
+        return replace(near, gradients=found.gradients)
 
     def _project_local(self, evaluator: Evaluator, past: Past | None) -> Projection:
         capacity = self._local_room(evaluator.constraints)
@@ -298,7 +299,7 @@ class Cuts(AbstractProjector):
             return project_local(
                 evaluator,
                 tolerance=self._tolerance,
-                progress=self._progress,
+                progress=self._min_gain,
                 max_evaluations=limit,
                 memory=self._memory,
                 capacity=capacity,

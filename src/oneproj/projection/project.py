@@ -123,8 +123,8 @@ def project(
             projection = _seen_again(projection, doubtful)
             projection = _checked_in_float64(projection, moving, named)
         if not alone:  # the comparison took a gradient as well
-            gradients = projection.evaluations + 1
-            projection = replace(projection, evaluations=gradients)
+            gradients = projection.gradients + 1
+            projection = replace(projection, gradients=gradients)
         if on_failure == "raise":
             raise_if_infeasible(projection)
     except BaseException:
@@ -191,7 +191,7 @@ def raise_if_infeasible(projection: Projection) -> None:
     message = (
         f"The constraint {worst!r} could not be met: its best residual is "
         f"{projection.residuals[worst]:.3e} > 0, at a distance of "
-        f"{projection.distance:.3e}, after {projection.evaluations} full constraint "
+        f"{projection.distance:.3e}, after {projection.gradients} full constraint "
         f"gradients ({projection.status.value}). "
         f"{_advice(projection)} The parameters "
         "are where they were before this projection; oneproj.project(..., "
@@ -248,14 +248,17 @@ def _advice(projection: Projection) -> str:
         )
     if projection.remark:
         return projection.remark
-    if projection.status is not Status.EMPTY and projection.lower_bound is not None:
+    if (
+        projection.status is not Status.PROVEN_INFEASIBLE
+        and projection.lower_bound is not None
+    ):
         return (
             "All constraints are declared convex, but the linearisations do not prove "
             "that no point satisfies them: it may be too far away, or rounding is in "
             f"the way. Try: (a) a looser bound: enough, at the best point, is {enough};"
             " (b) float64 parameters and data, (c) inputs of similar size."
         )
-    if projection.status is not Status.EMPTY:
+    if projection.status is not Status.PROVEN_INFEASIBLE:
         return (
             f"Try: (a) a looser bound: enough, at the best point, is {enough}; (b) a "
             "start nearer to the feasible set, (c) another projector, (d) "

@@ -57,11 +57,11 @@ def described(
     weights = multipliers or {}
     status = Status.FEASIBLE if best.worst <= 0 else Status.INFEASIBLE
     projection = Projection(
-        status=Status.EMPTY if empty else status,
+        status=Status.PROVEN_INFEASIBLE if empty else status,
         distance=distance,
         residuals=best.values,
         multipliers={name: weights.get(name, 0.0) for name in evaluator.constraints},
-        evaluations=evaluator.evaluations + evaluator.tried,
+        gradients=evaluator.evaluations + evaluator.tried,
         kkt_residual=kkt_residual,
         residuals_before=evaluator.first.values,
         lower_bound=lower_bound,

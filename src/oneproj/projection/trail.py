@@ -33,7 +33,7 @@ class Trail:
         >>> trail = Trail([w], {"w": oneproj.function(w.sum) <= 1.0}, 1e-5, strict=True)
         >>> assign([w], [torch.tensor([0.5])]); trail.visit().worst
         -0.5
-        >>> trail.accepted, trail.report().distance, trail.report().evaluations
+        >>> trail.accepted, trail.report().distance, trail.report().gradients
         (True, 1.5, 2)
     """
 

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, TypeAlias
 import torch
 
 from oneproj.arguments import as_path, check_count, check_flag
-from oneproj.errors import CheckpointError, InvalidProblemError, warn
+from oneproj.errors import CheckpointError, InvalidProblemError, deprecate
 from oneproj.files import in_words, replacing
 from oneproj.schema import SchemaError, check_plain
 
@@ -96,6 +96,12 @@ class Files:
                 f"oneproj.Checkpoint, which has both: {new}."
             )
             raise InvalidProblemError(message)
+        if checkpoint is None and checkpoint_every is not None:
+            message = (
+                f"checkpoint_every={checkpoint_every} has no effect without a file to "
+                f"save to: pass {new}."
+            )
+            raise InvalidProblemError(message)
         every = 100 if checkpoint_every is None else checkpoint_every
         every = check_count("checkpoint_every", every, INTERVAL)
         if isinstance(checkpoint, Checkpoint):
@@ -121,10 +127,7 @@ class Files:
             )
             raise CheckpointError(message)
         if old:
-            warn(
-                "solve(checkpoint_every=..., resume=...) is deprecated since 0.2.0: "
-                f"pass {new}."
-            )
+            deprecate("solve(checkpoint_every=, resume=)", new)
         return cls(source, target, every)
 
 

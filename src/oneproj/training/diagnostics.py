@@ -127,7 +127,7 @@ def warn_of_record(
         multipliers: Of the constraints, there.
         planned: Whether it ended as planned; the record says if with all updates.
     """
-    context, record = run.setting, run.history.columns
+    context, record = run.context, run.history.columns
     warn_if_risen(record, objective, multipliers)
     if not planned or record["update"][-1:] != [context.steps]:
         return
@@ -196,7 +196,7 @@ def warn_of_kept(
         status: That of the answer: START or EARLIER.
         kept: The objective of the answer.
     """
-    rounding = math.sqrt(rounding_unit(run.setting.problem.parameters))
+    rounding = math.sqrt(rounding_unit(run.context.problem.parameters))
     if not projection.status.ok:
         name, worst = max(projection.residuals.items(), key=lambda item: item[1])
         why = (
@@ -211,14 +211,14 @@ def warn_of_kept(
     settings = {**run.settings, **run.method.describe()}
     lr = settings.get("lr") or (settings["options"] or {}).get("lr")
     advice = 'Try method="one-projection" with a small lr.'
-    if run.setting.schedule is not None:
+    if run.context.schedule is not None:
         advice = "Try the schedule of a smaller epsilon, which makes more updates."
     elif lr is not None:
         advice = (
             f"Try a smaller lr, such as {lr / 10:.1g} (it was {lr:.2g}), more steps, "
             "or features of zero mean and unit variance."
         )
-    model = run.setting.problem.model
+    model = run.context.problem.model
     modules = () if model is None else model.modules()
     if any(m.training and has_statistics(m) for m in modules):
         advice += (

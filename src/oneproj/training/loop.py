@@ -129,7 +129,7 @@ class Loop:
                 while end is None:
                     k += 1
                     with settled(
-                        run.setting.problem.model if self._keeps(run, k) else None
+                        run.context.problem.model if self._keeps(run, k) else None
                     ):
                         estimate = _update(run, k)
                     if run.method.stuck:
@@ -209,7 +209,7 @@ def _update(run: Run, k: int) -> Estimate:
     except NonFiniteError as error:
         raise NonFiniteError(error.quantity, step=k) from error
     except RuntimeError:
-        require_autograd(run.setting.problem.parameters)  # a callback may freeze one
+        require_autograd(run.context.problem.parameters)  # a callback may freeze one
         raise
 
 

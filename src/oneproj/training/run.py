@@ -22,7 +22,7 @@ from oneproj import schema
 from oneproj.certificates.feasibility import ball_excess
 from oneproj.errors import CheckpointError, NonFiniteError
 from oneproj.methods.base import AbstractUpdater
-from oneproj.methods.context import Setting
+from oneproj.methods.context import Context
 from oneproj.problem.problem import Problem
 from oneproj.results import Counts, Update
 from oneproj.training import fingerprints
@@ -228,14 +228,14 @@ class Run:
     """Everything that determines the updates that are still to come.
 
     Args:
-        setting: Problem, counts and generators.
+        context: Problem, counts and generators.
         method: Its own variables.
         history: What was recorded, and the seconds so far.
         settings: By name, as ``Solution.settings`` has them before the run.
         start: The point before the first update, if it is feasible.
     """
 
-    setting: Setting
+    context: Context
     method: AbstractUpdater
     history: History
     settings: Mapping[str, Any]
@@ -243,24 +243,24 @@ class Run:
 
     def state_dict(self, update: int) -> State:
         """The state after an update; tensors are copied only out of larger ones."""
-        sample = fingerprints.sample_values(self.setting.problem)
+        sample = fingerprints.sample_values(self.context.problem)
         return {"update": update, "sample": sample, **self._parts()}
 
     def _parts(self) -> State:
-        setting = self.setting
-        held = _model_buffers(setting.problem.model).items()
+        context = self.context
+        held = _model_buffers(context.problem.model).items()
         buffers = {name: _alone(buffer) for name, buffer in held}
         return {
             "outline": self._outline,
-            "parameters": [_alone(p) for p in setting.problem.parameters],
+            "parameters": [_alone(p) for p in context.problem.parameters],
             "method": self.method.state_dict(),
-            "sampling": setting.sampling.get_state(),
-            "selection": setting.selection.get_state(),
-            "counts": dataclasses.asdict(setting.counts),
+            "sampling": context.sampling.get_state(),
+            "selection": context.selection.get_state(),
+            "counts": dataclasses.asdict(context.counts),
             "history": self.history.state_dict(),
             "model": {"buffers": buffers, "noise": torch.get_rng_state()},
             "start": self.start.state_dict(),
-            "best anchor": dict(vars(setting.best_anchor)),
+            "best anchor": dict(vars(context.best_anchor)),
         }
 
     def load_state_dict(self, state: State) -> int:
@@ -269,7 +269,7 @@ class Run:
         Raises:
             CheckpointError: It is of another run; the message names the difference.
         """
-        problem = self.setting.problem
+        problem = self.context.problem
         before, noise = _copy_point(problem), torch.get_rng_state()
         try:
             self._check(state)
@@ -293,23 +293,23 @@ class Run:
                 "solve(checkpoint=...), or start anew."
             )
             raise CheckpointError(message) from error
-        self.setting.sampling.set_state(state["sampling"])
-        self.setting.selection.set_state(state["selection"])
-        vars(self.setting.counts).update(state["counts"])
+        self.context.sampling.set_state(state["sampling"])
+        self.context.selection.set_state(state["selection"])
+        vars(self.context.counts).update(state["counts"])
         return int(state["update"])
 
     def _load_best_anchor(self, state: State) -> None:
         """Take over the best feasible anchor, a point like the start."""
-        schema.check_names(state, "best anchor", vars(self.setting.best_anchor))
+        schema.check_names(state, "best anchor", vars(self.context.best_anchor))
         schema.check_like(state["total"], 0.0, "best anchor.total")
         schema.check_range(state["count"], "best anchor.count", 0)
         point = Start()
-        point.load_state_dict(state, self.setting.problem)
-        vars(self.setting.best_anchor).update(state | vars(point))
+        point.load_state_dict(state, self.context.problem)
+        vars(self.context.best_anchor).update(state | vars(point))
 
     def _check(self, state: State) -> None:
         """Compare a state with that of this run, which is new."""
-        problem, own = self.setting.problem, self._parts()
+        problem, own = self.context.problem, self._parts()
         terms = (problem.objective, *problem.constraints.values())
         own["sample"] = {term.name: math.inf for term in terms}
         schema.check_plain(state, "it")
@@ -318,7 +318,7 @@ class Run:
         for name, words in state["outline"].items():
             schema.require(type(words) is str, words, f"outline.{name}", "a string")
         fingerprints.refuse_others(state["outline"], self._outline)
-        schema.check_range(state["update"], "update", 0, self.setting.steps)
+        schema.check_range(state["update"], "update", 0, self.context.steps)
         own["model"]["buffers"] = {}  # a module may add some as it goes
         schema.check_like(state, own | {"update": 0, "outline": {}}, "it")
         for name, count in state["counts"].items():
@@ -335,7 +335,7 @@ class Run:
     def _outline(self) -> dict[str, str]:
         """The outline of the run before its first update, or before it is resumed."""
         return fingerprints.outline(
-            self.setting.problem, self.settings, self.method.state_dict()
+            self.context.problem, self.settings, self.method.state_dict()
         )
 
 

@@ -280,8 +280,8 @@ def solve(
         with distributed.agreeing(CALL):
             run = settings.begin(problem)
             if facts:  # to compare the ranks took a gradient of each constraint
-                run.setting.counts.constraint_gradients += len(problem.constraints)
-                run.setting.counts.constraint_passes += len(problem.constraints)
+                run.context.counts.constraint_gradients += len(problem.constraints)
+                run.context.counts.constraint_passes += len(problem.constraints)
             prepared = time.perf_counter()
             done = _judge_start(run, files)
         judged = time.perf_counter() - prepared
@@ -297,7 +297,7 @@ def solve(
             ending["the last update"] = distributed.Fact(str(update), "end")
     if solution.status.ok:
         kept = solution.status if solution.status in KEPT else None
-        warn_of_end(end, stopped, update, run.setting.steps, kept=kept)
+        warn_of_end(end, stopped, update, run.context.steps, kept=kept)
     return solution
 
 
@@ -305,7 +305,7 @@ def _judge_start(run: Run, files: Files) -> int:
     """Keep a feasible start, or go on from a file; returns the updates done so far."""
     if files.source is not None:
         return run.load_state_dict(read_checkpoint(files.source))
-    run.start.keep_if_feasible(run.setting.problem, run.setting.counts)
+    run.start.keep_if_feasible(run.context.problem, run.context.counts)
     return 0
 
 
@@ -316,7 +316,7 @@ def _start_after_overflow(run: Run) -> Iterator[None]:
         yield
     except NonFiniteError as error:
         if run.start.objective is not None:
-            run.start.exchange(run.setting.problem)
+            run.start.exchange(run.context.problem)
             error.add_note("The parameters hold the start again, which is feasible.")
         raise
 
@@ -325,7 +325,7 @@ def _finish(
     run: Run, end: End, on_failure: OnFailure, laps: Mapping[str, float]
 ) -> Solution:
     """Select and project once, return to a better start, and certify."""
-    context, problem = run.setting, run.setting.problem
+    context, problem = run.context, run.context.problem
     check_problem(problem)  # a callback may have frozen a parameter, or replaced it
     began = time.perf_counter()
     projection = _verified(run.method.finish(), problem)
@@ -389,14 +389,14 @@ def _return_to_kept(
     Returns:
         Status, objective and residuals of that point; None where the parameters stay.
     """
-    setting, start, best = run.setting, run.start, run.setting.best_anchor
-    problem = setting.problem
+    context, start, best = run.context, run.start, run.context.best_anchor
+    problem = context.problem
     least = math.inf if start.objective is None else start.objective
     if objective <= least and objective < math.inf:
         return None
     anchor = Start(None, best.parameters, best.buffers)
     if best.objective is not None:
-        anchor.judge(problem, setting.counts)
+        anchor.judge(problem, context.counts)
     points = [(Status.START, start), (Status.EARLIER, anchor)]
     judged = [(p.objective, s, p) for s, p in points if p.objective is not None]
     for value, status, point in sorted(judged, key=lambda each: each[0]):

@@ -298,5 +298,5 @@ def test_an_ill_conditioned_quadratic_is_projected_onto(seed: int) -> None:
     w = torch.tensor(turn.T @ start, requires_grad=True)
     term = oneproj.function(lambda: (root @ w).square().sum())
     done = oneproj.project(w, {"ellipsoid": term <= 1.0})
-    assert done.evaluations <= 150
+    assert done.gradients <= 150
     assert nearest <= done.distance <= 1.001 * nearest

@@ -157,7 +157,7 @@ def _answer(finished: FinishedRun) -> dict[str, Any]:
         "risks": {name: residuals[name] + cap for name, cap in caps.items()},
         "projection": ProjectionRecord(
             distance=projection.distance,
-            evaluations=projection.evaluations,
+            evaluations=projection.gradients,
             kkt_residual=projection.kkt_residual,
         ),
     }

@@ -76,7 +76,7 @@ class AugmentedLagrangian(AbstractProjector):
         >>> done = oneproj.project(w, {"disc": disc}, projector=AugmentedLagrangian())
         >>> done.residuals["disc"] <= 0, round(done.distance, 3)
         (True, 1.0)
-        >>> 900 < done.evaluations <= 926
+        >>> 900 < done.gradients <= 926
         True
     """
 

@@ -1,4 +1,4 @@
-"""The setting of a run: what is chosen where the user chose nothing."""
+"""The context of a run: what is chosen where the user chose nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 import oneproj
-from oneproj.methods.context import TWICE, Setting, prepare
+from oneproj.methods.context import TWICE, Context, prepare
 from oneproj.oracles import ORACLES, Anchored, Exact
 from oneproj.oracles.plan import BETWEEN_ANCHORS, LOOKS, SELDOM, SLOPES, VALUES
 from oneproj.problem.functions import CHUNK_SIZE
@@ -38,7 +38,7 @@ def make(*rows: int | None, width: int = 1, tabular: bool = True) -> oneproj.Pro
     return oneproj.Problem(w, oneproj.function(w.sum), constraints, radius=1e3)
 
 
-def ready(problem: oneproj.Problem, **arguments: object) -> Setting:
+def ready(problem: oneproj.Problem, **arguments: object) -> Context:
     left_out = {
         "steps": None,
         "seed": 0,
@@ -68,23 +68,23 @@ def ready(problem: oneproj.Problem, **arguments: object) -> Setting:
 def test_the_oracle_follows_the_largest_data(
     rows: tuple[int | None, ...], expected: str
 ) -> None:
-    assert ready(make(*rows)).oracle.name == expected
+    assert ready(make(*rows)).oracle_class.name == expected
 
 
 def test_small_is_relative_to_the_minibatch() -> None:
     costly = make(100, tabular=False)
-    assert ready(costly, batch_size=49).oracle.name == "anchored"
-    assert ready(costly, batch_size=50).oracle.name == "exact"
-    assert ready(make(100), batch_size=49).oracle.name == "anchored"
-    assert ready(make(100), batch_size=50).oracle.name == "exact"
+    assert ready(costly, batch_size=49).oracle_class.name == "anchored"
+    assert ready(costly, batch_size=50).oracle_class.name == "exact"
+    assert ready(make(100), batch_size=49).oracle_class.name == "anchored"
+    assert ready(make(100), batch_size=50).oracle_class.name == "exact"
 
 
 def test_small_is_relative_to_the_parameters_too() -> None:
     width = OWN.whole_data_work // 1000
-    assert ready(make(1000, width=width)).oracle.name == "exact"
-    assert ready(make(1001, width=width)).oracle.name == "anchored"
+    assert ready(make(1000, width=width)).oracle_class.name == "exact"
+    assert ready(make(1001, width=width)).oracle_class.name == "anchored"
     mixed = ready(make(1000, 1001, None, width=width))
-    assert (mixed.oracle.name, mixed.anchors.at_once) == ("anchored", 1000)
+    assert (mixed.oracle_class.name, mixed.anchors.at_once) == ("anchored", 1000)
     oracle = mixed.look(oneproj.Hinge(1.0), renew_every=None)
     oracle.anchor()
     with torch.no_grad():
@@ -97,9 +97,9 @@ def test_small_is_relative_to_the_parameters_too() -> None:
 
 def test_small_anchors_ask_for_little_to_be_seen_at_every_update() -> None:
     # With all of it at every update, smaller anchors would make a run costlier.
-    setting = ready(make(1500), anchor_size=100)
-    assert (setting.oracle.name, setting.anchors.at_once) == ("anchored", 100)
-    assert ready(make(100), anchor_size=100).oracle.name == "exact"
+    context = ready(make(1500), anchor_size=100)
+    assert (context.oracle_class.name, context.anchors.at_once) == ("anchored", 100)
+    assert ready(make(100), anchor_size=100).oracle_class.name == "exact"
 
 
 def test_sequences_of_tokens_are_no_table() -> None:
@@ -118,16 +118,16 @@ def test_no_more_is_seen_at_once_than_an_anchor_may_see() -> None:
 
 
 def test_a_schedule_asks_for_the_exact_oracle(short_schedule: Schedule) -> None:
-    setting = ready(make(9000), schedule=short_schedule)
-    assert setting.oracle.name == "exact"
-    assert setting.steps == short_schedule.gradient_calls
+    context = ready(make(9000), schedule=short_schedule)
+    assert context.oracle_class.name == "exact"
+    assert context.steps == short_schedule.gradient_calls
 
 
 @pytest.mark.parametrize("name", ORACLES)
 def test_what_was_asked_for_is_taken(name: str) -> None:
-    setting = ready(make(9000), oracle=name)
-    assert setting.oracle.name == setting.describe()["oracle"] == name
-    assert type(setting.look(None)) is ORACLES[name]
+    context = ready(make(9000), oracle=name)
+    assert context.oracle_class.name == context.describe()["oracle"] == name
+    assert type(context.oracle(None)) is ORACLES[name]
 
 
 # --- anchors ------------------------------------------------------------------
@@ -168,18 +168,18 @@ def test_a_costly_anchor_costs_a_share_of_what_is_seen_between_two() -> None:
 
 @pytest.mark.parametrize(("rows", "every"), [(257, 4), (4000, 6), (12288, 16)])
 def test_looks_at_all_data_cost_as_much_again_at_most(rows: int, every: int) -> None:
-    setting = ready(wide(rows))
-    assert setting.anchors[:2] == (256, every)
+    context = ready(wide(rows))
+    assert context.anchors[:2] == (256, every)
     assert rows / VALUES / every <= 256
 
 
 def test_what_is_not_remembered_is_not_looked_at() -> None:
-    setting = ready(wide(4000), oracle="minibatch")
-    assert setting.anchors[:2] == (256, None)
+    context = ready(wide(4000), oracle="minibatch")
+    assert context.anchors[:2] == (256, None)
     problem = wide(4000)
     problem.model = torch.nn.Dropout(0.5)
-    setting = ready(problem)
-    assert setting.anchors[:2] == (256, None)
+    context = ready(problem)
+    assert context.anchors[:2] == (256, None)
 
 
 def test_strengths_alone_take_a_costly_anchor_at_every_second_centre() -> None:
@@ -203,35 +203,35 @@ def test_an_anchor_size_that_was_asked_for_is_taken() -> None:
 def test_looking_renews_anchors_unless_the_method_does(
     arguments: dict[str, int], looks: list[int]
 ) -> None:
-    setting = ready(make(300, tabular=False), oracle="anchored")
-    oracle = setting.look(oneproj.Hinge(1.0), **arguments)
+    context = ready(make(300, tabular=False), oracle="anchored")
+    oracle = context.oracle(oneproj.Hinge(1.0), **arguments)
     assert isinstance(oracle, Anchored)
     found = []
     for k in range(1, 26):
-        before = setting.counts.constraint_passes
+        before = context.counts.constraint_passes
         oracle.backward()
-        if setting.counts.constraint_passes > before:
+        if context.counts.constraint_passes > before:
             found.append(k)
     assert found == looks
 
 
 def test_the_size_of_the_anchor_reaches_the_oracle() -> None:
-    setting = ready(make(300), oracle="anchored", anchor_size=30)
-    oracle = setting.look(oneproj.Hinge(1.0), renew_every=None)
+    context = ready(make(300), oracle="anchored", anchor_size=30)
+    oracle = context.oracle(oneproj.Hinge(1.0), renew_every=None)
     oracle.anchor()
-    assert setting.counts.constraint_passes == 0
-    assert setting.counts.constraint_gradients == 1
+    assert context.counts.constraint_passes == 0
+    assert context.counts.constraint_gradients == 1
 
 
 # --- the rest -----------------------------------------------------------------
 
 
 def test_defaults() -> None:
-    setting = ready(make(10))
-    assert setting.steps == OWN.steps == 500
-    assert isinstance(setting.look(None), Exact)
+    context = ready(make(10))
+    assert context.steps == OWN.steps == 500
+    assert isinstance(context.oracle(None), Exact)
     described = {"steps": 500, "batch_size": LARGEST, "anchor_size": None}
-    assert described.items() <= setting.describe().items()
+    assert described.items() <= context.describe().items()
 
 
 @pytest.mark.parametrize(
@@ -263,8 +263,8 @@ def test_images_sequences_and_items_come_in_small_minibatches() -> None:
 def test_seeds_give_independent_streams() -> None:
     draws = set()
     for seed in (0, 1):
-        setting = ready(make(10), seed=seed)
-        for generator in (setting.sampling, setting.selection):
+        context = ready(make(10), seed=seed)
+        for generator in (context.sampling, context.selection):
             draws.add(int(torch.randint(2**60, (), generator=generator)))
     assert len(draws) == 4
 
@@ -308,7 +308,7 @@ class Wanders(AbstractProjector):
         return Projection(Status.INFEASIBLE, 1.4e5, {"size": 0.5}, {}, 3)
 
 
-def far_away(projector: object, radius: float = 100.0) -> Setting:
+def far_away(projector: object, radius: float = 100.0) -> Context:
     w = torch.tensor([3.0, 4.0], dtype=torch.float64, requires_grad=True)
     far = oneproj.function(lambda: w[0], curvature="linear") >= 20.0
     problem = oneproj.Problem(w, oneproj.function(w.sum), {"far": far}, radius=radius)
@@ -316,26 +316,26 @@ def far_away(projector: object, radius: float = 100.0) -> Setting:
 
 
 def test_a_failed_projection_can_be_undone_also_through_a_copy() -> None:
-    setting = far_away(Wanders())
-    (w,) = setting.problem.parameters
-    assert not replace(setting).project().status.ok
+    context = far_away(Wanders())
+    (w,) = context.problem.parameters
+    assert not replace(context).project().status.ok
     assert w.tolist() == [1e5, 1e5]
-    setting.undo()
+    context.undo()
     assert w.tolist() == [3.0, 4.0]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("broken")])
 def test_an_error_leaves_the_point_before(error: BaseException) -> None:
-    setting = far_away(Wanders(error))
+    context = far_away(Wanders(error))
     with pytest.raises(type(error)):
-        setting.project()
-    assert setting.problem.parameters[0].tolist() == [3.0, 4.0]
+        context.project()
+    assert context.problem.parameters[0].tolist() == [3.0, 4.0]
 
 
 def test_without_a_projection_there_is_nothing_to_undo() -> None:
-    setting = far_away(Wanders())
-    setting.undo()
-    assert setting.problem.parameters[0].tolist() == [3.0, 4.0]
+    context = far_away(Wanders())
+    context.undo()
+    assert context.problem.parameters[0].tolist() == [3.0, 4.0]
 
 
 def test_two_projections_are_explained_and_one_is_not() -> None:
