@@ -2,7 +2,7 @@
 
 Linearisations of the constraints, and the nearest point of what they leave: all of
 them, for convex constraints (``convex/``); those at the present point, for others
-(``nonconvex/``). What it costs is full constraint gradients; everything else is a few
+(``sqp.py``). What it costs is full constraint gradients; everything else is a few
 inner products of parameter-size vectors.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -26,14 +27,19 @@ from oneproj.projection.convex.noise import secure
 from oneproj.projection.convex.refutation import challenge
 from oneproj.projection.convex.within import Within
 from oneproj.projection.evaluator import Evaluator
-from oneproj.projection.into_sets import search_sets
-from oneproj.projection.nonconvex.linearity import seems_linear_within_sets
-from oneproj.projection.nonconvex.local import project_local
-from oneproj.projection.nonconvex.stepper import LocalModels
 from oneproj.projection.onto_sets import project_onto_sets
 from oneproj.projection.past import Past
-from oneproj.projection.remarks import best_balanced, bounded, described
-from oneproj.projection.within_any import project_within_any
+from oneproj.projection.remarks import (
+    best_balanced,
+    bounded,
+    described,
+    stationary,
+)
+from oneproj.projection.sqp import Sqp, may_be_convex
+from oneproj.projection.within_any import (
+    project_within_any,
+    seems_linear_within_sets,
+)
 from oneproj.results import Projection
 from oneproj.sets.region import Region, region_of
 from oneproj.vectors.arithmetic import Vector, assign, dimension
@@ -45,6 +51,12 @@ ENOUGH, PER_DIMENSION = 200, 4
 """Full gradients after which to stop improving, unless the user says otherwise. Where a
 convex constraint has a facet for every direction, as a maximum over examples does, the
 answer lies on as many facets as there are parameters, and about two looks find one."""
+SOON, STEADY = 20, 1e-2
+"""Full gradients of the local search before what may be convex is tried as if it were,
+unless they lowered the worst residual to this share."""
+WHOLE, LARGE, VECTORS = 512, 1_000_000, 16
+"""Parameters up to which the local search works in all of their space, and from which
+it keeps 16 parameter-size vectors beyond the model by default."""
 SPARE = 2
 """The fewest vectors beyond one per constraint with which a step can be made."""
 
@@ -149,8 +161,8 @@ class Cuts(AbstractProjector):
     ) -> dict[str, int]:
         """How much is kept at most."""
         cuts = self._convex_room(parameters, constraints)
-        vectors = self._local_room(constraints)
-        return {"cuts": cuts, "vectors": vectors, "moves": self._memory}
+        vectors = self._local_room(parameters, constraints)
+        return {"cuts": cuts, "vectors": vectors}
 
     def accepts(self, constraints: Mapping[str, AbstractTerm]) -> str | None:
         """Every constraint has a gradient, so any will do."""
@@ -290,33 +302,48 @@ class Cuts(AbstractProjector):
         assign(evaluator.parameters, point)
         return replace(near, gradients=found.gradients)
 
+    @np.errstate(over="ignore", invalid="ignore")  # such a merit is not taken
     def _project_local(self, evaluator: Evaluator, past: Past | None) -> Projection:
-        capacity = self._local_room(evaluator.constraints)
-        bundle = Bundle(capacity)
-        limit = evaluator.evaluations - 1 + (self._max_evaluations or ENOUGH)
-
-        def search(enough: float = 0.0) -> LocalModels:
-            return project_local(
-                evaluator,
-                tolerance=self._tolerance,
-                progress=self._min_gain,
-                max_evaluations=limit,
-                memory=self._memory,
-                capacity=capacity,
-                carried=None if past is None else past.models,
-                bundle=bundle,
-                enough=enough,
-            )
-
         region = region_of(evaluator.parameters, evaluator.constraints)
-        if region.places:
-            models = search_sets(search, evaluator, region, soon=limit // 2)
-        else:
-            models = search()
+        sets = region if region.convex else Region(evaluator.parameters, {})
+        limit = evaluator.evaluations - 1 + (self._max_evaluations or ENOUGH)
+        carried = None if past is None else past.models
+        search = Sqp(
+            evaluator,
+            sets,
+            min_gain=self._min_gain,
+            tolerance=self._tolerance,
+            room=self._local_room(evaluator.parameters, evaluator.constraints),
+            carried=carried,
+        )
+        bundle = Bundle(self._convex_room(evaluator.parameters, evaluator.constraints))
+        steady = True
+        while steady and evaluator.evaluations < limit:
+            before = evaluator.best.worst
+            soon = limit if carried is not None else evaluator.evaluations + SOON
+            search.run(min(soon, limit), last=soon >= limit)
+            ended = search.settled or search.stationary
+            steady = not ended and 0 < evaluator.best.worst <= STEADY * before
+        if not (search.settled or search.stationary):
+            if not sets.places and may_be_convex(evaluator):
+                # What was not declared is nobody's mistake.
+                with suppress(InvalidProblemError):
+                    project_convex(
+                        evaluator, bundle, max_evaluations=limit, declared=False
+                    )
+            search.resume()
+            if not bundle.multipliers() or evaluator.best.worst > 0:
+                search.run(limit)
+        secure(evaluator)
+        search.resume()
         if self._warm and evaluator.best.worst <= 0:
-            self._past = Past.of(evaluator, models=models.carry())
-        own = models.multipliers(), models.kkt_residual()
-        return best_balanced(evaluator, own, bundle, region, self._tolerance)
+            self._past = Past.of(evaluator, models=search.carry())
+        found = best_balanced(
+            evaluator, search.multipliers(), bundle, region, self._tolerance
+        )
+        if search.stationary and not found.status.ok:
+            return replace(found, remark=stationary(evaluator))
+        return found
 
     def _convex_room(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
@@ -325,9 +352,16 @@ class Cuts(AbstractProjector):
         ample = min(AMPLE, FEW // dimension(parameters))
         return max(self._capacity or max(ROOM, ample), len(constraints) + SPARE)
 
-    def _local_room(self, constraints: Mapping[str, AbstractTerm]) -> int:
-        """How many gradients of other constraints are kept."""
-        return max(self._capacity or ROOM, 2 * len(constraints) + SPARE)
+    def _local_room(
+        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+    ) -> int:
+        """How many vectors the basis of the local search has at most."""
+        size, count = dimension(parameters), len(constraints)
+        most = self._capacity
+        if most is None and size < LARGE:
+            return WHOLE if size <= WHOLE else max(ROOM, 4 * count + SPARE)
+        # The start, the best point and two sums; gradients at four points.
+        return max((most or VECTORS) - 4 - 4 * count, 2 * count + 2 * SPARE)
 
 
 def _from_the_start(evaluator: Evaluator) -> Evaluator:

@@ -275,6 +275,12 @@ class Evaluator:
             self.prefer(seen, move)
         return seen
 
+    def point_after(self, move: AbstractMove) -> list[Tensor]:
+        """The start plus a displacement, in float64."""
+        point = [torch.empty_like(x, dtype=torch.float64) for x in self.origin]
+        move.apply(self.space, point)
+        return point
+
     def move_to(self, point: Vector) -> Evaluation:
         """Go to a point and look, as ``move`` does; the point is kept, not copied."""
         return self.move(Arrived(point, self.space.length(point)))

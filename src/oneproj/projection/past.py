@@ -11,9 +11,11 @@ from torch import Tensor
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.evaluator import Evaluator
-from oneproj.projection.nonconvex.chart import Carried
+from oneproj.projection.sqp import Carried
 from oneproj.schema import check_like
-from oneproj.vectors.arithmetic import Vector, on_devices
+from oneproj.sets.region import region_of
+from oneproj.vectors.arithmetic import Vector, on_devices, snapshot
+from oneproj.vectors.space import space_around
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,6 @@ class Past:
         *,
         cuts: int,
         vectors: int,
-        moves: int,
     ) -> Past | None:
         """The past of such a state; None if it is of other constraints.
 
@@ -101,10 +102,11 @@ class Past:
             bundle = Bundle(cuts)
             bundle.load_state(state["cuts"], parameters, list(constraints))
         if state["models"] is not None:
-            names = tuple(constraints)
-            models = Carried.of_state(
-                state["models"], names, parameters, vectors, moves
-            )
+            region = region_of(parameters, constraints)
+            sets = region.places if region.convex else {}
+            space = space_around(snapshot(parameters))
+            functions = len(constraints) - len(sets)
+            models = Carried.of_state(state["models"], functions, space, vectors)
         origin = on_devices(state["origin"], parameters)
         return cls(list(parameters), dict(constraints), origin, bundle, models)
 

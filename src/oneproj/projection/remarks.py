@@ -72,6 +72,18 @@ def described(
     return remarked(projection, evaluator.constraints, evaluator.origin)
 
 
+def stationary(evaluator: Evaluator) -> str:
+    """What to say of a stationary point of the violation."""
+    best = evaluator.best
+    worst = max(best.values, key=lambda name: best.values[name])
+    return (
+        f"Locally infeasible: around this point no step lowers the worst residual, "
+        f"{best.values[worst]:.6g} of {worst!r}, by more than a thousandth of it. If "
+        "the constraints were convex, none could be met together. Try: (a) a bound "
+        f"looser by {1.01 * best.values[worst]:.3g}; (b) another start."
+    )
+
+
 def _flat(evaluator: Evaluator, best: Evaluation) -> str:
     """What to say of a violated constraint without a slope, before and after."""
     for name, c in evaluator.first.values.items():

@@ -8,15 +8,29 @@ its maximum is the distance; where it is all the same, the answer is the nearest
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 
-from oneproj.errors import InvalidProblemError
+import torch
+
+from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.balance import imbalance, relative
 from oneproj.projection.convex.within import Within
 from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.remarks import described
+from oneproj.projection.sqp import random_direction
 from oneproj.results import Projection
+from oneproj.sets import SetConstraint
 from oneproj.sets.region import Region
+from oneproj.vectors.arithmetic import (
+    Vector,
+    assign,
+    combine,
+    dimension,
+    dot,
+    norm,
+)
 
 TRIED = 50
 """Full gradients for it: most answers take ten."""
@@ -70,3 +84,50 @@ def project_within_any(
         evaluator, evaluator.best, far, multipliers=mu, kkt_residual=kkt_residual
     )
     return found, sure
+
+
+def seems_linear_within_sets(evaluator: Evaluator) -> bool:
+    """Whether there are sets, and all else is convex or equals its linearisation.
+
+    That is compared at two random points, the same every time, where only values are
+    taken, of what is not declared to be convex: together they count as one evaluation.
+    The parameters hold the start before and after.
+
+    Example:
+        >>> from oneproj.sets import Simplex
+        >>> from oneproj.problem.functions import function
+        >>> w = torch.tensor([0.2, 0.8, 0.0], requires_grad=True)
+        >>> stated = {"simplex": Simplex(1.0).on(w), "first": function(lambda: w[0])}
+        >>> evaluator = Evaluator([w], stated, differentiate_all=True)
+        >>> seems_linear_within_sets(evaluator)
+        True
+    """
+    constraints = evaluator.constraints
+    unknown = {n: c for n, c in constraints.items() if c.curvature is None}
+    sets = {n for n, c in constraints.items() if isinstance(c, SetConstraint)}
+    shapes = {c.curvature for c in constraints.values()} - {None}
+    if not sets or sets & set(unknown) or not shapes <= {"convex", "linear"}:
+        return False
+    evaluator.evaluations += 1
+    length = norm(evaluator.origin) or math.sqrt(dimension(evaluator.origin))
+    move = random_direction(evaluator.origin, length)
+    moves = (move, [-part for part in move])
+    return all(_is_linear_along(evaluator, unknown, move) for move in moves)
+
+
+def _is_linear_along(
+    evaluator: Evaluator, constraints: Mapping[str, AbstractTerm], move: Vector
+) -> bool:
+    try:
+        assign(evaluator.parameters, combine([1.0, 1.0], [evaluator.origin, move]))
+        values = {name: constraint.value() for name, constraint in constraints.items()}
+    except (NonFiniteError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+        return False
+    finally:
+        assign(evaluator.parameters, evaluator.origin)
+    for name, value in values.items():
+        slope = evaluator.first.gradients[name]
+        rounding = evaluator.margins[name] + evaluator.share * norm(slope) * norm(move)
+        if abs(evaluator.first.values[name] + dot(slope, move) - value) > rounding:
+            return False
+    return True
