@@ -27,6 +27,7 @@ from oneproj.projection.convex.noise import secure
 from oneproj.projection.convex.refutation import challenge
 from oneproj.projection.convex.within import Within
 from oneproj.projection.evaluator import Evaluator
+from oneproj.projection.into_sets import enter
 from oneproj.projection.onto_sets import project_onto_sets
 from oneproj.projection.past import Past
 from oneproj.projection.remarks import (
@@ -41,7 +42,7 @@ from oneproj.projection.within_any import (
     seems_linear_within_sets,
 )
 from oneproj.results import Projection
-from oneproj.sets.region import Region, region_of
+from oneproj.sets.region import Region, boxes_of, region_of
 from oneproj.vectors.arithmetic import Vector, assign, dimension
 
 ROOM, AMPLE, FEW = 100, 1000, 10_000_000
@@ -305,7 +306,7 @@ class Cuts(AbstractProjector):
     @np.errstate(over="ignore", invalid="ignore")  # such a merit is not taken
     def _project_local(self, evaluator: Evaluator, past: Past | None) -> Projection:
         region = region_of(evaluator.parameters, evaluator.constraints)
-        sets = region if region.convex else Region(evaluator.parameters, {})
+        sets = boxes_of(evaluator.parameters, evaluator.constraints)
         limit = evaluator.evaluations - 1 + (self._max_evaluations or ENOUGH)
         carried = None if past is None else past.models
         search = Sqp(
@@ -334,6 +335,8 @@ class Cuts(AbstractProjector):
             search.resume()
             if not bundle.multipliers() or evaluator.best.worst > 0:
                 search.run(limit)
+        if evaluator.best.worst > 0 and region.places:
+            enter(evaluator, region)
         secure(evaluator)
         search.resume()
         if self._warm and evaluator.best.worst <= 0:

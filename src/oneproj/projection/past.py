@@ -13,7 +13,7 @@ from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.sqp import Carried
 from oneproj.schema import check_like
-from oneproj.sets.region import region_of
+from oneproj.sets.region import boxes_of
 from oneproj.vectors.arithmetic import Vector, on_devices, snapshot
 from oneproj.vectors.space import space_around
 
@@ -102,8 +102,7 @@ class Past:
             bundle = Bundle(cuts)
             bundle.load_state(state["cuts"], parameters, list(constraints))
         if state["models"] is not None:
-            region = region_of(parameters, constraints)
-            sets = region.places if region.convex else {}
+            sets = boxes_of(parameters, constraints).places
             space = space_around(snapshot(parameters))
             functions = len(constraints) - len(sets)
             models = Carried.of_state(state["models"], functions, space, vectors)

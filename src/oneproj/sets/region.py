@@ -142,6 +142,24 @@ def region_of(parameters: Vector, constraints: Mapping[str, AbstractTerm]) -> Re
     return Region(parameters, {name: sets[name] for name in hardest.values()})
 
 
+def boxes_of(parameters: Vector, constraints: Mapping[str, AbstractTerm]) -> Region:
+    """The boxes among the sets of ``region_of``.
+
+    Example:
+        >>> boxes_of([], {}).places
+        {}
+    """
+    region = region_of(parameters, constraints)
+    boxes = {}
+    for name in region.places:
+        constraint = constraints[name]
+        if isinstance(constraint, SetConstraint) and isinstance(
+            constraint.members, Box
+        ):
+            boxes[name] = constraint
+    return Region(parameters, boxes)
+
+
 @torch.no_grad()
 def nearest_member(
     members: AbstractSet, outside: Tensor, least: Tensor, nearest: Tensor | None = None
