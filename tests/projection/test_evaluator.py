@@ -171,11 +171,13 @@ def test_a_point_that_is_not_finite_is_not_looked_at(far: float) -> None:
     assert w.tolist() == [3.0]
 
 
-def fragile(w: Tensor, error: type[Exception]) -> dict[str, AbstractTerm]:
-    """A constraint that cannot be computed beyond 10; a step from 3 leads there."""
+def fragile(
+    w: Tensor, error: type[Exception], *, least: float = -10.0
+) -> dict[str, AbstractTerm]:
+    """A constraint that cannot be computed beyond 10, or below the least."""
 
     def value() -> Tensor:
-        if bool(w.abs() > 10.0):
+        if bool(w > 10.0) or bool(w < least):
             message = "the algorithm failed to converge"
             raise error(message)
         return w.tanh().sum()
@@ -193,7 +195,7 @@ def test_a_decomposition_that_fails_at_a_trial_point_is_no_place_to_go() -> None
 def test_other_errors_of_a_constraint_are_the_users_to_see() -> None:
     w = torch.tensor([3.0], dtype=torch.float64, requires_grad=True)
     with pytest.raises(RuntimeError, match="failed to converge"):
-        oneproj.project(w, fragile(w, RuntimeError))
+        oneproj.project(w, fragile(w, RuntimeError, least=2.9))
     assert w.tolist() == [3.0]
     beyond = torch.tensor([30.0], dtype=torch.float64, requires_grad=True)
     with pytest.raises(LinAlgError):  # the start itself must be computable

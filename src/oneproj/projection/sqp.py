@@ -143,7 +143,18 @@ class Sqp:
         self.place: Place = self.best
         self._begin(self.best)
         if region.places:
-            self._begin(self._visit_member(evaluator.origin) or self.best)
+            place = self._visit_member(evaluator.origin)
+            if place is None:  # the functions have no value there
+                nowhere = Region(evaluator.parameters, {})
+                self.__init__(  # type: ignore[misc]
+                    evaluator,
+                    nowhere,
+                    min_gain=min_gain,
+                    tolerance=tolerance,
+                    room=room,
+                )
+            else:
+                self._begin(place)
         self.stationary = False
         """Whether the search ended at a stationary point of the violation."""
         self.settled = False
@@ -250,6 +261,14 @@ class Sqp:
             budget: Gradients in all.
             last: Restore feasibility where they are used up without it.
         """
+        self._run_rounds(budget, last=last)
+        outside = not self._evaluator.is_within_margins(self._evaluator.best)
+        if last and outside and self._shrink():
+            self.stationary = False
+            self.settled = self._descend(budget)
+
+    def _run_rounds(self, budget: int, *, last: bool) -> None:
+        """Search, and restore feasibility where that ends without it."""
         evaluator = self._evaluator
         self.stationary = False
         if not self.place.has_slope():
@@ -269,7 +288,7 @@ class Sqp:
                     return
                 self._weakest = max(self._weakest, self._rho)
                 self._begin(self.best)
-            elif not (self._restore(2 * budget) or self._shrink()):
+            elif not self._restore(2 * budget):
                 return
 
     def _descend(self, budget: int) -> bool:
