@@ -28,6 +28,7 @@ from oneproj.projection.convex.refutation import challenge
 from oneproj.projection.convex.within import Within
 from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.into_sets import enter
+from oneproj.projection.local_model import may_be_convex
 from oneproj.projection.onto_sets import project_onto_sets
 from oneproj.projection.past import Past
 from oneproj.projection.remarks import (
@@ -36,7 +37,7 @@ from oneproj.projection.remarks import (
     described,
     stationary,
 )
-from oneproj.projection.sqp import Sqp, may_be_convex
+from oneproj.projection.sqp import Sqp
 from oneproj.projection.within_any import (
     project_within_any,
     seems_linear_within_sets,

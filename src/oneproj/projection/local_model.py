@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from scipy.linalg.blas import dtrsm
+from torch import Tensor
 
-from oneproj.projection.evaluator import Evaluation
-from oneproj.projection.subspace import INDEPENDENT, ORTHOGONAL
+from oneproj.projection.evaluator import Evaluation, Evaluator
+from oneproj.projection.subspace import INDEPENDENT, ORTHOGONAL, Subspace
 from oneproj.schema import check_names, check_tensor
-from oneproj.vectors.arithmetic import Array
+from oneproj.vectors.arithmetic import Array, Vector, difference, dot, norm
 from oneproj.vectors.qp import solve_nonnegative_qp, solve_simplex_qp
+from oneproj.vectors.space import AbstractSpace
 
 TINY = 1e-300
 MOVES = 100
@@ -292,3 +294,77 @@ class Curvature:
         back = dtrsm(1.0, R.T, right, lower=1)
         divided: Array = rows - along.T.dot(Y) + back.T.dot(S)
         return divided
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What one search knows that helps the next one, from a point nearby."""
+
+    mu: Array
+    bend: Array
+    basis: Subspace
+    curvature: Curvature
+
+    def state(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "mu": torch.from_numpy(self.mu.copy()),
+            "bend": torch.from_numpy(self.bend.copy()),
+            "basis": self.basis.state(),
+            "curvature": self.curvature.state(),
+        }
+
+    @classmethod
+    def of_state(
+        cls, state: Mapping[str, Any], count: int, space: AbstractSpace, room: int
+    ) -> Carried:
+        """What such a state was made of, for so many functions."""
+        check_names(state, "models", ("mu", "bend", "basis", "curvature"))
+        for name in ("mu", "bend"):
+            check_tensor(state[name], name, (count,), torch.float64)
+        mu, bend = (np.array(state[name].numpy()) for name in ("mu", "bend"))
+        basis = Subspace(space, room)
+        basis.load_state(state["basis"])
+        curvature = Curvature(MOVES)
+        curvature.load_state(state["curvature"], count, basis.room)
+        return cls(mu, bend, basis, curvature)
+
+
+def random_direction(like: Vector, length: float) -> list[Tensor]:
+    """A random vector of a given length, always the same.
+
+    Example:
+        >>> round(norm(random_direction([torch.zeros(4)], 2.0)), 6)
+        2.0
+    """
+    generator = torch.Generator().manual_seed(0)
+    direction = [
+        torch.randn(x.shape, generator=generator, dtype=torch.float64, device="cpu")
+        for x in like
+    ]
+    scale = length / norm(direction)
+    return [(scale * part).to(x) for part, x in zip(direction, like, strict=True)]
+
+
+def may_be_convex(evaluator: Evaluator) -> bool:
+    """Whether each constraint lies above its linearisations as far as two points tell.
+
+    Those are the start and the best point.
+
+    Example:
+        >>> from oneproj.problem.functions import function
+        >>> w = torch.tensor([2.0, 1.0], requires_grad=True)
+        >>> largest = {"largest": function(lambda: w.abs().max()) <= 1.0}
+        >>> evaluator = Evaluator([w], largest, differentiate_all=True)
+        >>> _ = evaluator.move([torch.tensor([-1.0, 0.0])])
+        >>> may_be_convex(evaluator)
+        True
+    """
+    first, best = evaluator.first, evaluator.best
+    moved = difference(evaluator.best_point, evaluator.origin)
+    for name, margin in evaluator.margins.items():
+        there = first.values[name] + dot(first.gradients[name], moved)
+        back = best.values[name] - dot(best.gradients[name], moved)
+        if there > best.values[name] + margin or back > first.values[name] + margin:
+            return False
+    return True

@@ -11,7 +11,7 @@ from torch import Tensor
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.convex.bundle import Bundle
 from oneproj.projection.evaluator import Evaluator
-from oneproj.projection.sqp import Carried
+from oneproj.projection.local_model import Carried
 from oneproj.schema import check_like
 from oneproj.sets.region import boxes_of
 from oneproj.vectors.arithmetic import Vector, on_devices, snapshot

@@ -15,13 +15,9 @@ step that does not is corrected to second order, then shortened.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from oneproj.errors import NonFiniteError
 from oneproj.projection.evaluator import Evaluation, Evaluator
@@ -29,14 +25,15 @@ from oneproj.projection.local_model import (
     LOCAL,
     MOVES,
     TINY,
+    Carried,
     Curvature,
     Model,
     Place,
     Step,
     excess,
+    random_direction,
 )
 from oneproj.projection.subspace import INDEPENDENT, Subspace
-from oneproj.schema import check_names, check_tensor
 from oneproj.sets.region import Region
 from oneproj.vectors.arithmetic import (
     Array,
@@ -44,44 +41,7 @@ from oneproj.vectors.arithmetic import (
     combine,
     difference,
     dimension,
-    dot,
-    norm,
 )
-from oneproj.vectors.space import AbstractSpace
-
-
-@dataclass(frozen=True)
-class Carried:
-    """What one search knows that helps the next one, from a point nearby."""
-
-    mu: Array
-    bend: Array
-    basis: Subspace
-    curvature: Curvature
-
-    def state(self) -> dict[str, Any]:
-        """All of it as plain data."""
-        return {
-            "mu": torch.from_numpy(self.mu.copy()),
-            "bend": torch.from_numpy(self.bend.copy()),
-            "basis": self.basis.state(),
-            "curvature": self.curvature.state(),
-        }
-
-    @classmethod
-    def of_state(
-        cls, state: Mapping[str, Any], count: int, space: AbstractSpace, room: int
-    ) -> Carried:
-        """What such a state was made of, for so many functions."""
-        check_names(state, "models", ("mu", "bend", "basis", "curvature"))
-        for name in ("mu", "bend"):
-            check_tensor(state[name], name, (count,), torch.float64)
-        mu, bend = (np.array(state[name].numpy()) for name in ("mu", "bend"))
-        basis = Subspace(space, room)
-        basis.load_state(state["basis"])
-        curvature = Curvature(MOVES)
-        curvature.load_state(state["curvature"], count, basis.room)
-        return cls(mu, bend, basis, curvature)
 
 
 class Sqp:
@@ -97,7 +57,7 @@ class Sqp:
             coarser stop for wrong models then applies: what counts is the next start.
 
     Example:
-        >>> import oneproj
+        >>> import oneproj, torch
         >>> w = torch.tensor([2.0, 0.0], dtype=torch.float64, requires_grad=True)
         >>> disc = {"disc": oneproj.function(lambda: w.square().sum()) <= 1.0}
         >>> evaluator = Evaluator([w], disc, differentiate_all=True)
@@ -615,43 +575,3 @@ class Sqp:
         if place.seen.worst <= 0 and own < left:
             left, mu = own, self.mu
         return dict(zip(self.names, mu.tolist(), strict=True)), min(left, 1.0)
-
-
-def random_direction(like: Vector, length: float) -> list[Tensor]:
-    """A random vector of a given length, always the same.
-
-    Example:
-        >>> round(norm(random_direction([torch.zeros(4)], 2.0)), 6)
-        2.0
-    """
-    generator = torch.Generator().manual_seed(0)
-    direction = [
-        torch.randn(x.shape, generator=generator, dtype=torch.float64, device="cpu")
-        for x in like
-    ]
-    scale = length / norm(direction)
-    return [(scale * part).to(x) for part, x in zip(direction, like, strict=True)]
-
-
-def may_be_convex(evaluator: Evaluator) -> bool:
-    """Whether each constraint lies above its linearisations as far as two points tell.
-
-    Those are the start and the best point.
-
-    Example:
-        >>> from oneproj.problem.functions import function
-        >>> w = torch.tensor([2.0, 1.0], requires_grad=True)
-        >>> largest = {"largest": function(lambda: w.abs().max()) <= 1.0}
-        >>> evaluator = Evaluator([w], largest, differentiate_all=True)
-        >>> _ = evaluator.move([torch.tensor([-1.0, 0.0])])
-        >>> may_be_convex(evaluator)
-        True
-    """
-    first, best = evaluator.first, evaluator.best
-    moved = difference(evaluator.best_point, evaluator.origin)
-    for name, margin in evaluator.margins.items():
-        there = first.values[name] + dot(first.gradients[name], moved)
-        back = best.values[name] - dot(best.gradients[name], moved)
-        if there > best.values[name] + margin or back > first.values[name] + margin:
-            return False
-    return True

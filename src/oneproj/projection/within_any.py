@@ -18,8 +18,8 @@ from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.balance import imbalance, relative
 from oneproj.projection.convex.within import Within
 from oneproj.projection.evaluator import Evaluator
+from oneproj.projection.local_model import random_direction
 from oneproj.projection.remarks import described
-from oneproj.projection.sqp import random_direction
 from oneproj.results import Projection
 from oneproj.sets import SetConstraint
 from oneproj.sets.region import Region

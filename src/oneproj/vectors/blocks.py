@@ -150,7 +150,7 @@ def rotate(vectors: Sequence[Vector], turn: Array) -> None:
 
     Example:
         >>> a, b = torch.tensor([1.0]), torch.tensor([2.0])
-        >>> rotate([[a], [b]], np.array([[1.0, 3.0]]))
+        >>> rotate([[a], [b]], torch.tensor([[1.0, 3.0]]).double().numpy())
         >>> a
         tensor([7.])
     """
