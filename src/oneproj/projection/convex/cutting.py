@@ -32,8 +32,8 @@ from oneproj.projection.convex.stalls import (
     Exhaustion,
     Stall,
 )
+from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.margins import Aim
-from oneproj.projection.view import Look, View
 from oneproj.vectors.arithmetic import dimension
 from oneproj.vectors.space import AbstractPacked, is_short
 
@@ -57,16 +57,16 @@ and those from nearby are rounded least."""
 
 
 def project_convex(
-    view: View, bundle: Bundle, *, max_evaluations: int, declared: bool = True
+    evaluator: Evaluator, bundle: Bundle, *, max_evaluations: int, declared: bool = True
 ) -> bool:
-    """Move the view's parameters to the nearest feasible point.
+    """Move the evaluator's parameters to the nearest feasible point.
 
     After ``max_evaluations``, or when rounding keeps it from getting any nearer, the
     margins grow with what is still violated: exactness is given up for feasibility.
 
     Args:
-        view: Of the constraints; it knows the best point afterwards.
-        bundle: Cuts that are valid for displacements from the view's origin, or none
+        evaluator: Of the constraints; it knows the best point afterwards.
+        bundle: Cuts, valid for displacements from the evaluator's origin, or none
             yet; it has the multipliers and the lower bound afterwards.
         max_evaluations: Full constraint gradients.
         declared: Whether the constraints are declared convex. If not, a bound proves
@@ -75,9 +75,9 @@ def project_convex(
     Returns:
         Whether the cuts prove that no point is feasible.
     """
-    search, before = _Search(view, bundle), view.evaluations - 1
+    search, before = _Search(evaluator, bundle), evaluator.evaluations - 1
     while search.solve():
-        used = view.evaluations - before
+        used = evaluator.evaluations - before
         hurry = used >= max_evaluations or search.is_stuck
         if used >= 2 * max_evaluations or search.is_done(hurry=hurry):
             return False
@@ -85,30 +85,32 @@ def project_convex(
             return False
         if not search.move(hurry=hurry or search.is_rounded):
             return False
-    size = max(view.space.size_of_origin(), math.sqrt(dimension(view.parameters)))
-    return view.best.worst > 0 and bundle.excludes(size)
+    size = max(
+        evaluator.space.size_of_origin(), math.sqrt(dimension(evaluator.parameters))
+    )
+    return evaluator.best.worst > 0 and bundle.excludes(size)
 
 
 class _Search:
     """Where the search is, and how far inside it aims."""
 
-    def __init__(self, view: View, bundle: Bundle) -> None:
-        self._view, self._bundle = view, bundle
+    def __init__(self, evaluator: Evaluator, bundle: Bundle) -> None:
+        self._evaluator, self._bundle = evaluator, bundle
         self._bend, self._looks = Bend(), 0
         # A basis of long vectors would double the memory that cuts take.
-        self._curved = Curved(bundle.capacity if is_short(view.origin) else 0)
-        self._at = view.space.displacement(view.origin)
-        self._take(view.first)
+        self._curved = Curved(bundle.capacity if is_short(evaluator.origin) else 0)
+        self._at = evaluator.space.displacement(evaluator.origin)
+        self._take(evaluator.first)
         self._is_solution = False
         self._cautious = self._astray = False
         self._center: AbstractPacked | None = None
-        self._aim = Aim(view.margins)
-        self._stall, self._vain = Stall(view.first.worst), 0
+        self._aim = Aim(evaluator.margins)
+        self._stall, self._vain = Stall(evaluator.first.worst), 0
         self._farthest, self._forgotten = 0.0, 0
         self._reach, self._longest, self._blind = math.inf, 0.0, 0
-        self._witness = Witness(view)
-        self._exhaustion = Exhaustion(view, view.first)
-        self._outside = Stall(view.best.worst)
+        self._witness = Witness(evaluator)
+        self._exhaustion = Exhaustion(evaluator, evaluator.first)
+        self._outside = Stall(evaluator.best.worst)
 
     @property
     def is_stuck(self) -> bool:
@@ -118,7 +120,7 @@ class _Search:
     @property
     def is_vain(self) -> bool:
         """Whether looks, at solutions or not, come no nearer to a feasible point."""
-        return self._view.best.worst > 0 and self._outside.waited >= STUCK
+        return self._evaluator.best.worst > 0 and self._outside.waited >= STUCK
 
     @property
     def is_rounded(self) -> bool:
@@ -142,7 +144,7 @@ class _Search:
             # Less than a proof is rounding, and that of far cuts is the largest.
             if bundle.contradicts or self._forgotten == FORGETFUL:
                 return False
-            if self._view.best.worst > 0 and self._blind < BLIND:
+            if self._evaluator.best.worst > 0 and self._blind < BLIND:
                 self._blind += 1
                 if self._reach == math.inf and self._longest > 0:
                     self._reach = NEARER * self._longest
@@ -160,12 +162,14 @@ class _Search:
         It was if the solution is feasible, or if another point is and the solution is
         nearer by no more than the margin costs anyway.
         """
-        view = self._view
-        if view.best.worst > 0:
+        evaluator = self._evaluator
+        if evaluator.best.worst > 0:
             return False
         if hurry or (self._is_solution and self._seen.worst <= 0):
             return True
-        return view.best_distance <= self._bundle.length() * (1.0 + view.share)
+        return evaluator.best_distance <= self._bundle.length() * (
+            1.0 + evaluator.share
+        )
 
     def move(self, *, hurry: bool) -> bool:
         """Look at the solution, or at a point that allows for curvature.
@@ -180,26 +184,26 @@ class _Search:
             self._looks += 1
         aim, plain = self._aimed(hurry=hurry)
         near, far = aim, aim.norm()
-        if far > self._reach and self._view.best.worst > 0:
+        if far > self._reach and self._evaluator.best.worst > 0:
             near = aim.times(self._reach / far)
         share = self._look(near)
         if share == 0.0:
             return False
-        if near is not aim and self._seen.worst < self._view.first.worst:
+        if near is not aim and self._seen.worst < self._evaluator.first.worst:
             self._reach /= NEARER  # what is lower here may be lower still farther on
         self._longest = max(self._longest, near.norm())
         self._cautious = share < 1.0 or near is not aim
         self._center = aim if self._cautious else None
         self._is_solution = plain and not self._cautious
         self._exhaustion.note(self._seen, solution=self._is_solution)
-        self._outside.note(self._view.best.worst)
-        self._at = self._view.displacement()
+        self._outside.note(self._evaluator.best.worst)
+        self._at = self._evaluator.displacement()
         if not self._cautious:
             self._believe(far)
         if self._is_solution:
             # Elsewhere a residual near zero does not mean that the answer is near.
             self._adapt_margins(hurry=hurry)
-        if bundle.leads_far and self._seen.worst > self._view.first.worst:
+        if bundle.leads_far and self._seen.worst > self._evaluator.first.worst:
             # Behind a place that is worse than the start there is no set far away.
             self._astray = True
             bundle.retract()
@@ -234,14 +238,14 @@ class _Search:
                 there = self._at.times(1.0 - share)
                 there.add(aim, share)
             try:
-                self._take(self._view.move(there))
+                self._take(self._evaluator.move(there))
             except NonFiniteError:
                 continue
             return share
         return 0.0
 
-    def _take(self, seen: Look) -> None:
-        pack = self._view.space.pack
+    def _take(self, seen: Evaluation) -> None:
+        pack = self._evaluator.space.pack
         self._seen = seen
         self._pulls = {name: pack(g) for name, g in seen.gradients.items()}
 
@@ -274,12 +278,12 @@ class _Search:
         self._bundle.reserve(len(tight))
         for name in tight:
             value, pull = seen.values[name], self._pulls[name]
-            rounding = self._view.rounding(name, value, pull.norm())
+            rounding = self._evaluator.rounding(name, value, pull.norm())
             self._bundle.add(
                 name, value, pull, at, self._center, far=far, rounding=rounding
             )
 
     def _rounding(self, name: str, pull: AbstractPacked, far: float) -> float:
         """The rounding of a linear function this far away; 0 for any other."""
-        linear = self._view.constraints[name].curvature == "linear"
+        linear = self._evaluator.constraints[name].curvature == "linear"
         return ROUNDED * pull.eps * far * pull.norm() if linear else 0.0

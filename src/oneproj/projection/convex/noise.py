@@ -12,7 +12,7 @@ import math
 
 from oneproj.errors import NonFiniteError
 from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.view import View
+from oneproj.projection.evaluator import Evaluator
 from oneproj.sets import SetConstraint
 from oneproj.vectors.arithmetic import norm
 
@@ -26,7 +26,7 @@ BEYOND = 1.5
 """By how much a step aims beyond that, and the next one beyond it."""
 
 
-def secure(view: View) -> None:
+def secure(evaluator: Evaluator) -> None:
     """Take a feasible best point inside by the noise of its functions, if it is not.
 
     Functions with a bound have their size from it. Averages are added up in float64,
@@ -38,21 +38,22 @@ def secure(view: View) -> None:
         >>> from oneproj.problem.functions import function
         >>> w = torch.tensor([2.0], requires_grad=True)
         >>> low = {"low": function(lambda: (w + 30.0 - 31.0).sum()) <= 0.0}
-        >>> view = View([w], low, differentiate_all=True)
-        >>> _ = view.move([torch.tensor([-1.0])]); secure(view)
-        >>> view.best.values["low"] < -2e-6
+        >>> evaluator = Evaluator([w], low, differentiate_all=True)
+        >>> _ = evaluator.move([torch.tensor([-1.0])]); secure(evaluator)
+        >>> evaluator.best.values["low"] < -2e-6
         True
     """
-    near = [name for name in view.best.gradients if _is_near(view, name)]
-    if view.best.worst > 0 or view.best is view.first or not near:
+    near = [name for name in evaluator.best.gradients if _is_near(evaluator, name)]
+    if evaluator.best.worst > 0 or evaluator.best is evaluator.first or not near:
         return
     noise = {
-        name: _rounding_of(view, name, seen) for name, seen in view.noise(near).items()
+        name: _rounding_of(evaluator, name, seen)
+        for name, seen in evaluator.noise(near).items()
     }
-    wanted = {name: SAFE * noise.get(name, 0.0) for name in view.constraints}
+    wanted = {name: SAFE * noise.get(name, 0.0) for name in evaluator.constraints}
     aim = {name: BEYOND * width for name, width in wanted.items()}
-    bundle = Bundle(STEPS * len(view.best.gradients) + 1)
-    seen, pack, best = view.best, view.space.pack, view.displacement()
+    bundle = Bundle(STEPS * len(evaluator.best.gradients) + 1)
+    seen, pack, best = evaluator.best, evaluator.space.pack, evaluator.displacement()
     there, at = best, best.times(0.0)
     for _ in range(STEPS):
         if all(c <= -wanted[name] for name, c in seen.values.items()):
@@ -64,22 +65,24 @@ def secure(view: View) -> None:
         at = bundle.displacement(at)
         there = best.minus(at.times(-1.0))
         try:
-            seen = view.move(there)
+            seen = evaluator.move(there)
         except NonFiniteError:
             return
-    if seen is not view.best and all(c <= -wanted[n] for n, c in seen.values.items()):
-        view.prefer(seen, there)
+    if seen is not evaluator.best and all(
+        c <= -wanted[n] for n, c in seen.values.items()
+    ):
+        evaluator.prefer(seen, there)
 
 
-def _is_near(view: View, name: str) -> bool:
-    constraint, value = view.constraints[name], view.best.values[name]
+def _is_near(evaluator: Evaluator, name: str) -> bool:
+    constraint, value = evaluator.constraints[name], evaluator.best.values[name]
     plain = constraint.size is None and not isinstance(constraint, SetConstraint)
     unknown = plain and constraint.scale() == 0.0
-    return unknown and value > -NEAR * view.margins[name]
+    return unknown and value > -NEAR * evaluator.margins[name]
 
 
-def _rounding_of(view: View, name: str, noise: float) -> float:
+def _rounding_of(evaluator: Evaluator, name: str, noise: float) -> float:
     """The noise; 0 if it is so large that the function is random, and not rounded."""
-    slope = norm(view.best.gradients[name])
-    unit = view.rounding(name, view.best.values[name], slope) / view.eps
-    return noise if noise <= math.sqrt(view.eps) * unit else 0.0
+    slope = norm(evaluator.best.gradients[name])
+    unit = evaluator.rounding(name, evaluator.best.values[name], slope) / evaluator.eps
+    return noise if noise <= math.sqrt(evaluator.eps) * unit else 0.0

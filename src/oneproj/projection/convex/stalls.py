@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from oneproj.projection.view import Look, View
+from oneproj.projection.evaluator import Evaluation, Evaluator
 
 SHARES = (1.0, 2**-1, 2**-2, 2**-4, 2**-8, 2**-16, 2**-32)
 """Of a step, one after the other until something can be seen there."""
@@ -26,32 +26,34 @@ class Exhaustion:
     elsewhere may be nearer to the boundary, and far from the answer.
 
     Args:
-        view: Of the search.
+        evaluator: Of the search.
         start: Its first look.
     """
 
-    def __init__(self, view: View, start: Look) -> None:
+    def __init__(self, evaluator: Evaluator, start: Evaluation) -> None:
         """Count from the start of a search."""
-        self._view, self._lowest = view, start
+        self._evaluator, self._lowest = evaluator, start
         self._residuals = {True: start.worst, False: start.worst}
         self._distance = math.inf
         self.looks = 0
 
-    def note(self, seen: Look, *, solution: bool = True) -> None:
+    def note(self, seen: Evaluation, *, solution: bool = True) -> None:
         """Take a look into account, at a solution or elsewhere."""
-        view = self._view
+        evaluator = self._evaluator
         self._lowest = min(self._lowest, seen, key=lambda look: look.worst)
         gains = 0 < seen.worst < BETTER * self._residuals[solution]
         if gains:
             self._residuals[solution] = seen.worst
         judged = self._lowest
-        if view.best.worst <= 0:
-            gains = gains or view.best_distance < self._distance * (1.0 - view.share)
-            self._distance = min(self._distance, view.best_distance)
+        if evaluator.best.worst <= 0:
+            gains = gains or evaluator.best_distance < self._distance * (
+                1.0 - evaluator.share
+            )
+            self._distance = min(self._distance, evaluator.best_distance)
             judged = seen
         if gains:
             self.looks = 0
-        elif view.is_rounding(judged):
+        elif evaluator.is_rounding(judged):
             self.looks += 1
 
 

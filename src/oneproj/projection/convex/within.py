@@ -22,8 +22,8 @@ from oneproj.projection.convex.stalls import (
     Exhaustion,
     Stall,
 )
+from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.margins import Aim
-from oneproj.projection.view import Look, View
 from oneproj.sets import SetConstraint
 from oneproj.sets.region import Region, rounding_margin
 from oneproj.vectors.arithmetic import (
@@ -45,7 +45,7 @@ class Within:
     """A search for the nearest feasible point; all its looks are in the region.
 
     Args:
-        view: Of the constraints; it knows the best point afterwards.
+        evaluator: Of the constraints; it knows the best point afterwards.
         region: The sets; constraints that are not of it are cut.
         capacity: Cuts to keep at most.
         max_evaluations: Full constraint gradients after which any feasible point will
@@ -53,23 +53,31 @@ class Within:
     """
 
     def __init__(
-        self, view: View, region: Region, *, capacity: int, max_evaluations: int
+        self,
+        evaluator: Evaluator,
+        region: Region,
+        *,
+        capacity: int,
+        max_evaluations: int,
     ) -> None:
-        """Begin at the view's origin."""
-        self._view, self._region = view, region
+        """Begin at the evaluator's origin."""
+        self._evaluator, self._region = evaluator, region
         self._budget = max_evaluations
-        self.dual = RegionDual(region, view.origin, capacity)
-        self._at = combine([0.0], [view.origin])
-        self._wanted = {name: self._margin(name) for name in view.margins}
+        self.dual = RegionDual(region, evaluator.origin, capacity)
+        self._at = combine([0.0], [evaluator.origin])
+        self._wanted = {name: self._margin(name) for name in evaluator.margins}
         self._aim = Aim(self._wanted)
         self._stall, self._vain = Stall(), Stall()
-        self._bend, self._witness = Bend(), Witness(view)
-        self._exhaustion = Exhaustion(view, view.first)
+        self._bend, self._witness = Bend(), Witness(evaluator)
+        self._exhaustion = Exhaustion(evaluator, evaluator.first)
         self._excluded = False
 
     def _margin(self, name: str) -> float:
         """What to begin with: of a set, which is computed in float64, a hair."""
-        constraint, margin = self._view.constraints[name], self._view.margins[name]
+        constraint, margin = (
+            self._evaluator.constraints[name],
+            self._evaluator.margins[name],
+        )
         if name in self._region.places:
             return 0.0
         if isinstance(constraint, SetConstraint):
@@ -79,22 +87,24 @@ class Within:
         return margin
 
     def search(self) -> bool:
-        """Move the view's parameters to the nearest feasible point.
+        """Move the evaluator's parameters to the nearest feasible point.
 
         Returns:
             Whether the cuts prove that no point of the region is feasible. If not, the
-            view may have none yet: then these looks led nowhere.
+            evaluator may have none yet: then these looks led nowhere.
         """
-        view, seen = self._view, self._view.first
+        evaluator, seen = self._evaluator, self._evaluator.first
         while self._cut(seen) and self._solve():
-            spent, hurry = self._exhaustion.looks, view.evaluations > self._budget
-            if self._is_done(hurry=hurry) or view.evaluations > 2 * self._budget:
+            spent, hurry = self._exhaustion.looks, evaluator.evaluations > self._budget
+            if self._is_done(hurry=hurry) or evaluator.evaluations > 2 * self._budget:
                 return False
             if self._is_stuck() or spent >= 2 * STALLED:
                 return False
             hurry = hurry or spent >= STALLED  # to a point inside by a wider margin
-            pulls = {name: view.space.pack(g) for name, g in seen.gradients.items()}
-            here, mu = view.displacement(), self.dual.multipliers()
+            pulls = {
+                name: evaluator.space.pack(g) for name, g in seen.gradients.items()
+            }
+            here, mu = evaluator.displacement(), self.dual.multipliers()
             self._bend.update(seen.values, pulls, here, mu)
             # From a feasible point that is not the nearest one the solution is next.
             h = 0.0 if hurry or seen.worst <= 0 else self._bend.curvature
@@ -108,11 +118,11 @@ class Within:
                 if seen.worst <= 0:
                     return False
                 self._adapt_margins(seen, hurry=hurry)
-        return view.best.worst > 0 and self._is_empty()
+        return evaluator.best.worst > 0 and self._is_empty()
 
     def member(self, point: Vector) -> Vector:
         """The nearest point of the region, in the parameters' precision."""
-        return self._region.member(self._wide(list(point)), like=self._view.origin)
+        return self._region.member(self._wide(list(point)), like=self._evaluator.origin)
 
     def _is_empty(self) -> bool:
         return self._excluded or self.dual.excludes_all()
@@ -121,7 +131,7 @@ class Within:
         """How far the best point is from the solution."""
         y = self.dual.target()
         nearest = self._region.nearest(y)
-        return distance(self._wide(self._view.best_point), self._wide(nearest))
+        return distance(self._wide(self._evaluator.best_point), self._wide(nearest))
 
     def normals(self) -> dict[str, list[Tensor]]:
         """The unit normals of the sets that balance at the solution, by name."""
@@ -129,7 +139,7 @@ class Within:
         for name, vector in self.dual.normals().items():
             length = norm([vector])
             if length > 0:
-                found[name] = combine([0.0], [self._view.origin])
+                found[name] = combine([0.0], [self._evaluator.origin])
                 found[name][self._region.places[name]] = vector / length
         return found
 
@@ -145,31 +155,35 @@ class Within:
 
     def _is_done(self, *, hurry: bool) -> bool:
         """Whether a feasible point is as near as the margins allow."""
-        view = self._view
-        if view.best.worst > 0 or view.evaluations == 1:
+        evaluator = self._evaluator
+        if evaluator.best.worst > 0 or evaluator.evaluations == 1:
             return False
-        return hurry or view.best_distance <= self._length() * (1.0 + view.share)
+        return hurry or evaluator.best_distance <= self._length() * (
+            1.0 + evaluator.share
+        )
 
     def _is_stuck(self) -> bool:
         """Whether the looks do not come any nearer to the constraints."""
-        worst = self._view.best.worst
+        worst = self._evaluator.best.worst
         self._vain.note(worst)
         return worst > 0 and self._vain.waited >= STUCK
 
     def _length(self) -> float:
         nearest = self._region.nearest(self.dual.target())
-        return distance(self._wide(nearest), self._wide(self._view.origin))
+        return distance(self._wide(nearest), self._wide(self._evaluator.origin))
 
-    def _look(self, curvature: float) -> tuple[Look | None, float]:
+    def _look(self, curvature: float) -> tuple[Evaluation | None, float]:
         """Look at the solution, or where something can be seen on the way there."""
-        view, y = self._view, self.dual.target()
+        evaluator, y = self._evaluator, self.dual.target()
         if curvature > 0:
             y = self.dual.step(self._aim.margins(), self._at, curvature)
-        here = combine([1.0, 1.0], [self._wide(view.origin), self._at])
+        here = combine([1.0, 1.0], [self._wide(evaluator.origin), self._at])
         for share in SHARES:
             there = combine([share, 1.0 - share], [y, here]) if share < 1.0 else y
             try:
-                seen = view.move_to(self._region.member(there, like=view.origin))
+                seen = evaluator.move_to(
+                    self._region.member(there, like=evaluator.origin)
+                )
             except NonFiniteError:
                 continue
             self._at = self._displacement()
@@ -180,10 +194,10 @@ class Within:
         return None, 0.0
 
     def _displacement(self) -> list[Tensor]:
-        here = [x.detach() for x in self._view.parameters]
-        return difference(self._wide(here), self._wide(self._view.origin))
+        here = [x.detach() for x in self._evaluator.parameters]
+        return difference(self._wide(here), self._wide(self._evaluator.origin))
 
-    def _cut(self, seen: Look) -> bool:
+    def _cut(self, seen: Evaluation) -> bool:
         """Linearise the functions that are violated here; False if one always is.
 
         All cuts of a linear function are the same, but for rounding: another is taken
@@ -191,7 +205,7 @@ class Within:
         """
         far = norm(self._at)
         for name, gradient in seen.gradients.items():
-            linear = self._view.constraints[name].curvature == "linear"
+            linear = self._evaluator.constraints[name].curvature == "linear"
             noise = ROUNDED * rounding_unit(gradient) * far * norm(gradient)
             inside = seen.values[name] + self._aim.margin(name)
             if name in self._region.places or inside <= (noise if linear else 0.0):
@@ -201,7 +215,7 @@ class Within:
                 return False
         return True
 
-    def _adapt_margins(self, seen: Look, *, hurry: bool) -> None:
+    def _adapt_margins(self, seen: Evaluation, *, hurry: bool) -> None:
         self._stall.note(seen.worst)
         if hurry or self._stall.waited >= STALLED:
             self._aim.widen(WIDER)
