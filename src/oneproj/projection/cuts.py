@@ -1,7 +1,7 @@
 """``"cuts"``: the projector for constraints that are functions, the default.
 
 Linearisations of the constraints, and the nearest point of what they leave: all of
-them, for convex constraints (``convex/``); those at the present point, for others
+them, for convex constraints (``convex.py``); those at the present point, for others
 (``nonconvex/``). What it costs is full constraint gradients; everything else is a few
 inner products of parameter-size vectors.
 """
@@ -20,11 +20,8 @@ from oneproj.errors import InvalidProblemError
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.balance import apart
 from oneproj.projection.base import AbstractProjector
-from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.convex.cutting import project_convex
-from oneproj.projection.convex.noise import secure
-from oneproj.projection.convex.refutation import challenge
-from oneproj.projection.convex.within import Within
+from oneproj.projection.bundle import SPARE, Bundle
+from oneproj.projection.convex import project_convex, secure
 from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.into_sets import search_sets
 from oneproj.projection.nonconvex.linearity import seems_linear_within_sets
@@ -32,8 +29,10 @@ from oneproj.projection.nonconvex.local import project_local
 from oneproj.projection.nonconvex.stepper import LocalModels
 from oneproj.projection.onto_sets import project_onto_sets
 from oneproj.projection.past import Past
+from oneproj.projection.refutation import challenge
 from oneproj.projection.remarks import best_balanced, bounded, described
 from oneproj.projection.within_any import project_within_any
+from oneproj.projection.within_sets import SetBundle
 from oneproj.results import Projection
 from oneproj.sets.region import Region, region_of
 from oneproj.vectors.arithmetic import Vector, assign, dimension
@@ -45,8 +44,6 @@ ENOUGH, PER_DIMENSION = 200, 4
 """Full gradients after which to stop improving, unless the user says otherwise. Where a
 convex constraint has a facet for every direction, as a maximum over examples does, the
 answer lies on as many facets as there are parameters, and about two looks find one."""
-SPARE = 2
-"""The fewest vectors beyond one per constraint with which a step can be made."""
 
 
 class Cuts(AbstractProjector):
@@ -243,16 +240,17 @@ class Cuts(AbstractProjector):
     def _project_within(self, evaluator: Evaluator, region: Region) -> Projection:
         room = self._convex_room(evaluator.parameters, evaluator.constraints)
         budget = self._max_evaluations or ENOUGH
-        within = Within(evaluator, region, capacity=room, max_evaluations=budget)
+        bundle = SetBundle(region, evaluator.origin, room)
         evaluator.keep(FEW // dimension(evaluator.parameters))
-        empty = within.search()
+        empty = project_convex(evaluator, bundle, max_evaluations=budget)
         if empty:
-            challenge(evaluator, within.member)
+            challenge(evaluator, lambda x: region.member(x, like=evaluator.origin))
         if evaluator.best.worst > 0 and not empty:
             return self._project_convex(evaluator, None)
         secure(evaluator)
-        left, far, normals = within.imbalance(), evaluator.moved(), within.normals()
-        return bounded(evaluator, within.dual, left, far, normals, empty=empty)
+        left, far = apart(evaluator, bundle)
+        normals = bundle.unit_normals()
+        return bounded(evaluator, bundle, left, far, normals, empty=empty)
 
     def _project_as_linear(
         self, evaluator: Evaluator, region: Region

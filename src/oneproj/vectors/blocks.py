@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.vectors.arithmetic import TINY, Vector, norm
+from oneproj.vectors.arithmetic import TINY, Array, Vector, norm
 
 BLOCK = 2**17
 """Numbers in a block: it and the sum so far fit the caches of a core."""
@@ -174,6 +175,25 @@ def product_table(
                 block[n + j] -= block[n + m + k]
             table.addmm_(block[n : n + m], block[: n + m].T)
     return table
+
+
+@torch.no_grad()
+def rotate_into(vectors: Sequence[Vector], columns: Array) -> None:
+    """Write ``sum_i columns[i, k] * vectors[i]`` into the k-th vector, for every k.
+
+    The vectors after the last column are left with no meaning.
+
+    Example:
+        >>> a, b = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 2.0])
+        >>> rotate_into([[a], [b]], np.array([[0.5], [0.5]])); a.tolist()
+        [0.5, 1.0]
+    """
+    turned = torch.from_numpy(np.ascontiguousarray(columns.T))
+    for parts in _aligned(vectors):
+        wide = torch.stack([p.reshape(-1) for p in parts]).double()
+        made = turned.to(wide.device) @ wide
+        for part, row in zip(parts, made, strict=False):
+            part.copy_(row.view_as(part))
 
 
 def _aligned(vectors: Sequence[Vector]) -> Iterator[tuple[Tensor, ...]]:

@@ -29,6 +29,7 @@ from oneproj.vectors.blocks import (
     products,
     products_of_change,
     remainder,
+    rotate_into,
 )
 from oneproj.vectors.space import AbstractPacked, AbstractSpace, Long, Short, is_short
 
@@ -94,6 +95,13 @@ class AbstractPile(ABC, Generic[P]):
         """Drop a vector; those after it move up."""
 
     @abstractmethod
+    def rotate(self, columns: Array) -> None:
+        """Keep ``sum_i columns[i, k] * vector_i`` for every k in place of the vectors.
+
+        There are no more columns than vectors.
+        """
+
+    @abstractmethod
     def state(self) -> Tensor | list[Vector]:
         """The vectors as tensors: the rows of one, or lists shaped like parameters."""
 
@@ -145,6 +153,11 @@ class _ShortPile(AbstractPile[Short]):
     def remove(self, i: int) -> None:
         self._count -= 1
         self._matrix[i : self._count] = self._matrix[i + 1 : self._count + 1]
+
+    def rotate(self, columns: Array) -> None:
+        rotated = columns.T @ self._matrix[: self._count]
+        self._count = len(rotated)
+        self._matrix[: self._count] = rotated
 
     def state(self) -> Tensor:
         return torch.from_numpy(self._matrix[: self._count].copy())
@@ -214,6 +227,10 @@ class _LongPile(AbstractPile[Long]):
 
     def remove(self, i: int) -> None:
         del self._vectors[i]
+
+    def rotate(self, columns: Array) -> None:
+        rotate_into(self._vectors, columns)
+        del self._vectors[columns.shape[1] :]
 
     def state(self) -> list[Vector]:
         return [list(vector) for vector in self._vectors]

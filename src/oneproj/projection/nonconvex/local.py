@@ -36,14 +36,13 @@ from contextlib import suppress
 import numpy as np
 
 from oneproj.errors import InvalidProblemError
-from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.convex.cutting import project_convex
-from oneproj.projection.convex.noise import secure
-from oneproj.projection.convex.stalls import STALLED, Exhaustion
+from oneproj.projection.bundle import Bundle
+from oneproj.projection.convex import Exhaustion, project_convex, secure
 from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.nonconvex.chart import Carried
 from oneproj.projection.nonconvex.descent import find_inside
 from oneproj.projection.nonconvex.stepper import LocalModels
+from oneproj.projection.tolerances import TOLERANCES
 from oneproj.vectors.arithmetic import difference, dot
 
 INSIDE = 0.1
@@ -139,7 +138,7 @@ def _search(
         while not (settled := models.settled(tolerance)):
             if evaluator.evaluations >= budget or slow >= SLOW:
                 break
-            if evaluator.best.worst > 0 and exhaustion.looks >= STALLED:
+            if evaluator.best.worst > 0 and exhaustion.looks >= TOLERANCES.stalled:
                 break
             if 0 < evaluator.best.worst <= enough * evaluator.first.worst:
                 return

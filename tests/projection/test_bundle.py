@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.convex.kept_cuts import UNITS
+from oneproj.projection.bundle import Bundle
+from oneproj.projection.tolerances import TOLERANCES
 from oneproj.vectors.space import AbstractPacked, Long, Short
 
 Array = NDArray[np.float64]
@@ -248,7 +248,7 @@ def test_what_is_left_of_normals_that_cancel_has_the_rounding_of_both() -> None:
     assert cuts.offset == pytest.approx([1.0], rel=1e-5)
     # Two cuts of blur 1000 eps 10^6 each, added, and divided by the length 0.001; and
     # the normals' own, which is as many units of the distance 1.
-    unit = UNITS * np.finfo(np.float64).eps
+    unit = TOLERANCES.sure_units * np.finfo(np.float64).eps
     assert cuts.blur == pytest.approx([2.0 * unit * (1e6 + 1.0) / 1e-3], rel=1e-6)
     near = mixed_from(0.0)._cuts
     assert near.blur == pytest.approx([2.0 * unit / 1e-3], rel=1e-6)
