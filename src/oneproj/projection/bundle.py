@@ -246,7 +246,8 @@ class Bundle:
         total, share = float(share.sum()), share / share.sum()
         mixed, offset = share @ self.normals[:2], float(share @ self.offset[:2])
         length = float(np.linalg.norm(mixed))
-        blur = float(share @ self.blur[:2]) + self._eps * abs(offset)
+        blur = float(share @ self.blur[:2])
+        blur += self._eps * abs(offset) / (length or math.inf)
         worth = dict(zip(self.names, (share @ self.worth[:2]).tolist(), strict=True))
         self._select(np.arange(len(self)) > 1)
         if length > 0:
