@@ -59,7 +59,7 @@ def follow(projector: Cuts, kind: str) -> list[tuple[Projection, Tensor]]:
 
 
 # Smooth: a margin of eps^(3/4) in the residual is its root in the position, and the
-# curvature that a cold start learns (159 gradients) is worth as much as kept cuts (163).
+# curvature that a cold start learns (159 gradients) is worth what kept cuts are (163).
 @pytest.mark.parametrize(
     ("kind", "gain", "near"), [("hinge", 1.4, 1e-12), ("logistic", 0.95, 2e-6)]
 )

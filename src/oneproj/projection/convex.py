@@ -118,7 +118,8 @@ class _Search:
     def __init__(self, evaluator: Evaluator, bundle: Bundle) -> None:
         self._evaluator, self._bundle = evaluator, bundle
         self._sets = bundle if isinstance(bundle, SetBundle) else None
-        self._curvature, self._witness = Curvature(), Witness(evaluator)
+        self._curvature = Curvature(dense=self._sets is None)
+        self._witness = Witness(evaluator)
         self._seen, self._moved = evaluator.first, 0.0
         self._at = evaluator.space.displacement(evaluator.origin)
         self._y: Array = np.zeros(0)

@@ -37,10 +37,16 @@ class Center:
 
 
 class Curvature:
-    """Learns how constraints curve, and proposes where to look."""
+    """Learns how constraints curve, and proposes where to look.
 
-    def __init__(self) -> None:
+    Args:
+        dense: Whether to keep a matrix for each constraint. If not, only the curvature
+            along the last step is known.
+    """
+
+    def __init__(self, *, dense: bool = True) -> None:
         """Know nothing."""
+        self._dense = dense
         self._matrices: dict[str, Array] = {}
         self._first: dict[str, float] = {}
         """The curvature along the first step, that of directions not seen yet."""
@@ -85,6 +91,9 @@ class Curvature:
             self._center = seen
             return
         self._judge(seen, moved, multipliers)
+        if not self._dense:
+            self._center = seen
+            return
         for name, g in seen.gradients.items():
             if name in self._center.gradients:
                 change = g - self._center.gradients[name]
