@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from oneproj.projection.refutation import Prediction
 from oneproj.projection.tolerances import TOLERANCES
@@ -199,7 +200,7 @@ class Bundle:
         for fact, number in zip(FACTS, (offset, slope, blur, 0.0, z), strict=True):
             setattr(self, fact, np.append(getattr(self, fact), number))
 
-    def _select(self, keep: Array | Mask) -> None:
+    def _select(self, keep: Mask | NDArray[np.intp]) -> None:
         """Keep only these cuts."""
         self.normals, self.worth = self.normals[keep], self.worth[keep]
         self.gram = self.gram[keep][:, keep]
@@ -326,8 +327,9 @@ class Bundle:
         if float(np.linalg.norm(left)) <= unit:
             return False
         support = np.flatnonzero(weights > 0)
-        d = np.linalg.lstsq(self.normals[support], offsets[support], rcond=0.0)[0]
-        z = np.linalg.lstsq(self.normals[support].T, -d, rcond=0.0)[0]
+        rows = self.normals[support]
+        d: Any = np.linalg.lstsq(rows, offsets[support], rcond=0.0)[0]
+        z: Any = np.linalg.lstsq(rows.T, -d, rcond=0.0)[0]
         far = float(np.linalg.norm(d))
         noise = TOLERANCES.bound_units * self._eps * (far + np.abs(offsets))
         if not (z >= 0).all() or (self.normals @ d - offsets > noise).any():

@@ -160,8 +160,8 @@ class Curvature:
             self._matrices[name] = grown
         if self._center is not None:
             at, slopes = self._center, self._center.gradients
-            grown = {name: padded(g, (size,)) for name, g in slopes.items()}
-            self._center = Center(padded(at.y, (size,)), at.values, grown)
+            longer = {name: padded(g, (size,)) for name, g in slopes.items()}
+            self._center = Center(padded(at.y, (size,)), at.values, longer)
 
     def _learn(self, name: str, step: Array, change: Array) -> None:
         """Make a constraint's matrix agree with what its gradient did along a step."""
@@ -249,11 +249,13 @@ class Curvature:
         self, margins: Mapping[str, float], bends: Mapping[str, float]
     ) -> tuple[Array, Array]:
         """Return ``normals @ v <= offsets`` of the centre, with curvature."""
-        normals, offsets = [], []
         center = self._center
-        for name, g in ({} if center is None else center.gradients).items():
+        if center is None:
+            return np.zeros((0, 0)), np.zeros(0)
+        normals, offsets = [], []
+        for name, g in center.gradients.items():
             slope = _norm(g) or 1.0
-            level = center.values[name] - float(g @ center.y)  # type: ignore[union-attr]
+            level = center.values[name] - float(g @ center.y)
             normals.append(g / slope)
             offsets.append(-(level + margins[name] + bends[name]) / slope)
         return np.array(normals), np.array(offsets)
