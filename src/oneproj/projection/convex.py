@@ -263,7 +263,9 @@ class _Search:
             self._margins.update(evaluator.margins)
         if outside < TOLERANCES.better * self._outside:
             self._outside, progress = outside, True
-        self._vain = 0 if progress else self._vain + 1
+        # A feasible point off the solution may be far from the answer, and on its way.
+        counts = self._is_solution or outside > 0
+        self._vain = 0 if progress else self._vain + counts
         if not self._is_solution:
             # Elsewhere a residual near zero does not mean that the answer is near.
             return
