@@ -7,12 +7,11 @@ from collections.abc import Mapping
 
 import torch
 
-from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.convex.region_dual import RegionDual
+from oneproj.projection.bundle import Bundle
 from oneproj.projection.evaluator import Evaluator
+from oneproj.projection.within_sets import SetBundle
 from oneproj.sets.region import Region
-from oneproj.vectors.arithmetic import Vector, combine, difference, distance, norm
-from oneproj.vectors.space import is_short
+from oneproj.vectors.arithmetic import Vector, combine, difference, norm
 
 
 def apart(evaluator: Evaluator, bundle: Bundle) -> tuple[float, float]:
@@ -57,19 +56,14 @@ def balance_within(
     """
     evaluator.return_to_best()
     functions = [name for name in evaluator.constraints if name not in region.places]
-    wide = is_short(evaluator.origin)
-    origin, here = (
-        [x.double() for x in point] if wide else list(point)
-        for point in (evaluator.origin, evaluator.best_point)
-    )
-    dual = RegionDual(region, evaluator.origin, len(functions) + 1)
+    bundle = SetBundle(region, evaluator.origin, len(functions) + 1)
+    at, pack = evaluator.displacement(), evaluator.space.pack
     for name in functions:
         value, gradient = evaluator.best.values[name], evaluator.best.gradients[name]
-        dual.add(name, value, gradient, difference(here, origin))
-    if not dual.solve(dict.fromkeys(functions, 0.0)):
+        bundle.add(name, value, pack(gradient), at)
+    if not bundle.solve(dict.fromkeys(functions, 0.0)):
         return {}, math.inf
-    solution = region.nearest(dual.target())
-    return dual.multipliers(), distance(solution, here)
+    return bundle.multipliers(), apart(evaluator, bundle)[0]
 
 
 def relative(left: float, moved: float) -> float:

@@ -1,7 +1,7 @@
 """``"cuts"``: the projector for constraints that are functions, the default.
 
 Linearisations of the constraints, and the nearest point of what they leave: all of
-them, for convex constraints (``convex/``); those at the present point, for others
+them, for convex constraints (``convex.py``); those at the present point, for others
 (``sqp.py``). What it costs is full constraint gradients; everything else is a few
 inner products of parameter-size vectors.
 """
@@ -21,16 +21,14 @@ from oneproj.errors import InvalidProblemError, old_argument
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.balance import apart
 from oneproj.projection.base import AbstractProjector
-from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.convex.cutting import project_convex
-from oneproj.projection.convex.noise import secure
-from oneproj.projection.convex.refutation import challenge
-from oneproj.projection.convex.within import Within
+from oneproj.projection.bundle import SPARE, Bundle
+from oneproj.projection.convex import project_convex, secure
 from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.into_sets import enter
 from oneproj.projection.local_model import may_be_convex
 from oneproj.projection.onto_sets import project_onto_sets
 from oneproj.projection.past import Past
+from oneproj.projection.refutation import challenge
 from oneproj.projection.remarks import (
     best_balanced,
     bounded,
@@ -42,6 +40,7 @@ from oneproj.projection.within_any import (
     project_within_any,
     seems_linear_within_sets,
 )
+from oneproj.projection.within_sets import SetBundle
 from oneproj.results import Projection
 from oneproj.sets.region import Region, boxes_of, region_of
 from oneproj.vectors.arithmetic import Vector, assign, dimension
@@ -59,8 +58,6 @@ unless they lowered the worst residual to this share."""
 WHOLE, LARGE, VECTORS = 512, 1_000_000, 16
 """Parameters up to which the local search works in all of their space, and from which
 it keeps 16 parameter-size vectors beyond the model by default."""
-SPARE = 2
-"""The fewest vectors beyond one per constraint with which a step can be made."""
 
 
 @old_argument("progress", "min_gain")
@@ -258,16 +255,17 @@ class Cuts(AbstractProjector):
     def _project_within(self, evaluator: Evaluator, region: Region) -> Projection:
         room = self._convex_room(evaluator.parameters, evaluator.constraints)
         budget = self._max_evaluations or ENOUGH
-        within = Within(evaluator, region, capacity=room, max_evaluations=budget)
+        bundle = SetBundle(region, evaluator.origin, room)
         evaluator.keep(FEW // dimension(evaluator.parameters))
-        empty = within.search()
+        empty = project_convex(evaluator, bundle, max_evaluations=budget)
         if empty:
-            challenge(evaluator, within.member)
+            challenge(evaluator, lambda x: region.member(x, like=evaluator.origin))
         if evaluator.best.worst > 0 and not empty:
             return self._project_convex(evaluator, None)
         secure(evaluator)
-        left, far, normals = within.imbalance(), evaluator.moved(), within.normals()
-        return bounded(evaluator, within.dual, left, far, normals, empty=empty)
+        left, far = apart(evaluator, bundle)
+        normals = bundle.unit_normals()
+        return bounded(evaluator, bundle, left, far, normals, empty=empty)
 
     def _project_as_linear(
         self, evaluator: Evaluator, region: Region

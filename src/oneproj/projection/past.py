@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from oneproj.problem.terms import AbstractTerm
-from oneproj.projection.convex.bundle import Bundle
+from oneproj.projection.bundle import Bundle
 from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.local_model import Carried
 from oneproj.schema import check_like

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.balance import apart, balance_within, imbalance, relative
-from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.convex.refutation import contradiction
-from oneproj.projection.convex.region_dual import RegionDual
+from oneproj.projection.bundle import Bundle
 from oneproj.projection.evaluator import Evaluation, Evaluator
+from oneproj.projection.refutation import contradiction
 from oneproj.results import NEAREST, Projection, Status
 from oneproj.sets.region import Region
 from oneproj.vectors.arithmetic import Vector, norm
@@ -218,7 +217,7 @@ def _more(constraints: Mapping[str, AbstractTerm]) -> str:
 
 def bounded(
     evaluator: Evaluator,
-    cuts: Bundle | RegionDual,
+    cuts: Bundle,
     left: float,
     far: float,
     normals: Mapping[str, Vector],

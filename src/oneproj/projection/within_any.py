@@ -1,6 +1,6 @@
 """Projection within closed-form sets that are not convex, such as matrices of a rank.
 
-The dual of ``region_dual.py`` needs only the nearest point of the sets, which is known
+The dual of ``within_sets.py`` needs only the nearest point of the sets, which is known
 in closed form whether or not they are convex. What is lost without convexity is that
 its maximum is the distance; where it is all the same, the answer is the nearest point.
 """
@@ -15,11 +15,12 @@ import torch
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.problem.terms import AbstractTerm
-from oneproj.projection.balance import imbalance, relative
-from oneproj.projection.convex.within import Within
+from oneproj.projection.balance import apart, imbalance, relative
+from oneproj.projection.convex import project_convex
 from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.local_model import random_direction
 from oneproj.projection.remarks import described
+from oneproj.projection.within_sets import SetBundle
 from oneproj.results import Projection
 from oneproj.sets import SetConstraint
 from oneproj.sets.region import Region
@@ -62,23 +63,23 @@ def project_within_any(
         (2.828427, True)
     """
     few = min(TRIED, max_evaluations)
-    within = Within(evaluator, region, capacity=capacity, max_evaluations=few)
+    bundle = SetBundle(region, evaluator.origin, capacity)
     # What was not declared is nobody's mistake.
     with suppress(InvalidProblemError):
-        within.search()
+        project_convex(evaluator, bundle, max_evaluations=few)
     if evaluator.best.worst > 0:
         return None, False
-    far, mu = evaluator.moved(), within.dual.multipliers()
-    uneven = imbalance(evaluator, mu, within.normals())
+    far, mu = evaluator.moved(), bundle.multipliers()
+    uneven = imbalance(evaluator, mu, bundle.unit_normals())
     functions = evaluator.constraints.keys() - region.places.keys()
     declared = all(evaluator.constraints[name].curvature for name in functions)
-    bound = within.dual.lagrangian_bound()
+    bound = bundle.lagrangian_bound()
     narrow = far - bound <= NARROW * far
     sure = narrow and (declared or uneven <= EVEN * far)
     left = uneven
     if narrow and declared:  # at a kink, one of its gradients does not balance
         gap = math.sqrt(max(0.0, far**2 - bound**2))
-        left = min(uneven, max(within.imbalance(), gap))
+        left = min(uneven, max(apart(evaluator, bundle)[0], gap))
     kkt_residual = relative(left, far)
     found = described(
         evaluator, evaluator.best, far, multipliers=mu, kkt_residual=kkt_residual

@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.projection.convex.kept_cuts import SURE, UNITS
 from oneproj.projection.evaluator import Evaluation, Evaluator
+from oneproj.projection.tolerances import TOLERANCES
 from oneproj.sets import SetConstraint
 from oneproj.vectors.arithmetic import Vector, combine, dimension, flat, norm
 
@@ -53,8 +53,8 @@ class Witness:
 
     def __init__(self, evaluator: Evaluator) -> None:
         """Know the sizes of what is seen, for they are what is rounded."""
-        self._sure = max(SURE, UNITS * evaluator.eps)
-        self._far = UNITS * evaluator.eps
+        self._sure = max(TOLERANCES.sure_share, TOLERANCES.sure_units * evaluator.eps)
+        self._far = TOLERANCES.sure_units * evaluator.eps
         self._size = norm(evaluator.origin)
         self._constraints, self._first = evaluator.constraints, evaluator.first.values
         self._scales = {name: c.scale() for name, c in evaluator.constraints.items()}
