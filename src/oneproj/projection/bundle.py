@@ -47,7 +47,7 @@ class Basis:
         >>> basis = Basis()
         >>> basis.coordinates(Short(np.array([3.0, 4.0]), 2**-52)).tolist()
         [5.0]
-        >>> basis.coordinates(Short(np.array([3.0, 9.0]), 2**-52)).tolist()
+        >>> basis.coordinates(Short(np.array([3.0, 9.0]), 2**-52)).round(9).tolist()
         [9.0, 3.0]
         >>> len(basis)
         2
@@ -108,6 +108,7 @@ class Bundle:
         >>> from oneproj.vectors.space import Short
         >>> bundle, d = Bundle(capacity=10), Short(np.zeros(1), eps=2**-52)
         >>> bundle.add("a", 2.0, Short(np.array([2.0]), d.eps), d)     # 2 + 2 d <= 0
+        array([2.])
         >>> bundle.solve({"a": 0.0}), bundle.displacement(d).numbers
         (True, array([-1.]))
         >>> bundle.multipliers()

@@ -274,11 +274,12 @@ class _Search:
         self._vain = 0 if better else self._vain
         self._least = min(self._least, seen.worst)
         wide = TOLERANCES.wider * max(self._aim.margins().values())
+        if seen.worst > TOLERANCES.wider * self._least:
+            return  # where a wider margin only leads away, the set has no inside
         if self._waited >= TOLERANCES.stalled and self._least < wide:
             self._aim.widen(TOLERANCES.wider)
             self._waited = 0
-        if hurry and seen.worst <= TOLERANCES.wider * self._least:
-            # Where a wider margin only leads away, the set has no inside.
+        if hurry:
             self._aim.allow(seen.values)
 
     def _margin(self, name: str) -> float:
