@@ -144,11 +144,6 @@ def test_where_it_violates_a_function_the_search_goes_on() -> None:
     assert done.distance == pytest.approx(2.5, abs=1e-6)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="where functions have no value at the sets' nearest point, the local search "
-    "ends 0.02 outside the box",
-)
 def test_a_function_without_a_value_there_is_no_error() -> None:
     w = point(-2.0, 3.0)
     done = oneproj.project(
@@ -157,6 +152,21 @@ def test_a_function_without_a_value_there_is_no_error() -> None:
             "box": oneproj.sets.Box(0.0, 9.0).on(w),
             # inf at the nearest point of the box, (0, 3)
             "barrier": oneproj.function(lambda: -(w[0].abs().log()) + w[1]) <= 4.0,
+        },
+    )
+    assert done.status.ok
+    assert max(done.residuals.values()) <= 0
+
+
+def test_a_face_along_which_nothing_falls_is_left() -> None:
+    # Where w[2] = 0, the distance from the cone has no slope along it.
+    w = point(-3.0, -2.0, -1.0)
+    done = oneproj.project(
+        w,
+        {
+            "box": oneproj.sets.Box(0.0, 5.0).on(w),
+            "cone": oneproj.function(lambda: w[:2].square().sum() - w[2] ** 2) <= 0.0,
+            "outside": oneproj.function(lambda: 4.0 - w.square().sum()) <= 0.0,
         },
     )
     assert done.status.ok

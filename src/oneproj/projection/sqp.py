@@ -39,7 +39,6 @@ from oneproj.vectors.arithmetic import (
     Array,
     Vector,
     combine,
-    difference,
     dimension,
 )
 
@@ -103,8 +102,8 @@ class Sqp:
         self.place: Place = self.best
         self._begin(self.best)
         if region.places:
-            place = self._visit_member(evaluator.origin)
-            if place is None:  # the functions have no value there
+            place = self._first_member()
+            if place is None:  # the functions have no value in the sets, or hardly
                 nowhere = Region(evaluator.parameters, {})
                 self.__init__(  # type: ignore[misc]
                     evaluator,
@@ -171,6 +170,19 @@ class Sqp:
             return None
         if evaluator.best is seen:
             self.best = place
+        return place
+
+    def _first_member(self) -> Place | None:
+        """The sets' point nearest to the start, or one where functions have values."""
+        origin = self._evaluator.origin
+        place = self._visit_member(origin)
+        if place is not None:
+            return place
+        direction = random_direction(origin, self._size)
+        for share in LOCAL.nudges:
+            place = self._visit_member(combine([1.0, share], [origin, direction]))
+            if place is not None:
+                break
         return place
 
     def _separate(self, d: Array) -> bool:
@@ -281,6 +293,8 @@ class Sqp:
         whole = place.d
         while high > LOCAL.bracket * low:
             share = math.sqrt(low * high) if low > 0 else high / factor
+            if share == 0.0:
+                break  # the start is the only point that is not feasible
             trial = self._visit(share * whole)
             if trial is not None and trial.seen.worst <= 0:
                 place, high = trial, share
@@ -440,15 +454,17 @@ class Sqp:
     def _nudge(self) -> bool:
         """Leave a point without a slope, or a saddle, along a random direction.
 
-        The direction is always the same. Whether a point with a slope was found whose
-        violation is not much larger than the least one.
+        The direction is always the same. Returns whether a point with a slope was
+        found, or a feasible one.
         """
         evaluator = self._evaluator
         direction = random_direction(evaluator.origin, self._size)
         flat = not self.best.has_slope()
-        base = difference(evaluator.best_point, evaluator.origin)
         for share in LOCAL.nudges if flat else LOCAL.nudges[:1]:
-            moved = combine([1.0, share], [base, direction])
+            point = combine([1.0, share], [evaluator.best_point, direction])
+            inside = self._region.nearest(point)
+            # Mirrored at the sets, so that it leads off a face that it leads out of.
+            moved = combine([2.0, -1.0, -1.0], [inside, point, evaluator.origin])
             self._evaluator.keep_best()
             try:
                 d = self._basis.coordinates(moved)
