@@ -253,6 +253,8 @@ class Sqp:
             if self.stationary:
                 if evaluator.best.worst <= 0 or not self._nudge():
                     return
+                # The merit may lead back, as its distance counts; the violation not.
+                self._restore(self.place, 2 * budget)
                 self.stationary = False
                 continue
             if evaluator.best.worst <= 0:
@@ -260,7 +262,7 @@ class Sqp:
                     return
                 self._weakest = max(self._weakest, self._rho)
                 self._begin(self.best)
-            elif not self._restore(2 * budget):
+            elif not self._restore(self.best, 2 * budget):
                 return
 
     def _descend(self, budget: int) -> bool:
@@ -323,15 +325,14 @@ class Sqp:
                 return True
         return False
 
-    def _restore(self, budget: int) -> bool:
+    def _restore(self, place: Place, budget: int) -> bool:
         """Lower the worst residual until it is feasible; whether it is.
 
-        From the best point, by the shortest step in the metric of the curvature that
+        From a place, by the shortest step in the metric of the curvature that
         the linearised constraints allow. Each is aimed inside by more than the last.
         """
         evaluator, waited = self._evaluator, 0
-        place, extra, share = self.best, 0.0, 1.0
-        mu = self.mu
+        extra, share, mu = 0.0, 1.0, self.mu
         while evaluator.evaluations < budget and waited < LOCAL.restorations:
             place = self._refreshed(place)
             worst = place.seen.worst
