@@ -63,10 +63,13 @@ def project_convex(
     search, before = _Search(evaluator, bundle), evaluator.evaluations - 1
     while search.solve():
         used = evaluator.evaluations - before
-        hurry = used >= max_evaluations or search.is_stuck
+        late = used >= max_evaluations
+        hurry = late or search.is_stuck
         if used >= 2 * max_evaluations or search.is_done(hurry=hurry):
             return False
-        if search.is_exhausted(declared=declared) or not search.move(hurry=hurry):
+        if search.is_exhausted(declared=declared):
+            return False
+        if not search.move(hurry=hurry, late=late):
             return False
     size = max(evaluator.space.size_of_origin(), math.sqrt(dimension(evaluator.origin)))
     return evaluator.best.worst > 0 and bundle.excludes(size)
@@ -175,7 +178,7 @@ class _Search:
         gap = max(evaluator.share, TOLERANCES.gap)
         return evaluator.best_distance <= self._bundle.length() * (1.0 + gap)
 
-    def move(self, *, hurry: bool) -> bool:
+    def move(self, *, hurry: bool, late: bool) -> bool:
         """Look at the solution, or at a point that allows for curvature.
 
         False if neither there nor on the way there the constraints have values.
@@ -200,7 +203,7 @@ class _Search:
         self._at = self._evaluator.displacement()
         self._moved = self._at.minus(before).norm()
         self._believe()
-        self._note(hurry=hurry)
+        self._note(hurry=hurry, late=late)
         return True
 
     def _look(self, aim: Array, bend: float) -> float:
@@ -245,7 +248,7 @@ class _Search:
             exact = bundle.basis.products(self._at)
             self._witness.check(seen, bundle.predictions(seen.values, exact), far)
 
-    def _note(self, *, hurry: bool) -> None:
+    def _note(self, *, hurry: bool, late: bool) -> None:
         """Count what is no progress, and adapt the margins."""
         seen, evaluator = self._seen, self._evaluator
         self._exhaustion.note(seen, solution=self._is_solution)
@@ -279,7 +282,7 @@ class _Search:
         if self._waited >= TOLERANCES.stalled and self._least < wide:
             self._aim.widen(TOLERANCES.wider)
             self._waited = 0
-        if hurry:
+        if late or (hurry and not better):
             self._aim.allow(seen.values)
 
     def _margin(self, name: str) -> float:
