@@ -222,9 +222,7 @@ class Bundle:
             return None
         points = [padded(p, (len(self.basis),)) for p in beside]
         room = min(self.capacity - count, max(self.capacity // 2, SPARE))
-        # The point and the centre of the curvature are often the same.
-        apart = _orthonormal(np.array(points)).shape[1] if points else 0
-        most = max(1, room - apart)
+        most = max(1, room - len(points))
         latest = np.argsort(np.argsort(self.idle, kind="stable")) < most
         self._select(latest | (self.z > 0))
         while len(self) > most:
