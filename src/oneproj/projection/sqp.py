@@ -245,7 +245,7 @@ class Sqp:
         self.stationary = False
         if not self.place.has_slope():
             self._nudge()
-        for _ in range(LOCAL.rounds):
+        for attempt in range(LOCAL.rounds):
             self.settled = self._descend(budget)
             used_up = self._evaluator.evaluations >= budget
             if self.settled or (used_up and not last and not self.stationary):
@@ -253,8 +253,8 @@ class Sqp:
             if self.stationary:
                 if evaluator.best.worst <= 0 or not self._nudge():
                     return
-                # The merit may lead back, as its distance counts; the violation not.
-                self._restore(self.place, 2 * budget)
+                if attempt > 0:  # the merit led back, as its distance counts
+                    self._restore(self.place, 2 * budget)
                 self.stationary = False
                 continue
             if evaluator.best.worst <= 0:
