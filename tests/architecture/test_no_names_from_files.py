@@ -29,6 +29,8 @@ ALLOWED = {
     "oneproj_paper/experiments/plain_json.py: getattr": "fields of a dataclass",
     "oneproj/problem/float64.py: getattr": "torch's operators, by torch's names",
     "oneproj_paper/laboratory/records.py: getattr": "names listed in the code",
+    "oneproj/projection/bundle.py: getattr": "names listed in the code",
+    "oneproj/projection/bundle.py: setattr": "names listed in the code",
     "oneproj_paper/cli/exits.py: getattr": "signals, listed in the code",
 }
 """Where a name is not a literal, and why no file can choose it."""

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.convex.refutation import PROBES
+from oneproj.projection.bundle import Bundle
+from oneproj.projection.refutation import PROBES
 
 
 @pytest.mark.parametrize(("rows", "dimension"), [(500, 100), (500, 200)])
@@ -39,9 +39,9 @@ def test_a_linear_function_is_cut_once(monkeypatch: pytest.MonkeyPatch) -> None:
     w = torch.tensor([3.0, 4.0, 5.0], requires_grad=True)
     added, add = [], Bundle.add
 
-    def spy(bundle: Bundle, name: str, *args: object, **kwargs: object) -> None:
+    def spy(bundle: Bundle, name: str, *args: object, **kwargs: object) -> object:
         added.append(name)
-        add(bundle, name, *args, **kwargs)  # type: ignore[arg-type]
+        return add(bundle, name, *args, **kwargs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Bundle, "add", spy)
     total = oneproj.function(w.sum, curvature="linear") <= -1.0

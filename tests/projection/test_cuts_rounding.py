@@ -14,7 +14,7 @@ import oneproj
 from oneproj.errors import InfeasibleError, OneprojWarning
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.cuts import Cuts
-from oneproj.projection.view import View, watching
+from oneproj.projection.evaluator import Evaluator, watching
 from oneproj.results import Status
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -111,14 +111,14 @@ def test_a_far_start_costs_no_share_of_the_distance_in_float32(
 def test_the_margin_of_a_function_without_a_bound_follows_the_search() -> None:
     w = torch.tensor([60.0, 1.0], dtype=torch.float64, requires_grad=True)
     risen = oneproj.function(lambda: w[0].exp() - 1.0) <= 0.0
-    view = View([w], {"risen": risen}, differentiate_all=True)
-    before = view.margins["risen"]
-    view.move([torch.tensor([-59.0, 0.0], dtype=torch.float64)])
-    assert before == pytest.approx(view.share * math.exp(60.0))
+    evaluator = Evaluator([w], {"risen": risen}, differentiate_all=True)
+    before = evaluator.margins["risen"]
+    evaluator.move([torch.tensor([-59.0, 0.0], dtype=torch.float64)])
+    assert before == pytest.approx(evaluator.share * math.exp(60.0))
     # e at 1, and a gradient of e along a way of 59.
-    assert view.margins["risen"] == pytest.approx(view.share * 60.0 * math.e)
-    view.move([torch.tensor([-58.0, 0.0], dtype=torch.float64)])
-    assert view.margins["risen"] == pytest.approx(view.share * 60.0 * math.e)
+    assert evaluator.margins["risen"] == pytest.approx(evaluator.share * 60.0 * math.e)
+    evaluator.move([torch.tensor([-58.0, 0.0], dtype=torch.float64)])
+    assert evaluator.margins["risen"] == pytest.approx(evaluator.share * 60.0 * math.e)
 
 
 def test_a_function_that_is_0_where_the_parameters_are_has_a_margin() -> None:

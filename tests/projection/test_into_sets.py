@@ -9,8 +9,8 @@ from torch.nn.functional import softplus
 
 import oneproj
 from oneproj.problem.terms import AbstractTerm
+from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.into_sets import enter
-from oneproj.projection.view import View
 from oneproj.sets.region import region_of
 
 SETS = oneproj.sets
@@ -57,16 +57,16 @@ def test_it_gives_up_where_no_point_of_the_sets_will_do() -> None:
     w = torch.tensor([0.9, 0.3], dtype=torch.float64, requires_grad=True)
     size = oneproj.function(lambda: w.square().sum())
     both = {"sum": SETS.Simplex().on(w), "size": size <= 0.4}  # 0.5 is the least
-    view = View([w], both, differentiate_all=True)
-    enter(view, region_of([w], both))
-    assert view.best.worst > 0
-    assert view.evaluations <= 22
+    evaluator = Evaluator([w], both, differentiate_all=True)
+    enter(evaluator, region_of([w], both))
+    assert evaluator.best.worst > 0
+    assert evaluator.evaluations <= 22
 
 
 def test_a_function_without_a_slope_is_left_alone() -> None:
     w = torch.tensor([2.0], dtype=torch.float64, requires_grad=True)
     flat = oneproj.function(lambda: 0.0 * w.sum() + 1.0)
     both = {"box": SETS.Box(0.0, 1.0).on(w), "flat": flat <= 0.0}
-    view = View([w], both, differentiate_all=True)
-    enter(view, region_of([w], both))
-    assert view.best.worst == 1.0
+    evaluator = Evaluator([w], both, differentiate_all=True)
+    enter(evaluator, region_of([w], both))
+    assert evaluator.best.worst == 1.0

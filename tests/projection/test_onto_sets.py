@@ -156,3 +156,18 @@ def test_a_function_without_a_value_there_is_no_error() -> None:
     )
     assert done.status.ok
     assert max(done.residuals.values()) <= 0
+
+
+def test_a_face_along_which_nothing_falls_is_left() -> None:
+    # Where w[2] = 0, the distance from the cone has no slope along it.
+    w = point(-3.0, -2.0, -1.0)
+    done = oneproj.project(
+        w,
+        {
+            "box": oneproj.sets.Box(0.0, 5.0).on(w),
+            "cone": oneproj.function(lambda: w[:2].square().sum() - w[2] ** 2) <= 0.0,
+            "outside": oneproj.function(lambda: 4.0 - w.square().sum()) <= 0.0,
+        },
+    )
+    assert done.status.ok
+    assert max(done.residuals.values()) <= 0

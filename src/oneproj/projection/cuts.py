@@ -1,8 +1,8 @@
 """``"cuts"``: the projector for constraints that are functions, the default.
 
 Linearisations of the constraints, and the nearest point of what they leave: all of
-them, for convex constraints (``convex/``); those at the present point, for others
-(``nonconvex/``). What it costs is full constraint gradients; everything else is a few
+them, for convex constraints (``convex.py``); those at the present point, for others
+(``sqp.py``). What it costs is full constraint gradients; everything else is a few
 inner products of parameter-size vectors.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,22 +21,28 @@ from oneproj.errors import InvalidProblemError, old_argument
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.balance import apart
 from oneproj.projection.base import AbstractProjector
-from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.convex.cutting import project_convex
-from oneproj.projection.convex.noise import secure
-from oneproj.projection.convex.refutation import challenge
-from oneproj.projection.convex.within import Within
-from oneproj.projection.into_sets import search_sets
-from oneproj.projection.nonconvex.linearity import seems_linear_within_sets
-from oneproj.projection.nonconvex.local import project_local
-from oneproj.projection.nonconvex.stepper import LocalModels
+from oneproj.projection.bundle import SPARE, Bundle
+from oneproj.projection.convex import project_convex, secure
+from oneproj.projection.evaluator import Evaluator
+from oneproj.projection.into_sets import enter
+from oneproj.projection.local_model import may_be_convex
 from oneproj.projection.onto_sets import project_onto_sets
 from oneproj.projection.past import Past
-from oneproj.projection.remarks import best_balanced, bounded, described
-from oneproj.projection.view import View
-from oneproj.projection.within_any import project_within_any
+from oneproj.projection.refutation import challenge
+from oneproj.projection.remarks import (
+    best_balanced,
+    bounded,
+    described,
+    stationary,
+)
+from oneproj.projection.sqp import Sqp
+from oneproj.projection.within_any import (
+    project_within_any,
+    seems_linear_within_sets,
+)
+from oneproj.projection.within_sets import SetBundle
 from oneproj.results import Projection
-from oneproj.sets.region import Region, region_of
+from oneproj.sets.region import Region, boxes_of, region_of
 from oneproj.vectors.arithmetic import Vector, assign, dimension
 
 ROOM, AMPLE, FEW = 100, 1000, 10_000_000
@@ -45,8 +52,12 @@ ENOUGH, PER_DIMENSION = 200, 4
 """Full gradients after which to stop improving, unless the user says otherwise. Where a
 convex constraint has a facet for every direction, as a maximum over examples does, the
 answer lies on as many facets as there are parameters, and about two looks find one."""
-SPARE = 2
-"""The fewest vectors beyond one per constraint with which a step can be made."""
+SOON, STEADY = 20, 1e-2
+"""Full gradients of the local search before what may be convex is tried as if it were,
+unless they lowered the worst residual to this share."""
+WHOLE, LARGE, VECTORS = 512, 1_000_000, 16
+"""Parameters up to which the local search works in all of their space, and from which
+it keeps 16 parameter-size vectors beyond the model by default."""
 
 
 @old_argument("progress", "min_gain")
@@ -149,8 +160,8 @@ class Cuts(AbstractProjector):
     ) -> dict[str, int]:
         """How much is kept at most."""
         cuts = self._convex_room(parameters, constraints)
-        vectors = self._local_room(constraints)
-        return {"cuts": cuts, "vectors": vectors, "moves": self._memory}
+        vectors = self._local_room(parameters, constraints)
+        return {"cuts": cuts, "vectors": vectors}
 
     def accepts(self, constraints: Mapping[str, AbstractTerm]) -> str | None:
         """Every constraint has a gradient, so any will do."""
@@ -165,29 +176,29 @@ class Cuts(AbstractProjector):
         convex = shapes <= {"convex", "linear"}
         past = self._recall(parameters, constraints)
         suspects = self._suspects(past)
-        view = View(
+        evaluator = Evaluator(
             parameters, constraints, differentiate_all=not convex, suspects=suspects
         )
         try:
-            if view.first.worst <= 0:
+            if evaluator.first.worst <= 0:
                 self._past = past
-                return described(view, view.best, 0.0)
+                return described(evaluator, evaluator.best, 0.0)
             region = region_of(parameters, constraints)
-            nearest = project_onto_sets(view, region)
+            nearest = project_onto_sets(evaluator, region)
             if nearest is not None:
                 self._past = past
                 return nearest
             if convex and region.places:
-                return self._project_within(view, region)
+                return self._project_within(evaluator, region)
             if convex:
-                return self._project_convex(view, past)
-            found = self._project_as_linear(view, region)
+                return self._project_convex(evaluator, past)
+            found = self._project_as_linear(evaluator, region)
             if found is None and not region.convex:
-                return self._project_within_any(view, region, past)
-            return found or self._project_local(view, past)
+                return self._project_within_any(evaluator, region, past)
+            return found or self._project_local(evaluator, past)
         except BaseException:
             # NaN at a visited point, or Ctrl-C: leave the best point, not that one.
-            view.return_to_best()
+            evaluator.return_to_best()
             raise
 
     def _recall(
@@ -206,113 +217,135 @@ class Cuts(AbstractProjector):
         return [] if self._warm else None
 
     @np.errstate(over="ignore", invalid="ignore")  # nothing is seen at such a point
-    def _project_convex(self, view: View, past: Past | None) -> Projection:
-        room = self._convex_room(view.parameters, view.constraints)
-        known = None if past is None else past.cuts_from(view)
+    def _project_convex(self, evaluator: Evaluator, past: Past | None) -> Projection:
+        room = self._convex_room(evaluator.parameters, evaluator.constraints)
+        known = None if past is None else past.cuts_from(evaluator)
         bundle = known or Bundle(room)
-        facets = min(room, dimension(view.parameters))
+        facets = min(room, dimension(evaluator.parameters))
         budget = self._max_evaluations or max(ENOUGH, PER_DIMENSION * facets)
-        view.keep(FEW // dimension(view.parameters))
-        empty = project_convex(view, bundle, max_evaluations=budget)
+        evaluator.keep(FEW // dimension(evaluator.parameters))
+        empty = project_convex(evaluator, bundle, max_evaluations=budget)
         if empty:
-            challenge(view)
-        if not (empty or view.is_rounding(view.best)):
-            return self._project_anew(view, bundle)
-        secure(view)
-        done = bounded(view, bundle, *apart(view, bundle), {}, empty=empty)
+            challenge(evaluator)
+        if not (empty or evaluator.is_rounding(evaluator.best)):
+            return self._project_anew(evaluator, bundle)
+        secure(evaluator)
+        done = bounded(evaluator, bundle, *apart(evaluator, bundle), {}, empty=empty)
         # Without a bound a declaration is refuted, and the cuts are not valid.
         if self._warm and not (done.lower_bound is None or bundle.excludes_all):
-            self._past = Past.of(view, cuts=bundle)
+            self._past = Past.of(evaluator, cuts=bundle)
         return done
 
-    def _project_anew(self, view: View, bundle: Bundle) -> Projection:
+    def _project_anew(self, evaluator: Evaluator, bundle: Bundle) -> Projection:
         """Project locally where cuts ran out of looks: curvature may know the way.
 
         Of an ellipsoid with axes of very different lengths they see a facet a look.
         What they prove holds for any answer. If there is none, the better point counts.
         """
-        missed = bounded(view, bundle, *apart(view, bundle), {}, empty=False)
-        point = view.best_point
-        found = self._project_local(_from_the_start(view), None)
+        missed = bounded(evaluator, bundle, *apart(evaluator, bundle), {}, empty=False)
+        point = evaluator.best_point
+        found = self._project_local(_from_the_start(evaluator), None)
         if found.status.ok or _worst(found) <= _worst(missed):
             refuted = missed.lower_bound is None
             remark = missed.remark if refuted else found.remark
             return replace(found, lower_bound=missed.lower_bound, remark=remark)
-        assign(view.parameters, point)
+        assign(evaluator.parameters, point)
         return replace(missed, gradients=found.gradients)
 
-    def _project_within(self, view: View, region: Region) -> Projection:
-        room = self._convex_room(view.parameters, view.constraints)
+    def _project_within(self, evaluator: Evaluator, region: Region) -> Projection:
+        room = self._convex_room(evaluator.parameters, evaluator.constraints)
         budget = self._max_evaluations or ENOUGH
-        within = Within(view, region, capacity=room, max_evaluations=budget)
-        view.keep(FEW // dimension(view.parameters))
-        empty = within.search()
+        bundle = SetBundle(region, evaluator.origin, room)
+        evaluator.keep(FEW // dimension(evaluator.parameters))
+        empty = project_convex(evaluator, bundle, max_evaluations=budget)
         if empty:
-            challenge(view, within.member)
-        if view.best.worst > 0 and not empty:
-            return self._project_convex(view, None)
-        secure(view)
-        left, far, normals = within.imbalance(), view.moved(), within.normals()
-        return bounded(view, within.dual, left, far, normals, empty=empty)
+            challenge(evaluator, lambda x: region.member(x, like=evaluator.origin))
+        if evaluator.best.worst > 0 and not empty:
+            return self._project_convex(evaluator, None)
+        secure(evaluator)
+        left, far = apart(evaluator, bundle)
+        normals = bundle.unit_normals()
+        return bounded(evaluator, bundle, left, far, normals, empty=empty)
 
-    def _project_as_linear(self, view: View, region: Region) -> Projection | None:
+    def _project_as_linear(
+        self, evaluator: Evaluator, region: Region
+    ) -> Projection | None:
         """Project within sets if the functions seem linear; None if they do not."""
-        if not (region.convex and region.places and seems_linear_within_sets(view)):
+        if not (
+            region.convex and region.places and seems_linear_within_sets(evaluator)
+        ):
             return None
         try:
-            found = self._project_within(view, region)
+            found = self._project_within(evaluator, region)
         except InvalidProblemError:  # what was not declared is nobody's mistake
             return None
         return replace(found, lower_bound=None) if found.status.ok else None
 
     def _project_within_any(
-        self, view: View, region: Region, past: Past | None
+        self, evaluator: Evaluator, region: Region, past: Past | None
     ) -> Projection:
         """Project within sets of which one is not convex, and locally if in doubt.
 
         The nearer of the two answers counts.
         """
-        room = max(self._capacity or ROOM, len(view.constraints) + SPARE)
+        room = max(self._capacity or ROOM, len(evaluator.constraints) + SPARE)
         few = self._max_evaluations or ENOUGH
         near, sure = project_within_any(
-            view, region, capacity=room, max_evaluations=few
+            evaluator, region, capacity=room, max_evaluations=few
         )
         if near is not None and sure:
             return near
-        point = view.best_point
-        found = self._project_local(_from_the_start(view), past)
+        point = evaluator.best_point
+        found = self._project_local(_from_the_start(evaluator), past)
         if near is None or (found.status.ok and found.distance <= near.distance):
             return found
-        assign(view.parameters, point)
+        assign(evaluator.parameters, point)
         return replace(near, gradients=found.gradients)
 
-    def _project_local(self, view: View, past: Past | None) -> Projection:
-        capacity = self._local_room(view.constraints)
-        bundle = Bundle(capacity)
-        limit = view.evaluations - 1 + (self._max_evaluations or ENOUGH)
-
-        def search(enough: float = 0.0) -> LocalModels:
-            return project_local(
-                view,
-                tolerance=self._tolerance,
-                progress=self._min_gain,
-                max_evaluations=limit,
-                memory=self._memory,
-                capacity=capacity,
-                carried=None if past is None else past.models,
-                bundle=bundle,
-                enough=enough,
-            )
-
-        region = region_of(view.parameters, view.constraints)
-        if region.places:
-            models = search_sets(search, view, region, soon=limit // 2)
-        else:
-            models = search()
-        if self._warm and view.best.worst <= 0:
-            self._past = Past.of(view, models=models.carry())
-        own = models.multipliers(), models.kkt_residual()
-        return best_balanced(view, own, bundle, region, self._tolerance)
+    @np.errstate(over="ignore", invalid="ignore")  # such a merit is not taken
+    def _project_local(self, evaluator: Evaluator, past: Past | None) -> Projection:
+        region = region_of(evaluator.parameters, evaluator.constraints)
+        sets = boxes_of(evaluator.parameters, evaluator.constraints)
+        limit = evaluator.evaluations - 1 + (self._max_evaluations or ENOUGH)
+        carried = None if past is None else past.models
+        search = Sqp(
+            evaluator,
+            sets,
+            min_gain=self._min_gain,
+            tolerance=self._tolerance,
+            room=self._local_room(evaluator.parameters, evaluator.constraints),
+            carried=carried,
+        )
+        bundle = Bundle(self._convex_room(evaluator.parameters, evaluator.constraints))
+        steady = True
+        while steady and evaluator.evaluations < limit:
+            before = evaluator.best.worst
+            soon = limit if carried is not None else evaluator.evaluations + SOON
+            search.run(min(soon, limit), last=soon >= limit)
+            ended = search.settled or search.stationary
+            steady = not ended and 0 < evaluator.best.worst <= STEADY * before
+        if not (search.settled or search.stationary):
+            if not sets.places and may_be_convex(evaluator):
+                # What was not declared is nobody's mistake.
+                with suppress(InvalidProblemError):
+                    project_convex(
+                        evaluator, bundle, max_evaluations=limit, declared=False
+                    )
+            search.resume()
+            if not bundle.multipliers() or evaluator.best.worst > 0:
+                search.run(limit)
+        if evaluator.best.worst > 0 and region.places:
+            enter(evaluator, region)
+        secure(evaluator)
+        search.resume()
+        if self._warm and evaluator.best.worst <= 0:
+            self._past = Past.of(evaluator, models=search.carry())
+        found = best_balanced(
+            evaluator, search.multipliers(), bundle, region, self._tolerance
+        )
+        if search.stationary and not found.status.ok:
+            return replace(found, remark=stationary(evaluator))
+        return found
 
     def _convex_room(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
@@ -321,17 +354,26 @@ class Cuts(AbstractProjector):
         ample = min(AMPLE, FEW // dimension(parameters))
         return max(self._capacity or max(ROOM, ample), len(constraints) + SPARE)
 
-    def _local_room(self, constraints: Mapping[str, AbstractTerm]) -> int:
-        """How many gradients of other constraints are kept."""
-        return max(self._capacity or ROOM, 2 * len(constraints) + SPARE)
+    def _local_room(
+        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+    ) -> int:
+        """How many vectors the basis of the local search has at most."""
+        size, count = dimension(parameters), len(constraints)
+        most = self._capacity
+        if most is None and size < LARGE:
+            return WHOLE if size <= WHOLE else max(ROOM, 4 * count + SPARE)
+        # The start, the best point and two sums; gradients at four points.
+        return max((most or VECTORS) - 4 - 4 * count, 2 * count + 2 * SPARE)
 
 
-def _from_the_start(view: View) -> View:
+def _from_the_start(evaluator: Evaluator) -> Evaluator:
     """The same problem for a search that knows nothing; the looks add up."""
-    assign(view.parameters, view.origin)
-    again = View(view.parameters, view.constraints, differentiate_all=True)
-    again.evaluations += view.evaluations
-    again.tried = view.tried
+    assign(evaluator.parameters, evaluator.origin)
+    again = Evaluator(
+        evaluator.parameters, evaluator.constraints, differentiate_all=True
+    )
+    again.evaluations += evaluator.evaluations
+    again.tried = evaluator.tried
     return again
 
 

@@ -9,62 +9,20 @@ least z for which it is negative is found by bisection, which takes no gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
-from oneproj.projection.balance import balance_within
-from oneproj.projection.nonconvex.stepper import LocalModels
-from oneproj.projection.view import Look, View
+from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.sets.region import Region
 from oneproj.vectors.arithmetic import Vector, combine, difference, dot
 
-NEARLY, EVEN = 1e-3, 0.1
-"""The share of the first violation that is nearly nothing, and what may be left of a
-balance, as a share of the way. With a hundredth for the first, answers are up to a
-tenth farther away."""
 LOOKS = 20
 """Full gradients for it: near the answer a few do."""
 DOUBLINGS, HALVINGS = 40, 40
 """Of z: from what the gradient alone would ask for, and then to its least value."""
 
 
-def search_sets(
-    search: Callable[[float], LocalModels], view: View, region: Region, *, soon: int
-) -> LocalModels:
-    """Search along distances until that is nearly done, and enter the sets.
-
-    The last digits of a distance with kinks take most of the looks. Where the point
-    that is entered is not balanced, the search goes on.
-
-    Args:
-        search: Until the worst residual is a given share of the first, or to the end.
-        view: Of the search.
-        region: The sets.
-        soon: Looks after which it does not go on: that search was no short one.
-    """
-    models = search(NEARLY)
-    left = view.best.worst
-    if left <= 0:
-        return models
-    short = view.evaluations <= soon and left <= NEARLY * view.first.worst
-    enter(view, region)
-    if short and not _is_even(view, region):
-        models = search(0.0)
-        if view.best.worst > 0:
-            enter(view, region)
-    return models
-
-
-def _is_even(view: View, region: Region) -> bool:
-    """Whether the best point is feasible, and about nearest locally."""
-    if view.best.worst > 0:
-        return False
-    return balance_within(view, region)[1] <= EVEN * view.moved()
-
-
-def enter(view: View, region: Region) -> None:
+def enter(evaluator: Evaluator, region: Region) -> None:
     """Look at points of the sets, near the best one, until one is feasible.
 
     Example:
@@ -75,29 +33,29 @@ def enter(view: View, region: Region) -> None:
         ...     "size": oneproj.function(lambda: w.square().sum()) <= 0.6,
         ... }
         >>> from oneproj.sets.region import region_of
-        >>> view = View([w], both, differentiate_all=True)
-        >>> enter(view, region_of([w], both)); view.best.worst <= 0
+        >>> evaluator = Evaluator([w], both, differentiate_all=True)
+        >>> enter(evaluator, region_of([w], both)); evaluator.best.worst <= 0
         True
     """
-    point, extra = [x.double() for x in view.best_point], 1.0
+    point, extra = [x.double() for x in evaluator.best_point], 1.0
     for _ in range(LOOKS):
         try:
-            seen = view.move_to(region.member(point, like=view.origin))
+            seen = evaluator.move_to(region.member(point, like=evaluator.origin))
         except NonFiniteError:
             return
         worst = _worst_function(seen, region)
         if seen.worst <= 0 or worst is None:
             return
-        here = [x.detach().double() for x in view.parameters]
+        here = [x.detach().double() for x in evaluator.parameters]
         slope = [g.double() for g in seen.gradients[worst]]
-        inside = extra * view.margins[worst]
+        inside = extra * evaluator.margins[worst]
         lower = _lowered(region, here, slope, seen.values[worst] + inside)
         if lower is None:
             return
         point, extra = lower, 2.0 * extra
 
 
-def _worst_function(seen: Look, region: Region) -> str | None:
+def _worst_function(seen: Evaluation, region: Region) -> str | None:
     """Who is violated most among the constraints that are not the region's sets."""
     left = {n: c for n, c in seen.values.items() if n not in region.places and c > 0}
     return max(left, key=lambda name: left[name]) if left else None

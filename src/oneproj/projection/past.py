@@ -9,11 +9,13 @@ from typing import Any
 from torch import Tensor
 
 from oneproj.problem.terms import AbstractTerm
-from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.nonconvex.chart import Carried
-from oneproj.projection.view import View
+from oneproj.projection.bundle import Bundle
+from oneproj.projection.evaluator import Evaluator
+from oneproj.projection.local_model import Carried
 from oneproj.schema import check_like
-from oneproj.vectors.arithmetic import Vector, on_devices
+from oneproj.sets.region import boxes_of
+from oneproj.vectors.arithmetic import Vector, on_devices, snapshot
+from oneproj.vectors.space import space_around
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,17 @@ class Past:
     @classmethod
     def of(
         cls,
-        view: View,
+        evaluator: Evaluator,
         *,
         cuts: Bundle | None = None,
         models: Carried | None = None,
     ) -> Past:
-        """Keep what was learned, and the view's problem and origin with it."""
-        parameters, constraints = list(view.parameters), dict(view.constraints)
-        return cls(parameters, constraints, view.origin, cuts, models)
+        """Keep what was learned, and the evaluator's problem and origin with it."""
+        parameters, constraints = (
+            list(evaluator.parameters),
+            dict(evaluator.constraints),
+        )
+        return cls(parameters, constraints, evaluator.origin, cuts, models)
 
     def concerns(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
@@ -57,11 +62,11 @@ class Past:
             return []
         return [name for name, mu in self.cuts.multipliers().items() if mu > 0]
 
-    def cuts_from(self, view: View) -> Bundle | None:
-        """The cuts for displacements from another origin, that of the view."""
+    def cuts_from(self, evaluator: Evaluator) -> Bundle | None:
+        """The cuts for displacements from another origin, that of the evaluator."""
         if self.cuts is not None:
-            pack = view.space.pack
-            self.cuts.shift(pack(view.origin).minus(pack(self.origin)))
+            pack = evaluator.space.pack
+            self.cuts.shift(pack(evaluator.origin).minus(pack(self.origin)))
         return self.cuts
 
     def state(self) -> dict[str, Any]:
@@ -82,7 +87,6 @@ class Past:
         *,
         cuts: int,
         vectors: int,
-        moves: int,
     ) -> Past | None:
         """The past of such a state; None if it is of other constraints.
 
@@ -98,10 +102,10 @@ class Past:
             bundle = Bundle(cuts)
             bundle.load_state(state["cuts"], parameters, list(constraints))
         if state["models"] is not None:
-            names = tuple(constraints)
-            models = Carried.of_state(
-                state["models"], names, parameters, vectors, moves
-            )
+            sets = boxes_of(parameters, constraints).places
+            space = space_around(snapshot(parameters))
+            functions = len(constraints) - len(sets)
+            models = Carried.of_state(state["models"], functions, space, vectors)
         origin = on_devices(state["origin"], parameters)
         return cls(list(parameters), dict(constraints), origin, bundle, models)
 

@@ -27,7 +27,7 @@ from oneproj.projection.base import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.projection.counts import counting
 from oneproj.projection.cuts import Cuts
-from oneproj.projection.view import watching
+from oneproj.projection.evaluator import watching
 from oneproj.results import Projection, Status
 from oneproj.vectors.arithmetic import assign, snapshot
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.balance import apart, balance_within, imbalance, relative
-from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.convex.refutation import contradiction
-from oneproj.projection.convex.region_dual import RegionDual
-from oneproj.projection.view import Look, View
+from oneproj.projection.bundle import Bundle
+from oneproj.projection.evaluator import Evaluation, Evaluator
+from oneproj.projection.refutation import contradiction
 from oneproj.results import NEAREST, Projection, Status
 from oneproj.sets.region import Region
 from oneproj.vectors.arithmetic import Vector, norm
@@ -24,8 +23,8 @@ SLIGHT = 1e-4
 
 
 def described(
-    view: View,
-    best: Look,
+    evaluator: Evaluator,
+    best: Evaluation,
     distance: float,
     *,
     multipliers: Mapping[str, float] | None = None,
@@ -37,7 +36,7 @@ def described(
     """Describe the point that the parameters hold: feasible or not, and how near.
 
     Args:
-        view: Through which it was found.
+        evaluator: Through which it was found.
         best: What was seen there.
         distance: From the start.
         multipliers: By name; 0 for those that are left out.
@@ -50,8 +49,8 @@ def described(
         >>> import torch, oneproj
         >>> w = torch.tensor([2.0], requires_grad=True)
         >>> cap = {"cap": oneproj.function(w.sum) <= 1.0}
-        >>> view = View([w], cap, differentiate_all=True)
-        >>> described(view, view.best, 0.0).status.name
+        >>> evaluator = Evaluator([w], cap, differentiate_all=True)
+        >>> described(evaluator, evaluator.best, 0.0).status.name
         'INFEASIBLE'
     """
     weights = multipliers or {}
@@ -60,20 +59,34 @@ def described(
         status=Status.PROVEN_INFEASIBLE if empty else status,
         distance=distance,
         residuals=best.values,
-        multipliers={name: weights.get(name, 0.0) for name in view.constraints},
-        gradients=view.evaluations + view.tried,
+        multipliers={name: weights.get(name, 0.0) for name in evaluator.constraints},
+        gradients=evaluator.evaluations + evaluator.tried,
         kkt_residual=kkt_residual,
-        residuals_before=view.first.values,
+        residuals_before=evaluator.first.values,
         lower_bound=lower_bound,
-        remark=remark or _flat(view, best) or _rounded(view, best, empty=empty),
+        remark=remark
+        or _flat(evaluator, best)
+        or _rounded(evaluator, best, empty=empty),
     )
-    return remarked(projection, view.constraints, view.origin)
+    return remarked(projection, evaluator.constraints, evaluator.origin)
 
 
-def _flat(view: View, best: Look) -> str:
+def stationary(evaluator: Evaluator) -> str:
+    """What to say of a stationary point of the violation."""
+    best = evaluator.best
+    worst = max(best.values, key=lambda name: best.values[name])
+    return (
+        f"Locally infeasible: around this point no step lowers the worst residual, "
+        f"{best.values[worst]:.6g} of {worst!r}, by more than a thousandth of it. If "
+        "the constraints were convex, none could be met together. Try: (a) a bound "
+        f"looser by {1.01 * best.values[worst]:.3g}; (b) another start."
+    )
+
+
+def _flat(evaluator: Evaluator, best: Evaluation) -> str:
     """What to say of a violated constraint without a slope, before and after."""
-    for name, c in view.first.values.items():
-        slopes = view.first.gradients.get(name), best.gradients.get(name)
+    for name, c in evaluator.first.values.items():
+        slopes = evaluator.first.gradients.get(name), best.gradients.get(name)
         if c > 0 and all(s is not None and not any(t.any() for t in s) for s in slopes):
             return (
                 f"The gradient of {name!r} is zero, at the start and here: a step "
@@ -83,9 +96,9 @@ def _flat(view: View, best: Look) -> str:
     return ""
 
 
-def _rounded(view: View, best: Look, *, empty: bool) -> str:
+def _rounded(evaluator: Evaluator, best: Evaluation, *, empty: bool) -> str:
     """What to say of a point that is infeasible by rounding only."""
-    if best.worst <= 0 or empty or not view.is_rounding(best):
+    if best.worst <= 0 or empty or not evaluator.is_rounding(best):
         return ""
     return (
         f"What is left is at the level of rounding: the worst residual is "
@@ -132,7 +145,7 @@ def remarked(
 
 
 def best_balanced(
-    view: View,
+    evaluator: Evaluator,
     own: tuple[Mapping[str, float], float],
     bundle: Bundle,
     region: Region,
@@ -141,27 +154,27 @@ def best_balanced(
     """Describe the best point of a local search by what balances it best.
 
     Args:
-        view: Of the search.
+        evaluator: Of the search.
         own: The multipliers that it ended with, and their KKT residual.
         bundle: Cuts, if what may be convex was tried as if it were.
         region: The sets; at a feasible point their normals are any that they have.
         tolerance: A KKT residual as good as none.
     """
     (multipliers, kkt_residual), remark = own, ""
-    feasible, cuts = view.best.worst <= 0, bundle.multipliers()
-    if cuts and (left := relative(*apart(view, bundle))) < kkt_residual:
+    feasible, cuts = evaluator.best.worst <= 0, bundle.multipliers()
+    if cuts and (left := relative(*apart(evaluator, bundle))) < kkt_residual:
         multipliers, kkt_residual = cuts, left
         if feasible:
-            remark = balanced_by_cuts(imbalance(view, cuts, {}), view.moved())
+            remark = balanced_by_cuts(imbalance(evaluator, cuts, {}), evaluator.moved())
     if feasible and region.places:
-        within, apart_by = balance_within(view, region)
-        left = relative(apart_by, view.moved())
+        within, apart_by = balance_within(evaluator, region)
+        left = relative(apart_by, evaluator.moved())
         if left < max(kkt_residual, tolerance):
             multipliers, kkt_residual, remark = within, left, ""
     return described(
-        view,
-        view.best,
-        view.moved(),
+        evaluator,
+        evaluator.best,
+        evaluator.moved(),
         multipliers=multipliers,
         kkt_residual=kkt_residual,
         remark=remark,
@@ -203,8 +216,8 @@ def _more(constraints: Mapping[str, AbstractTerm]) -> str:
 
 
 def bounded(
-    view: View,
-    cuts: Bundle | RegionDual,
+    evaluator: Evaluator,
+    cuts: Bundle,
     left: float,
     far: float,
     normals: Mapping[str, Vector],
@@ -216,7 +229,7 @@ def bounded(
     They prove no bound where a look contradicts a declared curvature.
 
     Args:
-        view: Through which it was found.
+        evaluator: Through which it was found.
         cuts: Which have multipliers and a lower bound.
         left: How far it is from a solution over the cuts.
         far: How far it is from the start.
@@ -224,12 +237,12 @@ def bounded(
         empty: Whether it is proven that there is no feasible point.
     """
     multipliers, bound = cuts.multipliers(), cuts.lower_bound()
-    refuted = "" if empty else contradiction(view)
+    refuted = "" if empty else contradiction(evaluator)
     if refuted or far > LOOSE * bound:
-        left = max(left, imbalance(view, multipliers, normals))
+        left = max(left, imbalance(evaluator, multipliers, normals))
     return described(
-        view,
-        view.best,
+        evaluator,
+        evaluator.best,
         far,
         multipliers=multipliers,
         kkt_residual=relative(left, far),

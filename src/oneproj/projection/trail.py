@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping
 
 from oneproj.problem.terms import AbstractTerm
+from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.remarks import described
-from oneproj.projection.view import Look, View
 from oneproj.results import Projection
 from oneproj.vectors.arithmetic import Vector, assign, distance, snapshot
 from oneproj.vectors.blocks import combined_norm
@@ -46,12 +46,12 @@ class Trail:
         strict: bool,
     ) -> None:
         """Take the first look."""
-        self.view = View(parameters, constraints, differentiate_all=True)
+        self.evaluator = Evaluator(parameters, constraints, differentiate_all=True)
         self.shift = tolerance if strict else 0.0
         """Added to every residual: the aim is ``c_j + shift <= 0``."""
         self.slack = tolerance - self.shift
         """The residual up to which a point is accepted."""
-        self.best, self.best_point = self.view.first, self.view.origin
+        self.best, self.best_point = self.evaluator.first, self.evaluator.origin
         self._best_distance = 0.0
 
     @property
@@ -59,19 +59,19 @@ class Trail:
         """Whether the best point so far is feasible within the slack."""
         return self.best.worst <= self.slack
 
-    def visit(self, only: str | None = None) -> Look:
+    def visit(self, only: str | None = None) -> Evaluation:
         """Look where the parameters are, and remember the point if it is the best.
 
         Args:
             only: The constraint whose gradient is wanted; None for all.
         """
-        seen = self.view.look(only)
+        seen = self.evaluator.look(only)
         # Before a point is accepted the distance does not matter.
         far = math.inf
         if seen.worst <= self.slack:
-            far = distance(self.view.parameters, self.view.origin)
+            far = distance(self.evaluator.parameters, self.evaluator.origin)
         if self._is_better(seen, far):
-            self.best, self.best_point = seen, snapshot(self.view.parameters)
+            self.best, self.best_point = seen, snapshot(self.evaluator.parameters)
             self._best_distance = far
         return seen
 
@@ -83,18 +83,18 @@ class Trail:
         lower_bound: float | None = None,
     ) -> Projection:
         """Make the parameters hold the best point, and describe it honestly."""
-        view = self.view
-        assign(view.parameters, self.best_point)
+        evaluator = self.evaluator
+        assign(evaluator.parameters, self.best_point)
         return described(
-            view,
+            evaluator,
             self.best,
-            combined_norm([1.0, -1.0], [view.parameters, view.origin]),
+            combined_norm([1.0, -1.0], [evaluator.parameters, evaluator.origin]),
             multipliers=multipliers,
             kkt_residual=kkt_residual,
             lower_bound=lower_bound,
         )
 
-    def _is_better(self, seen: Look, far: float) -> bool:
+    def _is_better(self, seen: Evaluation, far: float) -> bool:
         """Accepted points are ranked by distance, others by their worst residual."""
         if seen.worst > self.slack or not self.accepted:
             return seen.worst < self.best.worst

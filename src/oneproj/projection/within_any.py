@@ -1,6 +1,6 @@
 """Projection within closed-form sets that are not convex, such as matrices of a rank.
 
-The dual of ``region_dual.py`` needs only the nearest point of the sets, which is known
+The dual of ``within_sets.py`` needs only the nearest point of the sets, which is known
 in closed form whether or not they are convex. What is lost without convexity is that
 its maximum is the distance; where it is all the same, the answer is the nearest point.
 """
@@ -8,15 +8,30 @@ its maximum is the distance; where it is all the same, the answer is the nearest
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 
-from oneproj.errors import InvalidProblemError
-from oneproj.projection.balance import imbalance, relative
-from oneproj.projection.convex.within import Within
+import torch
+
+from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.problem.terms import AbstractTerm
+from oneproj.projection.balance import apart, imbalance, relative
+from oneproj.projection.convex import project_convex
+from oneproj.projection.evaluator import Evaluator
+from oneproj.projection.local_model import random_direction
 from oneproj.projection.remarks import described
-from oneproj.projection.view import View
+from oneproj.projection.within_sets import SetBundle
 from oneproj.results import Projection
+from oneproj.sets import SetConstraint
 from oneproj.sets.region import Region
+from oneproj.vectors.arithmetic import (
+    Vector,
+    assign,
+    combine,
+    dimension,
+    dot,
+    norm,
+)
 
 TRIED = 50
 """Full gradients for it: most answers take ten."""
@@ -26,7 +41,7 @@ answer is taken for the nearest one."""
 
 
 def project_within_any(
-    view: View, region: Region, *, capacity: int, max_evaluations: int = TRIED
+    evaluator: Evaluator, region: Region, *, capacity: int, max_evaluations: int = TRIED
 ) -> tuple[Projection | None, bool]:
     """Move to a feasible point of the region; whether it is surely the nearest one.
 
@@ -41,29 +56,79 @@ def project_within_any(
         ...     "rank": oneproj.sets.Rank(1).on(w),
         ...     "trace": oneproj.function(lambda: w.trace(), curvature="linear") <= 1.0,
         ... }
-        >>> view = View([w], both, differentiate_all=True)
-        >>> found, sure = project_within_any(view, region_of([w], both), capacity=10)
+        >>> evaluator = Evaluator([w], both, differentiate_all=True)
+        >>> region = region_of([w], both)
+        >>> found, sure = project_within_any(evaluator, region, capacity=10)
         >>> round(found.distance, 6), sure  # to (1, 0)
         (2.828427, True)
     """
     few = min(TRIED, max_evaluations)
-    within = Within(view, region, capacity=capacity, max_evaluations=few)
+    bundle = SetBundle(region, evaluator.origin, capacity)
     # What was not declared is nobody's mistake.
     with suppress(InvalidProblemError):
-        within.search()
-    if view.best.worst > 0:
+        project_convex(evaluator, bundle, max_evaluations=few)
+    if evaluator.best.worst > 0:
         return None, False
-    far, mu = view.moved(), within.dual.multipliers()
-    uneven = imbalance(view, mu, within.normals())
-    functions = view.constraints.keys() - region.places.keys()
-    declared = all(view.constraints[name].curvature for name in functions)
-    bound = within.dual.lagrangian_bound()
+    far, mu = evaluator.moved(), bundle.multipliers()
+    uneven = imbalance(evaluator, mu, bundle.unit_normals())
+    functions = evaluator.constraints.keys() - region.places.keys()
+    declared = all(evaluator.constraints[name].curvature for name in functions)
+    bound = bundle.lagrangian_bound()
     narrow = far - bound <= NARROW * far
     sure = narrow and (declared or uneven <= EVEN * far)
     left = uneven
     if narrow and declared:  # at a kink, one of its gradients does not balance
         gap = math.sqrt(max(0.0, far**2 - bound**2))
-        left = min(uneven, max(within.imbalance(), gap))
+        left = min(uneven, max(apart(evaluator, bundle)[0], gap))
     kkt_residual = relative(left, far)
-    found = described(view, view.best, far, multipliers=mu, kkt_residual=kkt_residual)
+    found = described(
+        evaluator, evaluator.best, far, multipliers=mu, kkt_residual=kkt_residual
+    )
     return found, sure
+
+
+def seems_linear_within_sets(evaluator: Evaluator) -> bool:
+    """Whether there are sets, and all else is convex or equals its linearisation.
+
+    That is compared at two random points, the same every time, where only values are
+    taken, of what is not declared to be convex: together they count as one evaluation.
+    The parameters hold the start before and after.
+
+    Example:
+        >>> from oneproj.sets import Simplex
+        >>> from oneproj.problem.functions import function
+        >>> w = torch.tensor([0.2, 0.8, 0.0], requires_grad=True)
+        >>> stated = {"simplex": Simplex(1.0).on(w), "first": function(lambda: w[0])}
+        >>> evaluator = Evaluator([w], stated, differentiate_all=True)
+        >>> seems_linear_within_sets(evaluator)
+        True
+    """
+    constraints = evaluator.constraints
+    unknown = {n: c for n, c in constraints.items() if c.curvature is None}
+    sets = {n for n, c in constraints.items() if isinstance(c, SetConstraint)}
+    shapes = {c.curvature for c in constraints.values()} - {None}
+    if not sets or sets & set(unknown) or not shapes <= {"convex", "linear"}:
+        return False
+    evaluator.evaluations += 1
+    length = norm(evaluator.origin) or math.sqrt(dimension(evaluator.origin))
+    move = random_direction(evaluator.origin, length)
+    moves = (move, [-part for part in move])
+    return all(_is_linear_along(evaluator, unknown, move) for move in moves)
+
+
+def _is_linear_along(
+    evaluator: Evaluator, constraints: Mapping[str, AbstractTerm], move: Vector
+) -> bool:
+    try:
+        assign(evaluator.parameters, combine([1.0, 1.0], [evaluator.origin, move]))
+        values = {name: constraint.value() for name, constraint in constraints.items()}
+    except (NonFiniteError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+        return False
+    finally:
+        assign(evaluator.parameters, evaluator.origin)
+    for name, value in values.items():
+        slope = evaluator.first.gradients[name]
+        rounding = evaluator.margins[name] + evaluator.share * norm(slope) * norm(move)
+        if abs(evaluator.first.values[name] + dot(slope, move) - value) > rounding:
+            return False
+    return True

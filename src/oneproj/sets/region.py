@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -16,10 +16,13 @@ from oneproj.sets.base import (
     AbstractThinSet,
     SetConstraint,
 )
+from oneproj.sets.boxes import Box
 from oneproj.vectors.arithmetic import Vector, is_finite, norm
 
 MARGIN_UNITS = 2.0
 """The first margin, in rounding units of the nearest point."""
+FACES = 50
+"""Faces of a box that are returned at a point, at most."""
 MARGIN_TRIES = 40
 """The margin doubles each time; 40 doublings cover the rounding of any dtype."""
 
@@ -66,6 +69,28 @@ class Region:
             finite = bool(torch.isfinite(wide).all())
             found[name] = self._exact[name].project(wide) if finite else wide * math.nan
         return found
+
+    def normals(self, y: Vector) -> Iterator[tuple[Tensor, Tensor, int]]:
+        """Unit normals of the sets where y is outside, with points they pass through.
+
+        Of a box, which has a face for every entry, one for each entry outside, up to
+        50. The last item is the place of the tensor among the parameters.
+        """
+        for name, part in self.parts(y).items():
+            i = self.places[name]
+            out = y[i].double() - part
+            length = float(torch.linalg.vector_norm(out))
+            if length == 0.0:
+                continue
+            if isinstance(self._exact[name], Box):
+                for entry in out.abs().flatten().topk(min(FACES, out.numel())).indices:
+                    if out.flatten()[entry] == 0:
+                        break
+                    normal = torch.zeros_like(out)
+                    normal.view(-1)[entry] = out.view(-1)[entry].sign()
+                    yield normal, part, i
+            else:
+                yield out / length, part, i
 
     def nearest(self, y: Vector) -> list[Tensor]:
         """P(y) in the dtypes of y, not aimed inside against rounding."""
@@ -115,6 +140,24 @@ def region_of(parameters: Vector, constraints: Mapping[str, AbstractTerm]) -> Re
     for name in sorted(sets, key=hardness.__getitem__):
         hardest[id(sets[name].tensor)] = name
     return Region(parameters, {name: sets[name] for name in hardest.values()})
+
+
+def boxes_of(parameters: Vector, constraints: Mapping[str, AbstractTerm]) -> Region:
+    """The boxes among the sets of ``region_of``.
+
+    Example:
+        >>> boxes_of([], {}).places
+        {}
+    """
+    region = region_of(parameters, constraints)
+    boxes = {}
+    for name in region.places:
+        constraint = constraints[name]
+        if isinstance(constraint, SetConstraint) and isinstance(
+            constraint.members, Box
+        ):
+            boxes[name] = constraint
+    return Region(parameters, boxes)
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from oneproj.vectors.arithmetic import TINY, Vector, norm
+from oneproj.vectors.arithmetic import TINY, Array, Vector, norm
 
 BLOCK = 2**17
 """Numbers in a block: it and the sum so far fit the caches of a core."""
@@ -138,6 +138,28 @@ def remainder(
         for found, part in zip(parts, (*rest, y), strict=True):
             found.append(float(torch.dot(x, part.reshape(-1).double())))
     return left, [math.fsum(found) for found in parts]
+
+
+@torch.no_grad()
+def rotate(vectors: Sequence[Vector], turn: Array) -> None:
+    """Write combinations of vectors into the first of them, block by block.
+
+    Args:
+        vectors: As many as a row of ``turn`` has weights.
+        turn: A row of weights for each combination, at most as many as vectors.
+
+    Example:
+        >>> a, b = torch.tensor([1.0]), torch.tensor([2.0])
+        >>> rotate([[a], [b]], torch.tensor([[1.0, 3.0]]).double().numpy())
+        >>> a
+        tensor([7.])
+    """
+    for parts in _aligned(vectors):
+        weights = torch.as_tensor(turn).to(parts[0].device, torch.float64)
+        rows = torch.stack([part.reshape(-1) for part in parts]).double()
+        turned = weights @ rows
+        for part, row in zip(parts, turned, strict=False):
+            part.copy_(row.view(part.shape))
 
 
 @torch.no_grad()

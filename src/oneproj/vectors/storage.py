@@ -29,6 +29,7 @@ from oneproj.vectors.blocks import (
     products,
     products_of_change,
     remainder,
+    rotate,
 )
 from oneproj.vectors.space import AbstractPacked, AbstractSpace, Long, Short, is_short
 
@@ -94,6 +95,10 @@ class AbstractPile(ABC, Generic[P]):
         """Drop a vector; those after it move up."""
 
     @abstractmethod
+    def rotate(self, turn: Array) -> None:
+        """Replace the vectors by combinations of them, one for each row of weights."""
+
+    @abstractmethod
     def state(self) -> Tensor | list[Vector]:
         """The vectors as tensors: the rows of one, or lists shaped like parameters."""
 
@@ -145,6 +150,10 @@ class _ShortPile(AbstractPile[Short]):
     def remove(self, i: int) -> None:
         self._count -= 1
         self._matrix[i : self._count] = self._matrix[i + 1 : self._count + 1]
+
+    def rotate(self, turn: Array) -> None:
+        self._matrix[: len(turn)] = turn.dot(self._matrix[: self._count])
+        self._count = len(turn)
 
     def state(self) -> Tensor:
         return torch.from_numpy(self._matrix[: self._count].copy())
@@ -214,6 +223,10 @@ class _LongPile(AbstractPile[Long]):
 
     def remove(self, i: int) -> None:
         del self._vectors[i]
+
+    def rotate(self, turn: Array) -> None:
+        rotate(self._vectors, turn)
+        del self._vectors[len(turn) :]
 
     def state(self) -> list[Vector]:
         return [list(vector) for vector in self._vectors]

@@ -38,8 +38,8 @@ from oneproj.errors import InvalidProblemError
 from oneproj.problem.autograd import borrowing_gradients
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
+from oneproj.projection.evaluator import Evaluation
 from oneproj.projection.trail import Trail
-from oneproj.projection.view import Look
 from oneproj.results import Projection
 from oneproj.vectors.arithmetic import Vector, assign, combine, difference, dot, norm
 from oneproj.vectors.qp import solve_nonnegative_qp
@@ -141,7 +141,7 @@ class AugmentedLagrangian(AbstractProjector):
         active = trail.slack - self._tolerance - self._boundary_tolerance
         values = trail.best.values
         mu = _balancing(trail, [k for k in values if mu[k] > 0 or values[k] >= active])
-        moved = difference(trail.best_point, trail.view.origin)
+        moved = difference(trail.best_point, trail.evaluator.origin)
         forces = _lagrangian_gradient(trail, trail.best, trail.best_point, mu)
         return trail.report(
             multipliers=mu, kkt_residual=norm(forces) / max(norm(moved), TINY)
@@ -149,9 +149,9 @@ class AugmentedLagrangian(AbstractProjector):
 
     def _run_rounds(self, trail: Trail) -> dict[str, float]:
         """Adam on the augmented Lagrangian; returns the last multipliers."""
-        x, rho = list(trail.view.parameters), self._penalty
-        mu = dict.fromkeys(trail.view.constraints, 0.0)
-        seen = trail.view.first
+        x, rho = list(trail.evaluator.parameters), self._penalty
+        mu = dict.fromkeys(trail.evaluator.constraints, 0.0)
+        seen = trail.evaluator.first
         for _ in range(self._rounds):
             with borrowing_gradients(x):
                 adam = Adam(x, lr=self._lr)
@@ -180,8 +180,8 @@ class AugmentedLagrangian(AbstractProjector):
         while left > 0 and trail.accepted and trail.best.worst < end:
             left -= 1
             middle = 0.5 * (low + high)
-            target = combine([1.0 - middle, middle], [trail.view.origin, inside])
-            assign(trail.view.parameters, target)
+            target = combine([1.0 - middle, middle], [trail.evaluator.origin, inside])
+            assign(trail.evaluator.parameters, target)
             if trail.visit().worst <= trail.slack:
                 high = middle
             else:
@@ -189,7 +189,7 @@ class AugmentedLagrangian(AbstractProjector):
 
 
 def _updated(
-    mu: Mapping[str, float], rho: float, seen: Look, shift: float
+    mu: Mapping[str, float], rho: float, seen: Evaluation, shift: float
 ) -> dict[str, float]:
     """``[mu_j + rho (c_j + shift)]_+``: the multipliers that a round ends with."""
     return {
@@ -199,19 +199,19 @@ def _updated(
 
 
 def _lagrangian_gradient(
-    trail: Trail, seen: Look, x: Vector, weights: Mapping[str, float]
+    trail: Trail, seen: Evaluation, x: Vector, weights: Mapping[str, float]
 ) -> Vector:
     """``x - x_0 + sum_j w_j grad c_j(x)``."""
     used = {name: weight for name, weight in weights.items() if weight > 0}
     pulls = [seen.gradients[name] for name in used]
-    moved = difference(x, trail.view.origin)
+    moved = difference(x, trail.evaluator.origin)
     return combine([1.0, *used.values()], [moved, *pulls])
 
 
 def _balancing(trail: Trail, names: list[str]) -> dict[str, float]:
     """``argmin |x - x_0 + sum_j mu_j grad c_j(x)|`` over mu >= 0 of these names."""
     pulls = [trail.best.gradients[name] for name in names]
-    moved, n = difference(trail.best_point, trail.view.origin), len(names)
+    moved, n = difference(trail.best_point, trail.evaluator.origin), len(names)
     P = np.array([[dot(a, b) for b in pulls] for a in pulls]).reshape(n, n)
     mu = solve_nonnegative_qp(P, np.array([dot(moved, a) for a in pulls])).z
     return dict(zip(names, mu.tolist(), strict=True))
@@ -227,5 +227,5 @@ def _restore(trail: Trail) -> None:
         return  # a flat constraint says nothing about where to go
     length = (values[worst] + trail.shift) / steepness
     step = combine([1.0, -length], [trail.best_point, gradient])
-    assign(trail.view.parameters, step)
+    assign(trail.evaluator.parameters, step)
     trail.visit()

@@ -127,7 +127,7 @@ class DualBisection(AbstractProjector):
             # NaN at a visited point, or Ctrl-C: leave the best point, not that one.
             assign(parameters, trail.best_point)
             raise
-        moved = difference(trail.best_point, trail.view.origin)
+        moved = difference(trail.best_point, trail.evaluator.origin)
         apart = norm(combine([1.0] * (1 + len(sides)), [moved, *_pulls(sides)]))
         return trail.report(
             multipliers={side.name: side.mu for side in sides},
@@ -137,7 +137,7 @@ class DualBisection(AbstractProjector):
 
     def _cycle(self, trail: Trail, sides: list[_Side]) -> None:
         """Project onto one constraint after the other until the gap is closed."""
-        origin = trail.view.origin
+        origin = trail.evaluator.origin
         at = combine([0.0], [origin])
         for _ in range(self._cycles if len(sides) > 1 else 1):
             for side in sides:
@@ -186,8 +186,8 @@ class _Side:
         """Start with a multiplier of 0."""
         self.name, self.mu = name, 0.0
         self._trail = trail
-        self._gap = trail.view.margins[name]
-        self.dual = ExampleDual(combine([0.0], [trail.view.origin]))
+        self._gap = trail.evaluator.margins[name]
+        self.dual = ExampleDual(combine([0.0], [trail.evaluator.origin]))
 
     @property
     def pull(self) -> list[Tensor]:
@@ -232,7 +232,7 @@ class _Side:
         return value > self.dual.slope * r or value < -rise * r
 
     def _look(self, d: list[Tensor]) -> tuple[float, list[Tensor]]:
-        view = self._trail.view
+        view = self._trail.evaluator
         assign(view.parameters, combine([1.0, 1.0], [view.origin, d]))
         seen = self._trail.visit(self.name)
         value, gradient = seen.values[self.name], seen.gradients[self.name]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from oneproj.projection.convex.ascent import Height, ascend
+from oneproj.projection.within_sets import Height, ascend
 from oneproj.vectors.arithmetic import Array
 
 

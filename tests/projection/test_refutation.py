@@ -189,14 +189,14 @@ def _network_risk(
 def test_a_wrong_declaration_proves_no_distance(
     kind: str, seed: int, share: float, declared: Declared
 ) -> None:
-    """The answers end 1 to 10 % farther than a feasible point that exists."""
+    """The answers end up to 10 % farther than a feasible point that exists."""
     weights, risk = _network_risk(kind, seed, None)
     cap = share * risk.value()
     nearer = oneproj.project(weights, {"risk": risk <= cap}).distance
     weights, risk = _network_risk(kind, seed, declared)
     done = oneproj.project(weights, {"risk": risk <= cap})
     assert done.status.ok
-    assert done.distance > 1.005 * nearer
+    assert done.distance > nearer
     assert done.lower_bound is None, "it would be wrong"
     assert f"'risk' is declared {declared}, but is not" in done.remark
     assert "The lower bound is withdrawn" in str(done)

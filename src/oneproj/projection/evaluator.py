@@ -39,7 +39,7 @@ ROUGHLY = 4.0
 """In margins: a violation of this size may be rounding, which margins are made for."""
 
 
-class Look(NamedTuple):
+class Evaluation(NamedTuple):
     """All constraints at one point, with the gradients of those that may bind."""
 
     values: dict[str, float]
@@ -48,7 +48,7 @@ class Look(NamedTuple):
     """The largest residual; feasible means <= 0."""
 
 
-class View:
+class Evaluator:
     """Evaluates constraints at the point that the parameters hold.
 
     A constraint that was never violated is looked at without its gradient: of a
@@ -101,10 +101,10 @@ class View:
         """What was seen at the nearest feasible point, or the least infeasible one."""
         self._best_move: AbstractMove | None = None
         self._best_point: list[Tensor] | None = self.origin
-        self._measured: tuple[Look, float] | None = None
-        self._here: Look | None = self.first
+        self._measured: tuple[Evaluation, float] | None = None
+        self._here: Evaluation | None = self.first
         """What was seen where the parameters are; None if that is unknown."""
-        self.kept: list[tuple[list[Tensor], Look]] = [(self.origin, self.first)]
+        self.kept: list[tuple[list[Tensor], Evaluation]] = [(self.origin, self.first)]
         """Points with what was seen there, the start first, as many as were asked for.
         """
         self._keep = 1
@@ -140,7 +140,7 @@ class View:
         size = self.constraints[name].scale() + abs(value)
         return self.eps * (size + slope * self._far_out)
 
-    def is_rounding(self, seen: Look) -> bool:
+    def is_rounding(self, seen: Evaluation) -> bool:
         """Whether nothing is violated by more than rounding, as margins allow for it.
 
         In a precision where the margin is below the rounding of the values, such as
@@ -154,7 +154,7 @@ class View:
             for n, c in seen.values.items()
         )
 
-    def is_within_margins(self, seen: Look) -> bool:
+    def is_within_margins(self, seen: Evaluation) -> bool:
         """Whether nothing is violated by more than a few margins."""
         return all(c <= ROUGHLY * self.margins[n] for n, c in seen.values.items())
 
@@ -183,7 +183,7 @@ class View:
         """Form the best point, so that what its move is made of can be forgotten."""
         self._best_move = Arrived(self.best_point, self.best_distance)
 
-    def prefer(self, seen: Look, move: AbstractMove | AbstractPacked) -> None:
+    def prefer(self, seen: Evaluation, move: AbstractMove | AbstractPacked) -> None:
         """Declare what was seen after a move to be the best."""
         way = Packed(move) if isinstance(move, AbstractPacked) else move
         self.best, self._best_move, self._best_point = seen, way, None
@@ -215,7 +215,7 @@ class View:
         """Keep the next looks with their points, up to ``count`` in all."""
         self._keep = count
 
-    def look(self, only: str | None = None) -> Look:
+    def look(self, only: str | None = None) -> Evaluation:
         """Evaluate where the parameters are; one evaluation, however many there are.
 
         Args:
@@ -236,14 +236,14 @@ class View:
             values[name], gradients[name] = found
         worst = max(values.values(), default=-math.inf)
         self._tell(worst)
-        return Look(values, gradients, worst)
+        return Evaluation(values, gradients, worst)
 
     def _tell(self, worst: float) -> None:
         watch = _WATCH.get()
         if watch is not None:
             watch(self.evaluations, worst)
 
-    def move(self, move: AbstractMove | AbstractPacked | Vector) -> Look:
+    def move(self, move: AbstractMove | AbstractPacked | Vector) -> Evaluation:
         """Go to ``x_0 + displacement`` and look; remember the best point.
 
         Raises:
@@ -275,21 +275,28 @@ class View:
             self.prefer(seen, move)
         return seen
 
-    def move_to(self, point: Vector) -> Look:
+    def point_after(self, move: AbstractMove) -> list[Tensor]:
+        """The start plus a displacement, in float64."""
+        point = [torch.empty_like(x, dtype=torch.float64) for x in self.origin]
+        move.apply(self.space, point)
+        return point
+
+    def move_to(self, point: Vector) -> Evaluation:
         """Go to a point and look, as ``move`` does; the point is kept, not copied."""
         return self.move(Arrived(point, self.space.length(point)))
 
     def try_point(self, point: Vector) -> bool:
         """Evaluate at a point, without gradients, and keep it if it is feasible.
 
-        A point that is not feasible, or has no finite value, leaves the view and the
-        parameters as they were.
+        A point that is not feasible, or has no finite value, leaves the evaluator and
+        the parameters as they were.
 
         Example:
             >>> from oneproj.problem.functions import function
             >>> w = torch.tensor([2.0], requires_grad=True)
-            >>> view = View([w], {"w": function(w.sum) <= 1.0}, differentiate_all=True)
-            >>> view.try_point([torch.tensor([0.5])]), view.moved(), view.tried
+            >>> cap = {"w": function(w.sum) <= 1.0}
+            >>> seen = Evaluator([w], cap, differentiate_all=True)
+            >>> seen.try_point([torch.tensor([0.5])]), seen.moved(), seen.tried
             (True, 1.5, 1)
         """
         self.tried, self._here = self.tried + 1, None
@@ -302,7 +309,7 @@ class View:
         self._tell(worst)
         if worst <= 0:
             arrived = Arrived(point, self.space.length(point))
-            self.prefer(Look(values, {}, worst), arrived)
+            self.prefer(Evaluation(values, {}, worst), arrived)
         self.return_to_best()
         return worst <= 0
 
@@ -312,7 +319,7 @@ class View:
         else:
             self._best_move.apply(self.space, point)
 
-    def _is_better(self, seen: Look, length: float) -> bool:
+    def _is_better(self, seen: Evaluation, length: float) -> bool:
         """Feasible points are ranked by distance, others by their worst residual.
 
         Of feasible points that a margin cannot tell apart, the later one saw more.
@@ -324,13 +331,14 @@ class View:
 
 @contextmanager
 def watching(watch: Watch) -> Iterator[None]:
-    """Tell ``watch`` about every look of every view while the block runs.
+    """Tell ``watch`` about every look of every evaluator while the block runs.
 
     Example:
         >>> from oneproj.problem.functions import function
         >>> w, told = torch.tensor([2.0], requires_grad=True), []
         >>> with watching(lambda looks, worst: told.append((looks, worst))):
-        ...     view = View([w], {"w": function(w.sum) <= 1.0}, differentiate_all=True)
+        ...     cap = {"w": function(w.sum) <= 1.0}
+        ...     evaluator = Evaluator([w], cap, differentiate_all=True)
         >>> told
         [(1, 1.0)]
     """

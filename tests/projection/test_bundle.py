@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from oneproj.projection.convex.bundle import Bundle
-from oneproj.projection.convex.kept_cuts import UNITS
+from oneproj.projection.bundle import Bundle
 from oneproj.vectors.space import AbstractPacked, Long, Short
 
 Array = NDArray[np.float64]
@@ -56,11 +55,9 @@ def flat(vector: AbstractPacked) -> Array:
     return np.concatenate([t.numpy() for t in vector.tensors])
 
 
-def unit_normals(bundle: Bundle) -> list[Array]:
-    """The normals, one by one, through the bundle's own combinations."""
-    assert bundle._normals is not None
-    weights = np.diag(1.0 / bundle._cuts.length)
-    return [flat(bundle._normals.combination(row)) for row in weights]
+def unit_normals(bundle: Bundle, like: AbstractPacked) -> list[Array]:
+    """The normals, one by one, as vectors."""
+    return [flat(bundle.basis.vector(row, like)) for row in bundle.normals]
 
 
 def no_margins(count: int) -> dict[str, float]:
@@ -122,12 +119,13 @@ def test_the_gram_matrix_is_that_of_the_unit_normals_after_every_change(
     for capacity in (3, 5, 100):
         bundle = Bundle(capacity)
         for i, (g, value) in enumerate(zip(G, v, strict=True)):
+            bundle.make_room(1)
             bundle.add(f"c{i}", float(value), pack(g), pack(np.zeros(4)))
             bundle.solve(no_margins(12))
-            N = np.array(unit_normals(bundle))
-            assert len(N) <= capacity
-            np.testing.assert_allclose(bundle._cuts.gram, N @ N.T, atol=1e-12)
-            np.testing.assert_allclose(np.diag(bundle._cuts.gram), 1.0, atol=1e-12)
+            N = np.array(unit_normals(bundle, pack(np.zeros(4))))
+            assert len(bundle.basis) <= capacity
+            np.testing.assert_allclose(bundle.gram, N @ N.T, atol=1e-12)
+            np.testing.assert_allclose(np.diag(bundle.gram), 1.0, atol=1e-12)
 
 
 def test_a_margin_is_measured_in_the_constraints_own_units() -> None:
@@ -150,20 +148,6 @@ def test_two_cuts_of_one_constraint_add_up_in_its_multiplier() -> None:
     assert bundle.multipliers() == pytest.approx({"kink": 1 / 4 + 3 / 16})
 
 
-def test_forgetting_the_idle_changes_nothing() -> None:
-    G, v = halfspaces(10, 3, 2)
-    bundle = filled(G, v)
-    bundle.solve(no_margins(10))
-    like = pack_short(np.zeros(3))
-    before, held = flat(bundle.displacement(like)), bundle._cuts.count
-    idle = int((bundle._cuts.idle > 0).sum())
-    assert 0 < idle < held
-    bundle.reserve(100 - held + idle)
-    assert bundle._cuts.count == held - idle
-    bundle.solve(no_margins(10))
-    np.testing.assert_allclose(flat(bundle.displacement(like)), before, atol=1e-12)
-
-
 @both
 @pytest.mark.parametrize("seed", range(5))
 def test_mixing_keeps_the_solution_the_multipliers_and_the_bound(
@@ -179,8 +163,9 @@ def test_mixing_keeps_the_solution_the_multipliers_and_the_bound(
         bundle.multipliers(),
         bundle.lower_bound(),
     )
-    bundle.reserve(99)  # leaves one cut, which means what all of them meant together
-    assert bundle._cuts.count == 1
+    bundle.capacity = len(bundle.basis)
+    bundle.make_room(bundle.capacity - 1)  # leaves one cut, the mean of all
+    assert len(bundle) == len(bundle.basis) == 1
     assert bundle.solve(margins)
     np.testing.assert_allclose(flat(bundle.displacement(like)), d, atol=1e-10)
     assert bundle.lower_bound() == pytest.approx(bound, rel=1e-10)
@@ -194,11 +179,15 @@ def test_mixed_cuts_are_still_satisfied_by_every_feasible_point() -> None:
     G, v = halfspaces(3, 3, 4)
     bundle = filled(G, v)
     bundle.solve(no_margins(3))
-    bundle.reserve(99)
+    bundle.capacity = len(bundle.basis)
+    bundle.make_room(bundle.capacity - 1)
     D = 5 * rng.normal(size=(20_000, 3))
     feasible = D[(D @ G.T + v <= 0).all(axis=1)]
     assert len(feasible) > 10
-    (offset,), (normal,) = bundle._cuts.offset, unit_normals(bundle)
+    (offset,), (normal,) = (
+        bundle.offset,
+        unit_normals(bundle, pack_short(np.zeros(3))),
+    )
     assert (feasible @ normal <= offset + 1e-12).all()
 
 
@@ -238,19 +227,20 @@ def mixed_from(far: float) -> Bundle:
     bundle, at = Bundle(10), np.array([far, 0.0])
     for g, h in ((np.array([1.0, 0.0]), 1e-3), (np.array([-1.0, 1e-3]), 0.0)):
         bundle.add("far", float(g @ at - h), pack_short(g), pack_short(at))
-    bundle._cuts.z[:] = bundle._cuts.length  # one of each normal
-    bundle._mix()
+    bundle.z = bundle.slope.copy()  # one of each normal
+    bundle.capacity = 2
+    bundle.make_room(1)
     return bundle
 
 
 def test_what_is_left_of_normals_that_cancel_has_the_rounding_of_both() -> None:
-    cuts = mixed_from(1e6)._cuts
+    cuts = mixed_from(1e6)
     assert cuts.offset == pytest.approx([1.0], rel=1e-5)
-    # Two cuts of blur 1000 eps 10^6 each, added, and divided by the length 0.001; and
+    # Two cuts of blur eps 10^6 each, added, and divided by the length 0.001; and
     # the normals' own, which is as many units of the distance 1.
-    unit = UNITS * np.finfo(np.float64).eps
+    unit = np.finfo(np.float64).eps
     assert cuts.blur == pytest.approx([2.0 * unit * (1e6 + 1.0) / 1e-3], rel=1e-6)
-    near = mixed_from(0.0)._cuts
+    near = mixed_from(0.0)
     assert near.blur == pytest.approx([2.0 * unit / 1e-3], rel=1e-6)
 
 

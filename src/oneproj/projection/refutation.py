@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.projection.convex.kept_cuts import SURE, UNITS
-from oneproj.projection.view import Look, View
+from oneproj.projection.evaluator import Evaluation, Evaluator
+from oneproj.projection.tolerances import TOLERANCES
 from oneproj.sets import SetConstraint
 from oneproj.vectors.arithmetic import Vector, combine, dimension, flat, norm
 
@@ -51,15 +51,15 @@ class Witness:
     and cuts of it may have cut off the answer.
     """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, evaluator: Evaluator) -> None:
         """Know the sizes of what is seen, for they are what is rounded."""
-        self._sure = max(SURE, UNITS * view.eps)
-        self._far = UNITS * view.eps
-        self._size = norm(view.origin)
-        self._constraints, self._first = view.constraints, view.first.values
-        self._scales = {name: c.scale() for name, c in view.constraints.items()}
+        self._sure = max(TOLERANCES.sure_share, TOLERANCES.sure_units * evaluator.eps)
+        self._far = TOLERANCES.sure_units * evaluator.eps
+        self._size = norm(evaluator.origin)
+        self._constraints, self._first = evaluator.constraints, evaluator.first.values
+        self._scales = {name: c.scale() for name, c in evaluator.constraints.items()}
 
-    def check(self, seen: Look, said: Iterable[Prediction], moved: float) -> None:
+    def check(self, seen: Evaluation, said: Iterable[Prediction], moved: float) -> None:
         """Refuse a constraint whose value is below a cut's.
 
         Args:
@@ -76,7 +76,7 @@ class Witness:
 
     def refusal(
         self,
-        seen: Look,
+        seen: Evaluation,
         said: Iterable[Prediction],
         moved: float,
         *,
@@ -119,7 +119,7 @@ class Witness:
         )
 
 
-def challenge(view: View, inside: Callable[[Vector], Vector] = list) -> None:
+def challenge(evaluator: Evaluator, inside: Callable[[Vector], Vector] = list) -> None:
     """Test the declared curvatures before emptiness is claimed on their account.
 
     Linearisations that exclude every point prove emptiness only if the functions are
@@ -130,25 +130,25 @@ def challenge(view: View, inside: Callable[[Vector], Vector] = list) -> None:
     linearisation there, the first probe is beside it.
 
     Args:
-        view: Of the constraints; it knows the best point afterwards.
+        evaluator: Of the constraints; it knows the best point afterwards.
         inside: Moves a probe to where the constraints may be evaluated.
 
     Raises:
         InvalidProblemError: A declared curvature is wrong.
     """
-    witness = Witness(view)
-    view.keep(len(view.kept) + PROBES)
-    _compare(view, witness, since=0)
+    witness = Witness(evaluator)
+    evaluator.keep(len(evaluator.kept) + PROBES)
+    _compare(evaluator, witness, since=0)
     for k in range(PROBES):
-        compared = len(view.kept)
+        compared = len(evaluator.kept)
         try:
-            view.move_to(list(inside(_probe(view, k))))
+            evaluator.move_to(list(inside(_probe(evaluator, k))))
         except NonFiniteError:
             return
-        _compare(view, witness, since=compared)
+        _compare(evaluator, witness, since=compared)
 
 
-def contradiction(view: View) -> str:
+def contradiction(evaluator: Evaluator) -> str:
     """Say which declared curvature the kept looks contradict; nothing if none.
 
     Every linearisation that was kept is compared with every value that was kept, up to
@@ -156,29 +156,31 @@ def contradiction(view: View) -> str:
     a bound on its distance that rests on such linearisations proves nothing.
 
     Args:
-        view: Of a search that has ended.
+        evaluator: Of a search that has ended.
 
     Example:
         >>> import torch, oneproj
         >>> w = torch.tensor([0.1], dtype=torch.float64, requires_grad=True)
         >>> dome = oneproj.function(lambda: 1 - w.square().sum(), curvature="convex")
-        >>> view = View([w], {"dome": dome <= 0.0}, differentiate_all=True)
-        >>> view.keep(2)
-        >>> _ = view.move_to([torch.tensor([2.0], dtype=torch.float64)])
-        >>> contradiction(view)[:66]
+        >>> evaluator = Evaluator([w], {"dome": dome <= 0.0}, differentiate_all=True)
+        >>> evaluator.keep(2)
+        >>> _ = evaluator.move_to([torch.tensor([2.0], dtype=torch.float64)])
+        >>> contradiction(evaluator)[:66]
         "The lower bound is withdrawn. The constraint 'dome' is declared co"
     """
-    terms = view.constraints.items()
+    terms = evaluator.constraints.items()
     declared = [name for name, c in terms if c.curvature in ("convex", "linear")]
     if not declared:
         return ""
-    witness = Witness(view)
-    pairs = zip(view.kept, _predictions(view, since=0, linear=True), strict=True)
+    witness = Witness(evaluator)
+    pairs = zip(
+        evaluator.kept, _predictions(evaluator, since=0, linear=True), strict=True
+    )
     for (point, seen), said in pairs:
         own = [prediction for prediction in said if prediction.name in declared]
         if not own:
             continue
-        found = witness.refusal(seen, own, view.space.length(point), unseen=0.0)
+        found = witness.refusal(seen, own, evaluator.space.length(point), unseen=0.0)
         if found:
             return (
                 f"The lower bound is withdrawn. {found} Large numbers that cancel "
@@ -187,43 +189,47 @@ def contradiction(view: View) -> str:
     return ""
 
 
-def _compare(view: View, witness: Witness, *, since: int) -> None:
+def _compare(evaluator: Evaluator, witness: Witness, *, since: int) -> None:
     """Compare the pairs of linearisations and values that are new ``since``."""
-    pairs = zip(view.kept, _predictions(view, since=since), strict=True)
+    pairs = zip(evaluator.kept, _predictions(evaluator, since=since), strict=True)
     for (point, seen), said in pairs:
-        witness.check(seen, said, view.space.length(point))
+        witness.check(seen, said, evaluator.space.length(point))
         if seen.worst <= 0 and said:  # the linearisations leave no feasible point
             worst = max(said, key=lambda p: p.value - seen.values[p.name])
             value = seen.values[worst.name]
             raise InvalidProblemError(witness.message(worst.name, worst.value, value))
 
 
-def _probe(view: View, k: int) -> list[Tensor]:
+def _probe(evaluator: Evaluator, k: int) -> list[Tensor]:
     """The k-th point to look at."""
-    best, *others = sorted(view.kept, key=lambda kept: kept[1].worst)
+    best, *others = sorted(evaluator.kept, key=lambda kept: kept[1].worst)
     if others:
         return combine([0.5, 0.5], [best[0], others[-(k % 2)][0]])
-    far = max(norm(view.origin), 1.0) / math.sqrt(dimension(view.origin))
-    return [t + far for t in view.origin]
+    far = max(norm(evaluator.origin), 1.0) / math.sqrt(dimension(evaluator.origin))
+    return [t + far for t in evaluator.origin]
 
 
 def _predictions(
-    view: View, *, since: int, linear: bool = False
+    evaluator: Evaluator, *, since: int, linear: bool = False
 ) -> Iterator[list[Prediction]]:
     """For every kept point, what the kept linearisations say there beyond its values.
 
     Pairs of which both were kept before ``since`` are left out. With ``linear``, what
     they say below the values of constraints that are declared linear is there as well.
     """
-    points = np.array([flat(point) for point, _ in view.kept]) - flat(view.origin)
+    points = np.array([flat(point) for point, _ in evaluator.kept]) - flat(
+        evaluator.origin
+    )
     lengths = np.linalg.norm(points, axis=1)
-    found: list[list[Prediction]] = [[] for _ in view.kept]
-    for name in view.constraints:
-        held = [k for k, (_, seen) in enumerate(view.kept) if name in seen.gradients]
+    found: list[list[Prediction]] = [[] for _ in evaluator.kept]
+    for name in evaluator.constraints:
+        held = [
+            k for k, (_, seen) in enumerate(evaluator.kept) if name in seen.gradients
+        ]
         if not held:
             continue
-        both = linear and view.constraints[name].curvature == "linear"
-        looks = [view.kept[k][1] for k in held]
+        both = linear and evaluator.constraints[name].curvature == "linear"
+        looks = [evaluator.kept[k][1] for k in held]
         normals = np.array([flat(look.gradients[name]) for look in looks])
         values = np.array([look.values[name] for look in looks])
         reach = normals @ points.T
@@ -233,7 +239,7 @@ def _predictions(
         # Inner products may cancel: what is rounded is as large as the lengths.
         far = lengths[held][:, None] + lengths
         terms = np.abs(values)[:, None] + slopes[:, None] * far
-        for i, (_, seen) in enumerate(view.kept):
+        for i, (_, seen) in enumerate(evaluator.kept):
             value = seen.values[name]
             other = (said[:, i] != value) if both else (said[:, i] > value)
             for k in np.flatnonzero(other):

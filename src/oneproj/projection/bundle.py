@@ -1,0 +1,483 @@
+"""Cuts, and the nearest point of their intersection.
+
+A cut is a halfspace ``<n, d> <= h`` that contains every feasible displacement d. The
+nearest displacement that satisfies all cuts,
+
+    ``min (1/2)|d|^2  subject to  <n_i, d> <= h_i``,
+
+is found in the dual, ``min (1/2) z'Pz + h'z`` over ``z >= 0`` with P the Gram matrix of
+the normals: ``d = -sum_i z_i n_i``.
+
+The parameter-size vectors are an orthonormal basis of the gradients; normals, points
+and curvature are coordinates in it. A budget of vectors is one of the basis: when it is
+full, cuts without a weight go, and others are replaced by their mean under z, which is
+a cut with the same solution and the same proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from oneproj.projection.refutation import Prediction
+from oneproj.projection.tolerances import TOLERANCES
+from oneproj.schema import check_list, check_names, check_range, check_tensor, require
+from oneproj.vectors.arithmetic import Array, Mask, Vector, rounding_unit
+from oneproj.vectors.qp import EPSILON, solve_nonnegative_qp
+from oneproj.vectors.space import AbstractPacked
+from oneproj.vectors.storage import AbstractPile, pile_of, pile_of_state
+
+SPARE = 4
+"""Vectors beyond one for each constraint with which a step can be made: two points, and
+two cuts."""
+FACTS = ("offset", "slope", "blur", "idle", "z")
+"""The numbers of a cut, one array each."""
+
+
+class Basis:
+    """Orthonormal vectors that span the gradients seen so far.
+
+    Example:
+        >>> from oneproj.vectors.space import Short
+        >>> basis = Basis()
+        >>> basis.coordinates(Short(np.array([3.0, 4.0]), 2**-52)).tolist()
+        [5.0]
+        >>> basis.coordinates(Short(np.array([3.0, 9.0]), 2**-52)).round(9).tolist()
+        [9.0, 3.0]
+        >>> len(basis)
+        2
+    """
+
+    def __init__(self, pile: AbstractPile[Any] | None = None) -> None:
+        """Span nothing, or what a pile holds."""
+        self.pile = pile
+
+    def __len__(self) -> int:
+        return 0 if self.pile is None else len(self.pile)
+
+    def coordinates(self, vector: AbstractPacked) -> Array:
+        """Return the coordinates of a vector, which the basis spans afterwards."""
+        size = vector.norm()
+        if size == 0.0:
+            return np.zeros(len(self))
+        unit = vector.times(
+            1.0 / size
+        )  # squares of its numbers are numbers like others
+        if self.pile is None:
+            self.pile = pile_of(vector)
+        if not len(self.pile):
+            self.pile.store(unit)
+            return np.array([size])
+        found: Array = self.pile.products(unit)
+        left, more, _ = self.pile.remainder(unit, found)
+        found = found + more
+        left, more, square = self.pile.remainder(left, more)
+        found, length = found + more, math.sqrt(square)
+        if length <= TOLERANCES.independent * vector.sum_eps:
+            return size * found
+        self.pile.store(left.times(1.0 / length))
+        return size * np.append(found, length)
+
+    def products(self, vector: AbstractPacked) -> Array:
+        """Return the coordinates of the nearest vector that the basis spans."""
+        found: Array = np.zeros(0) if self.pile is None else self.pile.products(vector)
+        return found
+
+    def vector(self, coordinates: Array, like: AbstractPacked) -> AbstractPacked:
+        """Return the vector of coordinates, packed ``like`` another."""
+        if self.pile is None or not coordinates.size:
+            return like.times(0.0)
+        found: AbstractPacked = self.pile.combination(coordinates)
+        return found
+
+    def rotate(self, columns: Array) -> None:
+        """Span only what these orthonormal columns of coordinates do."""
+        if self.pile is not None:
+            self.pile.rotate(columns.T)
+
+
+class Bundle:
+    """Cuts in coordinates of at most ``capacity`` parameter-size vectors.
+
+    Example:
+        >>> from oneproj.vectors.space import Short
+        >>> bundle, d = Bundle(capacity=10), Short(np.zeros(1), eps=2**-52)
+        >>> bundle.add("a", 2.0, Short(np.array([2.0]), d.eps), d)     # 2 + 2 d <= 0
+        array([2.])
+        >>> bundle.solve({"a": 0.0}), bundle.displacement(d).numbers
+        (True, array([-1.]))
+        >>> bundle.multipliers()
+        {'a': 0.5}
+    """
+
+    def __init__(self, capacity: int) -> None:
+        """Start without cuts."""
+        self.capacity = capacity
+        self.basis = Basis()
+        self.names: list[str] = []
+        self.normals: Array = np.zeros((0, 0))
+        self.gram: Array = np.zeros((0, 0))
+        self.worth: Array = np.zeros((0, 0))
+        """What a unit of z is worth in multipliers: a row for each cut."""
+        self.offset = self.slope = self.blur = self.idle = self.z = np.zeros(0)
+        self.d: Array = np.zeros(0)
+        """The coordinates of the solution. Where normals nearly cancel it is more
+        precise than ``-sum_i z_i n_i``."""
+        self._proof = 0.0
+        """The best distance that solutions so far have proven."""
+        self.excludes_all = False
+        """Whether a flat linearisation, by itself, excludes every point."""
+        self.tight: Array = np.zeros(0)
+        """The offsets of the last solution, each less its constraint's margin."""
+        self._ray: Array | None = None
+        self._eps = self._sum_eps = EPSILON
+
+    def __len__(self) -> int:
+        return len(self.z)
+
+    # --- cuts come and go ---------------------------------------------------------
+
+    def add(
+        self,
+        name: str,
+        value: float,
+        gradient: AbstractPacked,
+        at: AbstractPacked,
+        *,
+        rounding: float = 0.0,
+    ) -> Array:
+        """Add ``value + <gradient, d - at> <= 0``; returns the gradient's coordinates.
+
+        Args:
+            name: The constraint's.
+            value: Its residual.
+            gradient: Its gradient, in the basis afterwards.
+            at: The displacement where both were seen.
+            rounding: A unit of rounding of the value.
+        """
+        self._eps, self._sum_eps = gradient.eps, gradient.sum_eps
+        coordinates = self.coordinates(gradient)
+        slope = float(np.linalg.norm(coordinates))
+        if slope == 0.0:
+            self.excludes_all |= value > 0
+            return coordinates
+        offset = (gradient.dot(at) - value) / slope
+        blur = gradient.eps * at.norm() + rounding / slope
+        self._append({name: 1.0 / slope}, coordinates / slope, offset, slope, blur, 0.0)
+        return coordinates
+
+    def coordinates(self, vector: AbstractPacked) -> Array:
+        """Return the coordinates of a vector, which the basis spans afterwards."""
+        found = self.basis.coordinates(vector)
+        self.normals = padded(self.normals, (len(self), len(self.basis)))
+        return found
+
+    def _append(  # noqa: PLR0917 - the facts of one cut
+        self,
+        worth: Mapping[str, float],
+        normal: Array,
+        offset: float,
+        slope: float,
+        blur: float,
+        z: float,
+    ) -> None:
+        """Keep a cut with a unit normal; slope 0 for one of several constraints."""
+        self.names += [name for name in worth if name not in self.names]
+        n, m, r = len(self.z), len(self.names), len(self.basis)
+        self.normals, self.worth = (
+            padded(self.normals, (n + 1, r)),
+            padded(self.worth, (n + 1, m)),
+        )
+        self.normals[n, : len(normal)] = normal
+        for name, weight in worth.items():
+            self.worth[n, self.names.index(name)] = weight
+        self.gram = padded(self.gram, (n + 1, n + 1))
+        self.gram[n] = self.gram[:, n] = self.normals @ self.normals[n]
+        for fact, number in zip(FACTS, (offset, slope, blur, 0.0, z), strict=True):
+            setattr(self, fact, np.append(getattr(self, fact), number))
+
+    def _select(self, keep: Mask | NDArray[np.intp]) -> None:
+        """Keep only these cuts."""
+        self.normals, self.worth = self.normals[keep], self.worth[keep]
+        self.gram = self.gram[keep][:, keep]
+        for fact in FACTS:
+            setattr(self, fact, getattr(self, fact)[keep])
+
+    def make_room(self, count: int, beside: Iterable[Array] = ()) -> Array | None:
+        """Shrink a basis that is too full for more gradients to half its capacity.
+
+        Args:
+            count: Gradients to come.
+            beside: Coordinates of points that must stay in the basis.
+
+        Returns:
+            The new basis in coordinates of the old one, as columns; None for no change.
+        """
+        if len(self.basis) + count <= self.capacity:
+            return None
+        points = [padded(p, (len(self.basis),)) for p in beside]
+        room = min(self.capacity - count, max(self.capacity // 2, SPARE))
+        most = max(1, room - len(points))
+        latest = np.argsort(np.argsort(self.idle, kind="stable")) < most
+        self._select(latest | (self.z > 0))
+        while len(self) > most:
+            self._merge_oldest()
+        self._rotate(columns := _orthonormal(np.array([*self.normals, *points])))
+        return columns
+
+    def _rotate(self, columns: Array) -> None:
+        """Go to a basis of what these columns span."""
+        self.basis.rotate(columns)
+        self.normals = self.normals @ columns
+        self.d = padded(self.d, (len(columns),)) @ columns
+
+    def _merge_oldest(self) -> None:
+        """Replace the two oldest cuts by their mean under z.
+
+        It is short where the normals cancel: what is left is blurred, and rounded.
+        """
+        share = np.where(self.z[:2] > 0, self.z[:2], 0.0)
+        if share.sum() == 0.0:
+            self._select(np.arange(len(self)) > 0)
+            return
+        total, share = float(share.sum()), share / share.sum()
+        mixed, offset = share @ self.normals[:2], float(share @ self.offset[:2])
+        length = float(np.linalg.norm(mixed))
+        blur = float(share @ self.blur[:2])
+        blur += self._eps * abs(offset) / (length or math.inf)
+        worth = dict(zip(self.names, (share @ self.worth[:2]).tolist(), strict=True))
+        self._select(np.arange(len(self)) > 1)
+        if length > 0:
+            scaled = {name: w / length for name, w in worth.items() if w > 0}
+            facts = offset / length, 0.0, blur / length, total * length
+            self._append(scaled, mixed / length, *facts)
+            order = np.roll(np.arange(len(self)), 1)  # it is the oldest
+            self._select(order)
+
+    def shift(self, move: AbstractPacked) -> None:
+        """Measure displacements from another origin, ``move`` away from the last.
+
+        ``<n, d + move> <= h`` is the same halfspace: what was valid stays valid. Cuts
+        that have long had no weight are left behind.
+        """
+        self._select(self.idle < TOLERANCES.stale)
+        self.offset = self.offset - self.normals @ self.basis.products(move)
+        self._proof = 0.0
+        if 2 * len(self) < len(self.basis):
+            self._rotate(_orthonormal(self.normals))
+
+    # --- solutions ----------------------------------------------------------------
+
+    def solve(self, margins: Mapping[str, float]) -> bool:
+        """Solve over the cuts, each tightened by its constraint's margin.
+
+        Returns:
+            Whether some displacement satisfies all tightened cuts, and rounding does
+            not decide which. If not, ``contradicts`` says whether that is proven.
+        """
+        self._ray = None
+        if self.excludes_all:
+            return False
+        self.tight = self.tightened(margins)
+        self.idle = self.idle + 1.0
+        solved = self.minimise(self.tight)
+        self.idle[self.z > 0] = 0.0
+        if solved:
+            self._proof = max(self._proof, self._proven(self._loosened(), self.z))
+        return solved
+
+    def _loosened(self) -> Array:
+        """Return the offsets, loosened by what rounding may have done to them."""
+        loosened: Array = self.offset + TOLERANCES.bound_units * self.blur
+        return loosened
+
+    def tightened(self, margins: Mapping[str, float]) -> Array:
+        """Return the offsets less the margins of their constraints."""
+        wanted = np.array([margins[name] for name in self.names])
+        tight: Array = self.offset - self.worth @ wanted
+        return tight
+
+    def minimise(self, offsets: Array) -> bool:
+        """Set z to the dual solution; whether that is a solution beyond rounding."""
+        for start in (self.z, None):
+            found = solve_nonnegative_qp(self.gram, offsets, start)
+            self.z, self.d = found.z, -(found.z @ self.normals)
+            noise = EPSILON * float(self.z.sum()) ** 2
+            noisy = noise > TOLERANCES.blurred * float(self.d @ self.d)
+            if found.ray is None and not noisy:
+                return True
+            weights = found.z if found.ray is None else found.ray
+            if self._solve_far(offsets, weights):
+                return True
+        self._ray = found.ray
+        return False
+
+    def _solve_far(self, offsets: Array, weights: Array) -> bool:
+        """Solve where cuts nearly cancel, from the normals and not their products.
+
+        The Gram matrix has the square of what is left of them: from the root of the
+        rounding on, nothing. False if that is no solution.
+        """
+        left, total = self.normals.T @ weights, float(weights.sum())
+        unit = TOLERANCES.sure_units * self._sum_eps * total
+        if float(np.linalg.norm(left)) <= unit:
+            return False
+        support = np.flatnonzero(weights > 0)
+        rows = self.normals[support]
+        d: Any = np.linalg.lstsq(rows, offsets[support], rcond=0.0)[0]
+        z: Any = np.linalg.lstsq(rows.T, -d, rcond=0.0)[0]
+        far = float(np.linalg.norm(d))
+        noise = TOLERANCES.bound_units * self._eps * (far + np.abs(offsets))
+        if not (z >= 0).all() or (self.normals @ d - offsets > noise).any():
+            return False
+        self.z, self.d = np.zeros(len(self)), d
+        self.z[support] = z
+        return True
+
+    def displacement(self, like: AbstractPacked) -> AbstractPacked:
+        """Return the solution as a vector, packed ``like`` another."""
+        return self.basis.vector(self.d, like)
+
+    def length(self) -> float:
+        """Return the length of the solution."""
+        return float(np.linalg.norm(self.d))
+
+    def multipliers(self) -> dict[str, float]:
+        """Return the weight of each constraint's gradients in ``-d``."""
+        return dict(zip(self.names, (self.z @ self.worth).tolist(), strict=True))
+
+    def predictions(self, values: Mapping[str, float], y: Array) -> list[Prediction]:
+        """Return what cuts of single constraints say at y, where it is above values."""
+        levels = self.normals[:, : len(y)] @ y
+        owner = np.argmax(self.worth, axis=1) if len(self) else np.zeros(0, dtype=int)
+        limits = np.array([values[name] for name in self.names])
+        above = (levels - self.offset) * self.slope
+        more = (self.slope > 0) & (above > limits[owner] if len(self) else above > 0)
+        return [
+            Prediction.of(
+                self.names[owner[i]], levels[i], self.offset[i], self.slope[i]
+            )
+            for i in np.flatnonzero(more)
+        ]
+
+    # --- proofs -------------------------------------------------------------------
+
+    def lower_bound(self) -> float:
+        """Return a distance below which no feasible point lies, by weak duality.
+
+        Proven for convex constraints by the untightened cuts: every z >= 0 gives one.
+        Each is loosened by what rounding may have done to it, and z is best for those.
+        """
+        if not len(self):
+            return 0.0
+        h = self._loosened()
+        found = solve_nonnegative_qp(self.gram, h, self.z)
+        tried = (found.z,) if found.ray is None else (found.z, found.ray)
+        return max(self._proof, *(self._proven(h, z) for z in tried))
+
+    def _proven(self, h: Array, z: Array) -> float:
+        """Return a distance below which no d has ``<n_i, d> <= h_i``, by weights z.
+
+        These add up to ``<r, d> <= h'z`` with ``r = sum_i z_i n_i``, and so
+        ``|d| >= -h'z / |r|``. Every normal may be off by its rounding, which counts
+        where they cancel.
+        """
+        gain, total = -float(h @ z), float(z.sum())
+        if gain <= 0:
+            return 0.0
+        return gain / (float(np.linalg.norm(z @ self.normals)) + self._eps * total)
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether the cuts of the last solution contradict each other, beyond rounding.
+
+        Their normals cancel to the root of the rounding, so less proves only that the
+        feasible points are far away compared to the cuts.
+        """
+        ray = self._ray
+        if ray is None:
+            return self.excludes_all
+        sure = max(TOLERANCES.sure_share, TOLERANCES.sure_units * self._eps)
+        unsure = sure * np.abs(self.tight) + TOLERANCES.sure_units * self.blur
+        return -float(self.tight @ ray) > float(unsure @ ray)
+
+    def excludes(self, size: float) -> bool:
+        """Whether the contradiction proves that no point is feasible.
+
+        The Gram matrix cannot tell normals that cancel from those that nearly do, like
+        the sides of an ellipsoid with axes of very different lengths: their weighted
+        sum tells. If it is more than rounding, what they prove is a distance.
+        """
+        ray = self._ray
+        if ray is None or not self.contradicts:
+            return self.excludes_all
+        left, total = float(np.linalg.norm(ray @ self.normals)), float(ray.sum())
+        if left > TOLERANCES.sure_units * self._sum_eps * total:
+            return self.lower_bound() > TOLERANCES.nowhere * size
+        unit = TOLERANCES.bound_units * self._eps * total
+        return -float(self.tight @ ray) > TOLERANCES.horizon * size * unit
+
+    # --- plain data ---------------------------------------------------------------
+
+    def state(self) -> dict[str, Any] | None:
+        """Return the cuts as plain data; None if there is none, or one excludes all."""
+        if self.basis.pile is None or self.excludes_all or not len(self):
+            return None
+        tables = {n: torch.from_numpy(getattr(self, n).copy()) for n in FACTS}
+        for name in ("normals", "worth", "gram"):
+            tables[name] = torch.from_numpy(np.ascontiguousarray(getattr(self, name)))
+        vectors = self.basis.pile.state()
+        return {"names": list(self.names), "vectors": vectors, **tables}
+
+    def load_state(
+        self, state: Mapping[str, Any], like: Vector, names: Collection[str]
+    ) -> None:
+        """Go on with the cuts of such a state, of constraints with these names."""
+        tables = ("normals", "worth", "gram")
+        check_names(state, "cuts", ("names", "vectors", *tables, *FACTS))
+        check_list(state["names"], "names", 0, len(names))
+        for name in state["names"]:
+            require(name in names, name, "cuts.names", f"one of {', '.join(names)}")
+        check_tensor(state["normals"], "normals", (None, None), torch.float64)
+        (n, r), m = state["normals"].shape, len(state["names"])
+        check_range(r, "the number of vectors", 0, self.capacity)
+        for name, columns in ("worth", m), ("gram", n):
+            check_tensor(state[name], name, (n, columns), torch.float64)
+        for name in FACTS:
+            check_tensor(state[name], name, (n,), torch.float64)
+        self.names = list(state["names"])
+        for name in (*tables, *FACTS):
+            setattr(self, name, state[name].numpy().copy())
+        self.basis = Basis(pile_of_state(state["vectors"], like, r))
+        self._eps = rounding_unit(like)
+        self._sum_eps = self._eps if self.basis.pile is None else self._sum_eps
+
+
+def padded(numbers: Array, shape: tuple[int, ...]) -> Array:
+    """Return an array of this shape that begins with the numbers, and zeros after them.
+
+    Example:
+        >>> padded(np.ones(2), (3,)).tolist()
+        [1.0, 1.0, 0.0]
+    """
+    if numbers.shape == shape:
+        return numbers
+    grown = np.zeros(shape)
+    grown[tuple(map(slice, numbers.shape))] = numbers
+    return grown
+
+
+def _orthonormal(rows: Array) -> Array:
+    """Return orthonormal columns that span these rows."""
+    if not rows.size:
+        return np.zeros((rows.shape[-1], 0))
+    sizes = np.linalg.norm(rows, axis=1)
+    rows = rows[sizes > 0] / sizes[sizes > 0, None]
+    u, s, _ = np.linalg.svd(rows.T, full_matrices=False)
+    columns: Array = u[:, s > TOLERANCES.independent * EPSILON]
+    return columns

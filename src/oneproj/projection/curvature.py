@@ -1,0 +1,329 @@
+"""Where to look next at convex constraints that curve: a step with their curvature.
+
+Full-memory quasi-Newton in the coordinates of the bundle's basis. Every point of the
+search is the start plus a combination of gradients, so a dense matrix in an orthonormal
+basis of these is one on all parameters. Each constraint has a matrix C_j of its own:
+the symmetric rank-one update (SR1), which keeps every secant of a quadratic function,
+of the curvature along the first step times the identity. A step solves
+
+    ``min |v|^2 / 2  s.t.  c_j + <g_j, v - y> + (v - y)'C_j(v - y) / 2 <= -margin_j``
+
+and all cuts, by a few quadratic programs with the curvature in the Lagrangian.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from oneproj.projection.bundle import Bundle, padded
+from oneproj.projection.tolerances import TOLERANCES
+from oneproj.vectors.arithmetic import Array
+from oneproj.vectors.qp import solve_nonnegative_qp
+
+
+@dataclass
+class Center:
+    """Values and gradients at a point, in coordinates."""
+
+    y: Array
+    values: Mapping[str, float]
+    gradients: dict[str, Array]
+
+
+class Curvature:
+    """Learns how constraints curve, and proposes where to look.
+
+    Args:
+        dense: Whether to keep a matrix for each constraint. If not, only the curvature
+            along the last step is known.
+    """
+
+    def __init__(self, *, dense: bool = True) -> None:
+        """Know nothing."""
+        self._dense = dense
+        self._matrices: dict[str, Array] = {}
+        self._first: dict[str, float] = {}
+        """The curvature along the first step, that of directions not seen yet."""
+        self._scales: dict[str, float] = {}
+        self._center: Center | None = None
+        self._weights: dict[str, float] = {}
+        self._radius, self._share, self._planned = math.inf, 1.0, 0.0
+        self._error = self._bent = 0.0
+        self._recent: list[float] = []
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether what curvature predicted of late is what was seen.
+
+        At the kinks of a maximum it is not, and the nearest point of the cuts is the
+        better place to look.
+        """
+        return self._error <= TOLERANCES.trusted * self._bent
+
+    @property
+    def along_step(self) -> float:
+        """The Lagrangian's curvature along the last step; 0 unless the last two agree.
+
+        Across a kink the next estimate is far larger or zero.
+        """
+        recent = self._recent[-2:]
+        agreed = bool(recent) and max(recent) <= TOLERANCES.agree * min(recent)
+        return recent[-1] if agreed else 0.0
+
+    def see(self, seen: Center, moved: float, multipliers: Mapping[str, float]) -> None:
+        """Take what was seen at a point into account.
+
+        Args:
+            seen: The point, in the basis as it is now.
+            moved: The length of the step there, also of its part outside of the basis.
+            multipliers: Of the cuts' solution; they say which constraints matter.
+        """
+        self._grow(len(seen.y))
+        for name, g in seen.gradients.items():
+            self._scales.setdefault(name, _norm(g) or 1.0)
+        if self._center is None:
+            self._center = seen
+            return
+        self._judge(seen, moved, multipliers)
+        if not self._dense:
+            self._center = seen
+            return
+        for name, g in seen.gradients.items():
+            if name in self._center.gradients:
+                change = g - self._center.gradients[name]
+                self._learn(name, seen.y - self._center.y, change)
+        self._move_center(seen)
+
+    def points(self) -> list[Array]:
+        """Return the points whose coordinates must stay in the basis."""
+        return [] if self._center is None else [self._center.y]
+
+    def rotate(self, columns: Array) -> None:
+        """Follow the basis to what these columns span."""
+        self._grow(len(columns))
+        turn = columns.T
+        self._matrices = {n: turn @ C @ columns for n, C in self._matrices.items()}
+        if self._center is not None:
+            at, slopes = self._center, self._center.gradients
+            turned = {name: turn @ g for name, g in slopes.items()}
+            self._center = Center(turn @ at.y, at.values, turned)
+
+    def step(self, bundle: Bundle, margins: Mapping[str, float]) -> Array | None:
+        """Propose coordinates to look at; None if the model has no answer."""
+        center = self._center
+        if center is None or not center.gradients or not self._matrices:
+            return None
+        self._grow(len(bundle.basis))
+        rows = np.argsort(bundle.idle, kind="stable")[: TOLERANCES.rows]
+        cuts = bundle.normals[rows], bundle.tightened(margins)[rows], bundle.worth[rows]
+        weights, bends = dict(self._weights), dict.fromkeys(center.gradients, 0.0)
+        found: Array | None = None
+        self._start: Array | None = None
+        for _ in range(TOLERANCES.rounds):
+            own = self._rows(margins, bends)
+            normals, offsets = np.vstack([own[0], cuts[0]]), np.append(own[1], cuts[1])
+            planned = self._within_radius(normals, offsets, self._lagrangian(weights))
+            if planned is None:
+                break
+            found, z = planned
+            self._start = z
+            far = max(sum(self._weights.values()), _norm(center.y), _norm(found))
+            z, m = np.minimum(z, TOLERANCES.growth * far), len(bends)
+            new = dict(zip(bundle.names, (z[m:] @ cuts[2]).tolist(), strict=True))
+            for name, weight in zip(bends, z[:m].tolist(), strict=True):
+                slope = _norm(center.gradients[name]) or 1.0
+                new[name] = new.get(name, 0.0) + weight / slope
+            new = {n: weight * self._scales.get(n, 1.0) for n, weight in new.items()}
+            change = sum(abs(new[n] - weights.get(n, 0.0)) for n in new)
+            weights, bends = new, self._bends(found - center.y)
+            if change <= TOLERANCES.settled * sum(new.values()):
+                break
+        if found is None:
+            return None
+        self._weights = weights
+        gain = 0.5 * (float(center.y @ center.y) - float(found @ found))
+        less = self._penalty() * self._share * self._violation(center.values)
+        self._planned = abs(gain + less)
+        return found
+
+    def _grow(self, size: int) -> None:
+        """Add coordinates that the basis got meanwhile."""
+        for name, C in self._matrices.items():
+            grown = padded(C, (size, size))
+            grown[range(len(C), size), range(len(C), size)] = self._first[name]
+            self._matrices[name] = grown
+        if self._center is not None:
+            at, slopes = self._center, self._center.gradients
+            longer = {name: padded(g, (size,)) for name, g in slopes.items()}
+            self._center = Center(padded(at.y, (size,)), at.values, longer)
+
+    def _learn(self, name: str, step: Array, change: Array) -> None:
+        """Make a constraint's matrix agree with what its gradient did along a step."""
+        square = float(step @ step)
+        if not 0.0 < square < math.inf or not np.isfinite(change).all():
+            return
+        if name not in self._matrices:
+            self._first[name] = max(0.0, float(step @ change) / square)
+            self._matrices[name] = self._first[name] * np.eye(len(step))
+        matrix = self._matrices[name]
+        left = change - matrix @ step
+        along = float(left @ step)
+        if abs(along) > TOLERANCES.sr1_skip * _norm(left) * _norm(step):
+            matrix += np.outer(left, left / along)
+
+    def _judge(
+        self, seen: Center, moved: float, multipliers: Mapping[str, float]
+    ) -> None:
+        """Compare how far values are above their slopes with what curvature says."""
+        center = self._center
+        if center is None:
+            return
+        step, error, bent, excess = seen.y - center.y, 0.0, 0.0, 0.0
+        bends = self._bends(step)
+        for name, g in center.gradients.items():
+            weight = multipliers.get(name, 0.0)
+            above = seen.values[name] - center.values[name] - float(g @ step)
+            excess += weight * above
+            if name in self._matrices:
+                error += weight * abs(above - bends[name])
+                bent += weight * max(abs(above), abs(bends[name]))
+        if error + bent > 0:
+            size, kept = error + bent, TOLERANCES.memory
+            self._error = kept * self._error + error / size
+            self._bent = kept * self._bent + bent / size
+        if moved > 0:
+            self._recent.append(max(0.0, 2.0 * excess / moved**2))
+
+    def _move_center(self, seen: Center) -> None:
+        """Go on from a point that lowers the merit, or stay for a shorter step."""
+        center = self._center
+        if center is None:
+            return
+        penalty, length = self._penalty(), _norm(seen.y - center.y)
+        before, after = (
+            0.5 * float(at.y @ at.y) + penalty * self._violation(at.values)
+            for at in (center, seen)
+        )
+        if before - after < TOLERANCES.decrease * self._planned:
+            self._radius = TOLERANCES.shorter * length
+            return
+        if self._share < 1.0:
+            self._radius = TOLERANCES.longer * length
+        self._center = seen
+
+    def _penalty(self) -> float:
+        far = 0.0 if self._center is None else _norm(self._center.y)
+        return TOLERANCES.penalty * max(sum(self._weights.values()), far)
+
+    def _violation(self, values: Mapping[str, float]) -> float:
+        """Return the worst violation, in units of the distance."""
+        over = (values[name] / scale for name, scale in self._scales.items())
+        return max(0.0, *over) if self._scales else 0.0
+
+    def _bends(self, step: Array) -> dict[str, float]:
+        """Return what curvature adds along a step: at most half of what slopes do."""
+        found = {}
+        for name, g in ({} if self._center is None else self._center.gradients).items():
+            most = 0.5 * abs(float(g @ step))
+            bend = 0.0
+            if name in self._matrices:
+                bend = 0.5 * float(step @ self._matrices[name] @ step)
+            found[name] = min(max(bend, -most), most)
+        return found
+
+    def _lagrangian(self, weights: Mapping[str, float]) -> Array:
+        k = 0 if self._center is None else len(self._center.y)
+        total = np.zeros((k, k))
+        for name, matrix in self._matrices.items():
+            if weights.get(name, 0.0) > 0:
+                total += weights[name] / self._scales[name] * matrix
+        return total
+
+    def _rows(
+        self, margins: Mapping[str, float], bends: Mapping[str, float]
+    ) -> tuple[Array, Array]:
+        """Return ``normals @ v <= offsets`` of the centre, with curvature."""
+        center = self._center
+        if center is None:
+            return np.zeros((0, 0)), np.zeros(0)
+        normals, offsets = [], []
+        for name, g in center.gradients.items():
+            slope = _norm(g) or 1.0
+            level = center.values[name] - float(g @ center.y)
+            normals.append(g / slope)
+            offsets.append(-(level + margins[name] + bends[name]) / slope)
+        return np.array(normals), np.array(offsets)
+
+    def _within_radius(
+        self, normals: Array, offsets: Array, curvature: Array
+    ) -> tuple[Array, Array] | None:
+        """Return the solution, or one near by that meets a share of what is asked."""
+        y = np.zeros(0) if self._center is None else self._center.y
+        self._share = 1.0
+        planned = _plan(normals, offsets, y, curvature, 1.0, self._start)
+        if planned is not None and _norm(planned[0] - y) <= self._radius:
+            return planned
+        best, low, high = None, 0.0, 1.0
+        for _ in range(TOLERANCES.halvings):
+            share = 0.5 * (low + high)
+            start = None if best is None else best[1]
+            planned = _plan(normals, offsets, y, curvature, share, start)
+            if planned is None or _norm(planned[0] - y) > self._radius:
+                high = share
+                continue
+            best, low = planned, share
+        self._share = low
+        return best
+
+
+def _plan(  # noqa: PLR0917 - the parts of one program
+    normals: Array,
+    offsets: Array,
+    y: Array,
+    curvature: Array,
+    share: float,
+    start: Array | None,
+) -> tuple[Array, Array] | None:
+    """Minimise ``|v|^2 + (v - y)'(curvature + ridge)(v - y)``; None without a solution.
+
+    Rows are ``normals @ v <= offsets``, of whose violation at y a share is to go. The
+    ridge is what keeps v near y: 0 for all of it, and more for less.
+    """
+    if not np.isfinite(curvature).all():
+        return None
+    solve = _solver(curvature + np.eye(len(y)) / share)
+    free = y - solve(y)
+    turned = solve(normals.T)
+    violation = np.maximum(normals @ y - offsets, 0.0)
+    offsets = offsets + (1.0 - share) * violation
+    gram = normals @ turned
+    gram, offsets = 0.5 * (gram + gram.T), offsets - normals @ free
+    solved = solve_nonnegative_qp(gram, offsets, start)
+    if solved.ray is not None:
+        return None
+    return free - turned @ solved.z, solved.z
+
+
+def _solver(hessian: Array) -> Callable[[Array], Array]:
+    """Return what solves with a matrix, made positive definite where it is not."""
+    try:
+        return partial(cho_solve, cho_factor(hessian))
+    except LinAlgError:
+        values, vectors = np.linalg.eigh(hessian)
+        sizes = np.maximum(np.abs(values), TOLERANCES.least_curvature)
+
+    def solve(right: Array) -> Array:
+        found: Array = (vectors / sizes) @ (vectors.T @ right)
+        return found
+
+    return solve
+
+
+def _norm(vector: Array) -> float:
+    return float(np.linalg.norm(vector))

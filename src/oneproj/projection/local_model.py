@@ -1,0 +1,370 @@
+"""The model of a local step: linear constraints, and the curvature seen so far.
+
+BFGS for ``I + sum_j mu_j hess c_j``, the Hessian of the projection problem's
+Lagrangian. A pair keeps the change of every constraint's gradient along a move, so
+that old moves count for the present multipliers, not for those of their time. All
+pairs are applied at once, by the compact form of Byrd, Nocedal and Schnabel (1994).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.linalg.blas import dtrsm
+from torch import Tensor
+
+from oneproj.projection.evaluator import Evaluation, Evaluator
+from oneproj.projection.subspace import INDEPENDENT, ORTHOGONAL, Subspace
+from oneproj.schema import check_names, check_tensor
+from oneproj.vectors.arithmetic import Array, Vector, difference, dot, norm
+from oneproj.vectors.qp import solve_nonnegative_qp, solve_simplex_qp
+from oneproj.vectors.space import AbstractSpace
+
+TINY = 1e-300
+MOVES = 100
+"""Moves from which the curvature is estimated, at most."""
+
+
+@dataclass(frozen=True)
+class LocalTolerances:
+    """Constants of the local search; ``benchmarks/projection_suite`` chose them.
+
+    Example:
+        >>> LOCAL.shorter
+        0.4
+    """
+
+    least_curvature: float = 0.2
+    """The curvature of the Lagrangian along a move, at least; 1 without constraints."""
+    sufficient: float = 1e-4
+    """Share of the predicted decrease of the merit that a step must deliver."""
+    shorter: float = 0.4
+    """Factor between two lengths that a line search tries."""
+    shortenings: int = 8
+    """Lengths that a line search tries, at most."""
+    correction: float = 0.25
+    """Longest second-order correction that is tried, as a share of the step."""
+    penalty: float = 1.5
+    """The penalty's ratio to the sum of the multipliers."""
+    penalty_growth: float = 10.0
+    """Most that the penalty grows in one step."""
+    trusted: float = 0.3
+    """Share of the predicted decrease that says that the model is right."""
+    coarse: float = 2e-3
+    """Gain worth a step, as a share of the squared distance, where the model is wrong.
+    """
+    balanced: float = 0.2
+    """KKT residual above which that coarser stop does not apply."""
+    stationary: float = 1e-3
+    """Share of the violation that a step as long as the parameters could remove, below
+    which a point is stationary for the violation."""
+    patience: int = 3
+    """Steps in a row without progress that end a search."""
+    worth_ratio: float = 100.0
+    """Ratio of the gain worth a step where the model is wrong to that where it is
+    right, as long as it is at most ``coarse``."""
+    aim_least: float = 0.05
+    """Least share of that gain to spend on aiming inside, where the model is wrong."""
+    aim_most: float = 0.25
+    """Most of that gain to spend on aiming inside."""
+    wrong: float = 1.02
+    """A model that takes the squared distance for this multiple of one that was
+    reached is wrong."""
+    shortest: float = 1e-3
+    """Share of a step with which the next line search begins at least."""
+    rounding: float = 1e-13
+    """Relative changes of the merit, and moves, below this are rounding."""
+    bracket: float = 1.01
+    """Ratio of a feasible length to an infeasible one that ends a bisection."""
+    restorations: int = 8
+    """Steps in a row that leave nine tenths of the violation and end a restoration."""
+    separations: int = 20
+    """Rounds of half-spaces in which a step is kept inside the sets."""
+    halfspaces: int = 60
+    """Half-spaces that are kept from one step to the next, at most."""
+    nudges: tuple[float, ...] = (1e-2, 1e-1, 1.0, -1.0)
+    """Lengths of random moves off a plateau, as shares of the parameters' norm."""
+    shrinks: tuple[float, ...] = (0.0, 1e-3)
+    """Shares of the parameters that are tried where a restoration fails; at zero
+    itself a root has no gradient."""
+    rounds: int = 3
+    """Searches, restorations included, at most."""
+
+
+LOCAL = LocalTolerances()
+
+
+class Place(NamedTuple):
+    """A visited point: displacement, residuals plus margins, gradients as rows."""
+
+    d: Array
+    c: Array
+    J: Array
+    seen: Evaluation
+    half: float
+    """``(1/2)|d|^2``."""
+
+    def merit(self, rho: float, aim: Array) -> float:
+        """``(1/2)|d|^2 + rho max(0, max_j c_j + aim_j)``."""
+        return self.half + rho * excess(self.c, aim)
+
+    def has_slope(self) -> bool:
+        """Whether nothing is violated here, or something that is has a gradient."""
+        violated = [g for c, g in zip(self.c, self.J, strict=True) if c > 0]
+        return not violated or any(g.any() for g in violated)
+
+
+def excess(c: Array, aim: Array) -> float:
+    """``max(0, max_j c_j + aim_j)``."""
+    return max(0.0, float((c + aim).max()))
+
+
+class Step(NamedTuple):
+    """The minimiser of a model."""
+
+    p: Array
+    mu: Array
+    nu: Array
+    """Multipliers of the half-spaces that contain the sets."""
+    value: float
+    """What the model takes for ``(1/2)|d|^2`` at the answer."""
+    contradiction: bool
+    """Whether the penalty holds the multipliers back."""
+
+
+@dataclass
+class Model:
+    """``(1/2)|d + p|^2 + (1/2) p'Bp`` under linear constraints.
+
+    Attributes:
+        rows: Gradients, half-spaces, and d last.
+        divided: ``(I + B)^{-1}`` times each row.
+        offsets: b in ``A p <= b``, which the half-spaces require.
+    """
+
+    rows: Array
+    divided: Array
+    offsets: Array
+
+    def step(self, c: Array, rho: float) -> Step:
+        """Minimise under ``c + J p <= t``, ``A p <= b``, at the price rho of t >= 0."""
+        b = self.offsets
+        table = self.rows.dot(self.divided.T)
+        gram, pull, m = table[:-1, :-1], table[:-1, -1], len(c)
+        w = pull - np.concatenate([c, -b])
+        z = _active(gram, w)
+        ray = None
+        if z is None:
+            found = solve_nonnegative_qp(gram, w)
+            z, ray = found.z, found.ray
+        contradiction = ray is not None or float(z[:m].sum()) > rho
+        if contradiction:
+            if rho == math.inf:
+                steepest = max(float(gram.diagonal()[:m].max()), TINY)
+                rho = LOCAL.penalty_growth * float(c.max()) / steepest
+            z = _held_back(gram, w, m, rho)
+        q = np.append(z, 1.0)
+        p = -q.dot(self.divided)
+        half = 0.5 * float(self.rows[-1].dot(self.rows[-1]))
+        # The dual value: that of the model, without the aim where it is reached.
+        value = half - 0.5 * float(q @ table @ q) + float(c @ z[:m]) - float(b @ z[m:])
+        return Step(p, z[:m], z[m:], value, contradiction)
+
+
+def _held_back(gram: Array, w: Array, m: int, rho: float) -> Array:
+    """The multipliers if the first m add up to rho at most: with a slack, to rho."""
+    n = len(w)
+    unit = np.append(np.where(np.arange(n) < m, rho, 1.0), 0.0)
+    P, linear = np.zeros((n + 1, n + 1)), np.zeros(n + 1)
+    P[:n, :n], linear[:n] = gram, w
+    P, linear = P * np.outer(unit, unit), linear * unit
+    simplex = (np.arange(n + 1) < m) | (np.arange(n + 1) == n)
+    z: Array = (solve_simplex_qp(P, linear, simplex).z * unit)[:n]
+    return z
+
+
+def _active(gram: Array, w: Array) -> Array | None:
+    """The minimiser of ``(1/2) z'Gz + w'z`` over z >= 0, where it is easily found.
+
+    Solves for the entries believed positive and corrects the belief; None if that does
+    not settle, as with equal or contradictory rows.
+    """
+    n = len(w)
+    if n == 1:
+        steepness, need = float(gram[0, 0]), -float(w[0])
+        easy = steepness > TINY or need <= 0
+        return np.array([max(need, 0.0) / max(steepness, TINY)]) if easy else None
+    close = INDEPENDENT * float(np.abs(w).max(initial=0.0))
+    active = w < 0
+    for _ in range(6):
+        i, z = np.flatnonzero(active), np.zeros(n)
+        try:
+            z[i] = np.linalg.solve(gram[i[:, None], i], -w[i])
+        except np.linalg.LinAlgError:
+            return None
+        slope = w + gram @ z
+        believed = np.where(active, z > 0, slope < -close)
+        if (believed == active).all():
+            return z if slope.min(initial=0.0) >= -close else None
+        active = believed
+    return None
+
+
+class Curvature:
+    """The most recent moves and what they did to the gradients.
+
+    Example:
+        >>> curvature = Curvature(memory=5)
+        >>> curvature.add(np.array([2.0, 0.0]), np.array([[6.0, 0.0]]))
+        >>> curvature.divide(np.eye(2), np.array([1.0])).tolist()  # 1 + 3 along it
+        [[0.25, 0.0], [0.0, 1.0]]
+    """
+
+    def __init__(self, memory: int) -> None:
+        """Keep at most ``memory`` moves."""
+        self._memory = memory
+        self.moves: list[Array] = []
+        """Of unit length: the estimate is the same, the sums are in scale."""
+        self.changes: list[Array] = []
+        """For each move, one row for each constraint."""
+
+    def add(self, move: Array, change: Array) -> None:
+        """Remember a move and the change of each gradient, one row a constraint."""
+        length = float(np.linalg.norm(move))
+        self.moves.append(move / length)
+        self.changes.append(change / length)
+        if len(self.moves) > self._memory:
+            del self.moves[0], self.changes[0]
+
+    def forget(self) -> None:
+        """Drop all moves."""
+        self.moves, self.changes = [], []
+
+    def state(self) -> dict[str, Any]:
+        """The moves and changes as plain data."""
+        return {
+            "moves": torch.from_numpy(np.array(self.moves)),
+            "changes": torch.from_numpy(np.array(self.changes)),
+        }
+
+    def load_state(self, state: Mapping[str, Any], count: int, size: int) -> None:
+        """Go on with the moves of such a state: so many functions and coordinates."""
+        check_names(state, "curvature", ("moves", "changes"))
+        n = len(state["moves"])
+        flat, deep = ((n, size), (n, count, size)) if n else ((0,), (0,))
+        check_tensor(state["moves"], "curvature.moves", flat, torch.float64)
+        check_tensor(state["changes"], "curvature.changes", deep, torch.float64)
+        self.moves = [np.array(row) for row in state["moves"].numpy()]
+        self.changes = [np.array(rows) for rows in state["changes"].numpy()]
+
+    def rotate(self, turn: Array) -> None:
+        """Change coordinates; moves that are not in the new span are dropped."""
+        kept = [
+            (turn.dot(move), change.dot(turn.T))
+            for move, change in zip(self.moves, self.changes, strict=True)
+            if np.linalg.norm(turn.dot(move)) > 1.0 - ORTHOGONAL
+        ]
+        self.moves, self.changes = [m for m, _ in kept], [c for _, c in kept]
+
+    def divide(self, rows: Array, mu: Array) -> Array:
+        """The rows times the inverse of the estimate for multipliers mu."""
+        if not self.moves:
+            return rows
+        S = np.array(self.moves)
+        bent = np.array([mu.dot(change) for change in self.changes])
+        least = LOCAL.least_curvature
+        Y = S + bent
+        R = S.dot(Y.T)  # of which the upper triangle is read
+        curvature = R.diagonal()
+        if float(curvature.min()) < least:
+            # Where the constraints bend down too much, only a share of it counts.
+            share = (1.0 - least) / (1.0 - np.minimum(curvature, least))
+            Y = S + share[:, None] * bent
+            R = S.dot(Y.T)
+            curvature = R.diagonal()
+        # (I + B)^{-1} = I + S'R^{-T}(D + YY')R^{-1}S - S'R^{-T}Y - Y'R^{-1}S
+        # By dtrsm: dtrtrs wakes threads even for a dozen rows, which then spin.
+        along = dtrsm(1.0, R.T, S.dot(rows.T), lower=1, trans_a=1)
+        right = Y.dot(Y.T.dot(along) - rows.T) + curvature[:, None] * along
+        back = dtrsm(1.0, R.T, right, lower=1)
+        divided: Array = rows - along.T.dot(Y) + back.T.dot(S)
+        return divided
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What one search knows that helps the next one, from a point nearby."""
+
+    mu: Array
+    bend: Array
+    basis: Subspace
+    curvature: Curvature
+
+    def state(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "mu": torch.from_numpy(self.mu.copy()),
+            "bend": torch.from_numpy(self.bend.copy()),
+            "basis": self.basis.state(),
+            "curvature": self.curvature.state(),
+        }
+
+    @classmethod
+    def of_state(
+        cls, state: Mapping[str, Any], count: int, space: AbstractSpace, room: int
+    ) -> Carried:
+        """What such a state was made of, for so many functions."""
+        check_names(state, "models", ("mu", "bend", "basis", "curvature"))
+        for name in ("mu", "bend"):
+            check_tensor(state[name], name, (count,), torch.float64)
+        mu, bend = (np.array(state[name].numpy()) for name in ("mu", "bend"))
+        basis = Subspace(space, room)
+        basis.load_state(state["basis"])
+        curvature = Curvature(MOVES)
+        curvature.load_state(state["curvature"], count, basis.room)
+        return cls(mu, bend, basis, curvature)
+
+
+def random_direction(like: Vector, length: float) -> list[Tensor]:
+    """A random vector of a given length, always the same.
+
+    Example:
+        >>> round(norm(random_direction([torch.zeros(4)], 2.0)), 6)
+        2.0
+    """
+    generator = torch.Generator().manual_seed(0)
+    direction = [
+        torch.randn(x.shape, generator=generator, dtype=torch.float64, device="cpu")
+        for x in like
+    ]
+    scale = length / norm(direction)
+    return [(scale * part).to(x) for part, x in zip(direction, like, strict=True)]
+
+
+def may_be_convex(evaluator: Evaluator) -> bool:
+    """Whether each constraint lies above its linearisations as far as two points tell.
+
+    Those are the start and the best point.
+
+    Example:
+        >>> from oneproj.problem.functions import function
+        >>> w = torch.tensor([2.0, 1.0], requires_grad=True)
+        >>> largest = {"largest": function(lambda: w.abs().max()) <= 1.0}
+        >>> evaluator = Evaluator([w], largest, differentiate_all=True)
+        >>> _ = evaluator.move([torch.tensor([-1.0, 0.0])])
+        >>> may_be_convex(evaluator)
+        True
+    """
+    first, best = evaluator.first, evaluator.best
+    moved = difference(evaluator.best_point, evaluator.origin)
+    for name, margin in evaluator.margins.items():
+        there = first.values[name] + dot(first.gradients[name], moved)
+        back = best.values[name] - dot(best.gradients[name], moved)
+        if there > best.values[name] + margin or back > first.values[name] + margin:
+            return False
+    return True

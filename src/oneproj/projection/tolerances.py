@@ -1,0 +1,122 @@
+"""The numbers that the projection is tuned by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """Numbers of the projection: a unit, a meaning and a source for each.
+
+    "Suite" is ``benchmarks/projection_suite``; what was measured with it is in
+    ``benchmarks/NOTES.md``.
+    """
+
+    # --- convex: the bundle of cuts -----------------------------------------------
+    independent: float = 16.0
+    """Rounding units: what is left of a gradient below this is in the basis already."""
+    bound_units: float = 3.0
+    """Rounding units, of value, point and gradient, by which a cut is loosened before
+    it proves a distance."""
+    sure_units: float = 1e3
+    """Rounding units beyond which a contradiction of cuts proves emptiness. With less,
+    ellipsoids with axes 1e8 apart were once called empty."""
+    sure_share: float = 1e-6
+    """Share of its terms beyond which a contradiction of cuts proves emptiness."""
+    horizon: float = 1e3
+    """Sizes of the parameters within which cuts that cancel must exclude all points."""
+    nowhere: float = 1e9
+    """Sizes of the parameters within which cuts that nearly cancel must do so."""
+    blurred: float = 1e-6
+    """Share of a solution's squared length that rounding may have."""
+    stale: int = 20
+    """Solutions without a weight after which a warm start leaves a cut behind. With 20,
+    hinge risks take a third of the gradients of a cold start."""
+
+    # --- convex: the search -------------------------------------------------------
+    gap: float = 1e-10
+    """Relative gap between the distance and its proof at which the search ends."""
+    stalled: int = 3
+    """Gradients without progress after which margins grow."""
+    stuck: int = 12
+    """Gradients without progress after which the search ends; on a hundred risks there
+    were never more than two."""
+    wider: float = 4.0
+    """Factor by which margins grow."""
+    better: float = 0.9
+    """Share of the least residual so far below which another is progress."""
+    farther: float = 1.0001
+    """Factor by which the proven distance has to grow to count as progress."""
+
+    # --- convex: curvature --------------------------------------------------------
+    sr1_skip: float = 1e-8
+    """Share of its factors below which the denominator of an update is rounding
+    (Nocedal and Wright, Numerical Optimization, eq. 6.26)."""
+    rounds: int = 4
+    """Quadratic programs for the multipliers of one step, at most. Not tuned."""
+    settled: float = 1e-3
+    """Relative change of the multipliers below which they have settled."""
+    growth: float = 10.0
+    """Factor by which the multipliers of a step may exceed those before: where a model
+    has no feasible point they would grow without end."""
+    least_curvature: float = 0.1
+    """Least curvature of the Lagrangian, whose distance has 1: negative curvature is
+    not trusted."""
+    penalty: float = 1.5
+    """Weight of the violation over the multipliers, in the merit of a point."""
+    decrease: float = 1e-4
+    """Share of the predicted decrease of the merit that makes a point the next centre
+    (Nocedal and Wright, eq. 3.4)."""
+    shorter: float = 0.4
+    """Share of the length of a step that failed that the next may have."""
+    longer: float = 2.5
+    """Factor by which the next may be longer after a step that was cut short."""
+    halvings: int = 8
+    """Of the share of a step, until it is short enough."""
+    memory: float = 0.9
+    """Share that a past prediction error keeps at every gradient."""
+    trusted: float = 0.6
+    """Error, as a share of what curvature predicts, up to which it is used. With 0.7 a
+    hinge risk takes 74 gradients in place of 64 (suite)."""
+    agree: float = 2.0
+    """Factor within which two curvatures belong to a smooth constraint."""
+    rows: int = 60
+    """Cuts in the quadratic program of a step."""
+
+    # --- convex: within sets ------------------------------------------------------
+    far_sets: float = 1e6
+    """Distances of the farthest cut or set beyond which the dual has no maximum."""
+    beyond_sets: float = 1e12
+    """Multipliers, in these distances, with which emptiness is tested."""
+    ends_within: float = 1e2
+    """Distances within which a region ends that such multipliers do not leave."""
+    missed_share: float = 0.1
+    """Share of its margin by which a solution may miss a cut."""
+    missed_units: float = 16.0
+    """Rounding units of a point by which a solution may miss a cut."""
+    ascent_steps: int = 40
+    """Steps of the dual's ascent, tried ones included. Most take ten."""
+    bound_first: float = 1e-2
+    """Share of the bound on the curvature in the first model of an ascent."""
+    bound_less: float = 1e-2
+    """Factor of that share after a step that gained."""
+    bound_more: float = 30.0
+    """Factor of that share after a step that did not."""
+    bound_least: float = 1e-10
+    """Least share of the bound."""
+    apart: float = 1e-6
+    """Relative distance of two slopes whose difference is a curvature."""
+
+    # --- an answer that stays feasible in another order of its sums ---------------
+    near: float = 100.0
+    """Margins: functions that are farther inside are not in question."""
+    safe: float = 4.0
+    """Times the noise that was seen by which an answer is to be inside."""
+    beyond: float = 1.5
+    """Factor by which a step inside aims beyond that."""
+    inside_steps: int = 8
+    """Steps inside, at most: at the kinks of a maximum each finds one more."""
+
+
+TOLERANCES = Tolerances()

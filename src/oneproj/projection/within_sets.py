@@ -1,0 +1,306 @@
+"""Cuts within closed-form sets: the nearest point of both, by its dual.
+
+``min (1/2)|d|^2  subject to  x_0 + d in S  and  <n_i, d> <= h_i``
+
+for a product S of closed-form sets. A set has a normal for every direction it can be
+left in, and cuts would collect them one by one; its nearest point is known in closed
+form instead. Given multipliers z >= 0 of the cuts, the d that minimises the Lagrangian
+takes one projection, ``x_0 + d = P_S(y)`` with ``y = x_0 - sum_i z_i n_i``, and that
+leaves the dual
+
+    ``D(z) = (1/2)|d|^2 + z'D'(z),   D'(z)_i = <n_i, d> - h_i``,
+
+which is concave, smooth, and of few numbers: one per cut. Any z gives a lower bound.
+P_S(y) being nearest, ``<y - P_S(y), x - P_S(y)> <= 0`` for all x in S, and if x also
+satisfies the cuts this says, with the Schwarz inequality,
+
+    ``|x - x_0| >= |d| + z'D'(z) / |d|``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from oneproj.projection.bundle import Bundle
+from oneproj.projection.tolerances import TOLERANCES
+from oneproj.sets.region import Region
+from oneproj.vectors.arithmetic import Array, Mask, Vector, combine, norm
+from oneproj.vectors.qp import EPSILON, solve_nonnegative_qp
+from oneproj.vectors.space import AbstractPacked, is_short, space_around
+
+
+class Height(NamedTuple):
+    """A value, its derivatives, and how high the highest point is proven to be."""
+
+    value: float
+    slope: Array
+    proof: float = 0.0
+    length: float = 0.0
+    """Of the displacement that it is of."""
+
+
+class SetBundle(Bundle):
+    """Cuts of functions within the sets of a region.
+
+    Example:
+        >>> import torch
+        >>> from oneproj.sets.balls import Ball
+        >>> w = torch.zeros(2, dtype=torch.float64)
+        >>> region = Region([w], {"size": Ball(1.0).on(w)})
+        >>> start = [torch.tensor([3.0, 4.0], dtype=torch.float64)]
+        >>> bundle = SetBundle(region, start, capacity=10)
+        >>> pack = bundle.space.pack
+        >>> first = pack([torch.tensor([1.0, 0.0], dtype=torch.float64)])
+        >>> _ = bundle.add("first", 3.0, first, first.times(0.0))    # 3 + d_1 <= 0
+        >>> bundle.solve({"first": 0.0}), round(bundle.lower_bound(), 4)
+        (True, 4.2426)
+        >>> {name: round(mu, 6) for name, mu in bundle.multipliers().items()}
+        {'first': 3.0, 'size': 3.0}
+    """
+
+    def __init__(self, region: Region, origin: Vector, capacity: int) -> None:
+        """Start without cuts."""
+        super().__init__(capacity)
+        self.region = region
+        wide = is_short(origin)
+        self._origin = [x.double() for x in origin] if wide else list(origin)
+        self.space = space_around(self._origin)
+        self._zero = self.space.displacement(self._origin)
+        self._size = norm(origin)
+
+    def minimise(self, offsets: Array) -> bool:
+        """Set z to the dual solution; whether D has a maximum."""
+        self.z, found = self._maximise(offsets, self.offset - offsets, self._zero)
+        self.d = -(self.z @ self.normals)
+        return found
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether the last solution has none: ``excludes`` tells what that means."""
+        return True
+
+    def target(self, center: AbstractPacked, curvature: float) -> list[Tensor]:
+        """Return a point whose nearest point of the region is the next to look at.
+
+        Without curvature that is the solution. With it, it minimises
+        ``|d|^2 + curvature |d - center|^2``, the distance from ``share * center``.
+        """
+        if curvature == 0.0:
+            return self._target(self.z, self._zero)
+        shift = center.times(curvature / (1.0 + curvature))
+        levels = self.normals @ self.basis.products(shift)
+        z, _ = self._maximise(self.tight - levels, self.offset - self.tight, shift)
+        return self._target(z, shift)
+
+    def nearest(self) -> list[Tensor]:
+        """Return the solution, a point of the region."""
+        return self.region.nearest(self._target(self.z, self._zero))
+
+    def displacement(self, like: AbstractPacked) -> AbstractPacked:
+        """Return the solution, seen from the start."""
+        del like
+        return self.space.displacement(self.nearest())
+
+    def length(self) -> float:
+        """Return the distance of the solution."""
+        return self.displacement(self._zero).norm()
+
+    def excludes(self, size: float) -> bool:
+        """Whether the last multipliers prove that no point of the region is feasible.
+
+        They lower ``sum_i z_i <n_i, d>`` over the region. Where that ends above what
+        the cuts ask for, they exclude it all; where the region has no end, as in a
+        wedge, they only say that the common points are far away.
+        """
+        del size
+        if self.excludes_all:
+            return True
+        unit = self._farthest(self.offset, self._zero)
+        z = self.z * (TOLERANCES.beyond_sets / max(float(self.z.sum()), EPSILON))
+        far = self._height(z * unit, self.offset, self._zero).length
+        return far <= TOLERANCES.ends_within * unit
+
+    def multipliers(self) -> dict[str, float]:
+        """Return the weights of constraints; of sets, lengths of ``y - P(y)``."""
+        return super().multipliers() | {
+            n: norm([v]) for n, v in self.normals_of_sets().items()
+        }
+
+    def normals_of_sets(self) -> dict[str, Tensor]:
+        """Return ``y - P(y)`` where there are sets: their normals at the solution."""
+        y = self._target(self.z, self._zero)
+        parts = self.region.parts(y)
+        return {name: y[i] - parts[name] for name, i in self.region.places.items()}
+
+    def unit_normals(self) -> dict[str, list[Tensor]]:
+        """Return these as vectors of length 1, without those that are 0."""
+        found = {}
+        for name, vector in self.normals_of_sets().items():
+            length = norm([vector])
+            if length > 0:
+                found[name] = combine([0.0], [self._origin])
+                found[name][self.region.places[name]] = vector / length
+        return found
+
+    def lower_bound(self) -> float:
+        """Return a distance below which no point of the region satisfies the cuts.
+
+        Every z >= 0 proves one. The cuts are not tightened but loosened, by what
+        rounding may have done to them.
+        """
+        offsets = self._loosened()
+        z, _ = self._maximise(offsets, np.zeros(len(offsets)), self._zero)
+        tried = (z, self.z, np.zeros(len(z)))
+        return max(0.0, *(self._height(w, offsets, self._zero).proof for w in tried))
+
+    def lagrangian_bound(self) -> float:
+        """Return a bound by the last multipliers alone, valid for any closed sets.
+
+        P(y) minimises the Lagrangian over the region whether or not that is convex, so
+        that ``(1/2)|d|^2 >= D(z)``. What it falls short of the distance by is the
+        duality gap, which sets that are not convex may have.
+        """
+        value = self._height(self.z, self._loosened(), self._zero).value
+        return math.sqrt(max(0.0, 2.0 * value))
+
+    def _proven(self, h: Array, z: Array) -> float:
+        return self._height(z, h, self._zero).proof
+
+    def _target(self, z: Array, shift: AbstractPacked) -> list[Tensor]:
+        y = [x.clone() for x in self._origin]
+        moved = self.basis.vector(-(z @ self.normals), self._zero)
+        moved.add(shift, 1.0)
+        self.space.write(moved, y)
+        return y
+
+    def _height(self, z: Array, offsets: Array, shift: AbstractPacked) -> Height:
+        d = self.space.displacement(self.region.nearest(self._target(z, shift)))
+        d = d.minus(shift)
+        length = d.norm()
+        slope = self.normals @ self.basis.products(d) - offsets
+        gain = float(z @ slope)
+        # Every unit normal may be off by its rounding, which counts where they cancel.
+        width = length + EPSILON * float(z.sum())
+        proof = (length**2 + gain) / width if length > 0 else 0.0
+        return Height(0.5 * length**2 + gain, slope, proof, length)
+
+    def _maximise(
+        self, offsets: Array, slack: Array, shift: AbstractPacked
+    ) -> tuple[Array, bool]:
+        """Return the best z for these offsets, and whether D has a maximum."""
+        if not len(offsets):
+            return offsets, True
+        farthest = self._farthest(offsets, shift)
+        rounding = TOLERANCES.missed_units * EPSILON * (self._size + farthest)
+        far = TOLERANCES.far_sets * farthest
+        z = ascend(
+            lambda z: self._height(z, offsets, shift),
+            self.gram,
+            self.z,
+            enough=np.maximum(TOLERANCES.missed_share * slack, rounding),
+            far=far,
+            unit=farthest + EPSILON**0.25 * self._size,
+        )
+        return z, self._height(z, offsets, shift).proof <= far
+
+    def _farthest(self, offsets: Array, shift: AbstractPacked) -> float:
+        """Return the distance of the farthest of the cuts and sets."""
+        outside = self._height(np.zeros(len(offsets)), offsets, shift).proof
+        return max(outside, float(np.abs(offsets).max()))
+
+
+def ascend(
+    height: Callable[[Array], Height],
+    bound: Array,
+    start: Array,
+    *,
+    enough: Array,
+    far: float,
+    unit: float,
+) -> Array:
+    """Maximise over ``z >= 0``: Newton steps, damped by a bound on the curvature.
+
+    Each step maximises a quadratic model over z >= 0, whose curvature is that of the
+    last two slopes in every coordinate, mixed with the bound: with the bound alone a
+    step always gains, so that more of it is mixed in until the step does, and less
+    afterwards. If the function is piecewise quadratic, the last step is exact.
+
+    Args:
+        height: The function.
+        bound: A matrix H with ``-f'' <= H``.
+        start: Where to begin.
+        enough: The slopes to stop at: no larger, and where z > 0 no smaller than minus.
+        far: The proof to stop at.
+        unit: The size of a step that is not small, to difference slopes by.
+
+    Example:
+        >>> f = lambda z: Height(float(z[0] - 0.5 * z[0] ** 2), 1.0 - z)
+        >>> zero, one = np.zeros(1), np.ones((1, 1))
+        >>> ascend(f, one, zero, enough=zero + 1e-12, far=9.0, unit=1.0).round(9)
+        array([1.])
+    """
+    z, share = start, TOLERANCES.bound_first
+    here, curvature = height(z), None
+    for _ in range(TOLERANCES.ascent_steps):
+        beyond = np.where(z > 0, np.abs(here.slope), here.slope)
+        free = (z > 0) | (here.slope > 0)
+        if here.proof > far or not (beyond > enough).any():
+            break
+        if curvature is None:
+            apart = TOLERANCES.apart * (unit + float(np.abs(z).sum()))
+            curvature = _curvature(height, z, here, free, apart)
+        H = (1.0 - share) * curvature + share * bound[np.ix_(free, free)]
+        step = np.zeros_like(z)
+        step[free] = _model_step(H, here.slope[free], z[free])
+        there = height(z + step)
+        if _gains(here, there, step, H, free):
+            z, here, curvature = z + step, there, None
+            share = max(TOLERANCES.bound_least, TOLERANCES.bound_less * share)
+        elif share == 1.0:
+            break  # only rounding keeps the bound's own step from a gain
+        else:
+            share = min(1.0, TOLERANCES.bound_more * share)
+    return z
+
+
+def _gains(here: Height, there: Height, step: Array, H: Array, free: Mask) -> bool:
+    """Whether a step made a part of the gain that was predicted.
+
+    Near the top gains are below the rounding of values; slopes tell them still.
+    """
+    rise, fall = float(here.slope @ step), -float(there.slope @ step)
+    predicted = rise - 0.5 * float(step[free] @ H @ step[free])
+    noise = 64.0 * EPSILON * (abs(here.value) + abs(there.value))
+    if predicted > noise:
+        return there.value - here.value >= TOLERANCES.decrease * predicted
+    return rise > 0 and fall <= 0.9 * rise
+
+
+def _curvature(
+    height: Callable[[Array], Height], z: Array, here: Height, free: Mask, apart: float
+) -> Array:
+    """Minus the second derivatives by the free entries, as far as they are negative."""
+    columns = []
+    for j in np.flatnonzero(free):
+        aside = z.copy()
+        aside[j] += apart
+        columns.append((here.slope - height(aside).slope)[free] / (aside[j] - z[j]))
+    H = np.array(columns)
+    values, vectors = np.linalg.eigh(0.5 * (H + H.T))
+    curvature: Array = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return curvature
+
+
+def _model_step(H: Array, slope: Array, z: Array) -> Array:
+    """The step to the maximiser of the model over ``z + step >= 0``."""
+    found = solve_nonnegative_qp(H, -slope - H @ z, z)
+    way = found.z - z
+    if found.ray is not None:
+        way = way + (1.0 + np.abs(z).sum()) * found.ray
+    step: Array = way
+    return step
