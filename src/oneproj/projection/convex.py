@@ -60,14 +60,15 @@ def project_convex(
     Returns:
         Whether the cuts prove that no point is feasible.
     """
-    search, before = _Search(evaluator, bundle), evaluator.evaluations - 1
+    search = _Search(evaluator, bundle, declared=declared)
+    before = evaluator.evaluations - 1
     while search.solve():
         used = evaluator.evaluations - before
         late = used >= max_evaluations
         hurry = late or search.is_stuck
         if used >= 2 * max_evaluations or search.is_done(hurry=hurry):
             return False
-        if search.is_exhausted(declared=declared):
+        if search.is_exhausted():
             return False
         if not search.move(hurry=hurry, late=late):
             return False
@@ -118,8 +119,11 @@ class Exhaustion:
 class _Search:
     """Where the search is, and how far inside it aims."""
 
-    def __init__(self, evaluator: Evaluator, bundle: Bundle) -> None:
+    def __init__(
+        self, evaluator: Evaluator, bundle: Bundle, *, declared: bool
+    ) -> None:
         self._evaluator, self._bundle = evaluator, bundle
+        self._declared = declared
         self._sets = bundle if isinstance(bundle, SetBundle) else None
         self._curvature = Curvature(dense=self._sets is None)
         self._witness = Witness(evaluator)
@@ -140,13 +144,13 @@ class _Search:
         stuck = self._vain >= TOLERANCES.stuck
         return stuck or self._exhaustion.looks >= TOLERANCES.stalled
 
-    def is_exhausted(self, *, declared: bool) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether more gradients are of no use."""
         outside = self._evaluator.best.worst > 0
         most = TOLERANCES.stuck // 2 if self._sets is not None else TOLERANCES.stuck
         if (
             outside
-            and self._vain >= (2 if declared and self._sets is None else 1) * most
+            and self._vain >= (2 if self._declared and self._sets is None else 1) * most
         ):
             return True
         return self._exhaustion.looks >= most
@@ -253,8 +257,10 @@ class _Search:
         seen, evaluator = self._seen, self._evaluator
         self._exhaustion.note(seen, solution=self._is_solution)
         length, outside = self._bundle.length(), evaluator.best.worst
-        progress = length > TOLERANCES.farther * self._farthest
-        self._farthest = length if progress else self._farthest
+        # Of constraints that are not declared convex a length proves nothing.
+        farther = length > TOLERANCES.farther * self._farthest
+        self._farthest = length if farther else self._farthest
+        progress = farther and self._declared
         if outside <= 0:
             gap = evaluator.best_distance - length
             progress |= gap < TOLERANCES.better * self._gap

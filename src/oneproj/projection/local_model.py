@@ -81,8 +81,14 @@ class LocalTolerances:
     """Relative changes of the merit, and moves, below this are rounding."""
     bracket: float = 1.01
     """Ratio of a feasible length to an infeasible one that ends a bisection."""
+    damping: float = 1e-3
+    """First damping of a restoration, relative to the squared steepest gradient."""
+    damping_step: float = 10.0
+    """Factor of the damping after a step that failed; the inverse after others."""
+    slow: float = 0.81
+    """Share of the squared violation above which a step of a restoration is slow."""
     restorations: int = 8
-    """Steps in a row that leave nine tenths of the violation and end a restoration."""
+    """Steps in a row that fail or are slow and end a restoration."""
     separations: int = 20
     """Rounds of half-spaces in which a step is kept inside the sets."""
     halfspaces: int = 60
@@ -112,6 +118,11 @@ class Place(NamedTuple):
     def merit(self, rho: float, aim: Array) -> float:
         """``(1/2)|d|^2 + rho max(0, max_j c_j + aim_j)``."""
         return self.half + rho * excess(self.c, aim)
+
+    def violation(self) -> float:
+        """The sum of squared violations, margins included."""
+        above = np.maximum(self.c, 0.0)
+        return float(above.dot(above))
 
     def has_slope(self) -> bool:
         """Whether nothing is violated here, or something that is has a gradient."""
@@ -151,11 +162,18 @@ class Model:
     divided: Array
     offsets: Array
 
-    def step(self, c: Array, rho: float) -> Step:
-        """Minimise under ``c + J p <= t``, ``A p <= b``, at the price rho of t >= 0."""
+    def step(self, c: Array, rho: float, damping: float = 0.0) -> Step:
+        """Minimise under ``c + J p <= t``, ``A p <= b``, at the price rho of t >= 0.
+
+        With a damping, relative to the steepest gradient, ``c + J p`` is as far above 0
+        as lowers the sum of its squares and that of p together the most.
+        """
         b = self.offsets
         table = self.rows.dot(self.divided.T)
         gram, pull, m = table[:-1, :-1], table[:-1, -1], len(c)
+        if damping > 0:
+            steepest = max(float(gram.diagonal()[:m].max()), TINY)
+            gram = gram + np.diag(np.where(np.arange(len(gram)) < m, steepest * damping, 0.0))
         w = pull - np.concatenate([c, -b])
         z = _active(gram, w)
         ray = None

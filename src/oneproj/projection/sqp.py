@@ -214,11 +214,11 @@ class Sqp:
         return np.array([b - float(a.dot(place.d)) for a, b in self._halfspaces])
 
     def _step(
-        self, place: Place, mu: Array, c: Array, rho: float
+        self, place: Place, mu: Array, c: Array, rho: float, damping: float = 0.0
     ) -> tuple[Step, Model]:
         for _ in range(LOCAL.separations):
             model = self._model(place, mu)
-            step = model.step(c, rho)
+            step = model.step(c, rho, damping)
             if not (self._region.places and self._separate(place.d + step.p)):
                 break
         if len(self._halfspaces) > LOCAL.halfspaces:
@@ -242,23 +242,16 @@ class Sqp:
     def _run_rounds(self, budget: int, *, last: bool) -> None:
         """Search, and restore feasibility where that ends without it."""
         evaluator = self._evaluator
-        self.stationary = False
         if not self.place.has_slope():
             self._nudge()
-        for attempt in range(LOCAL.rounds):
+        for _ in range(LOCAL.rounds):
+            self.stationary = False
             self.settled = self._descend(budget)
-            used_up = self._evaluator.evaluations >= budget
+            used_up = evaluator.evaluations >= budget
             if self.settled or (used_up and not last and not self.stationary):
                 return
-            if self.stationary:
-                if evaluator.best.worst <= 0 or not self._nudge():
-                    return
-                if attempt > 0:  # the merit led back, as its distance counts
-                    self._restore(self.place, 2 * budget)
-                self.stationary = False
-                continue
             if evaluator.best.worst <= 0:
-                if self.place is self.best or evaluator.evaluations >= budget:
+                if self.stationary or self.place is self.best or used_up:
                     return
                 self._weakest = max(self._weakest, self._rho)
                 self._begin(self.best)
@@ -326,42 +319,49 @@ class Sqp:
         return False
 
     def _restore(self, place: Place, budget: int) -> bool:
-        """Lower the worst residual until it is feasible; whether it is.
+        """Lower the sum of squared violations until none is left; whether that is so.
 
-        From a place, by the shortest step in the metric of the curvature that
-        the linearised constraints allow. Each is aimed inside by more than the last.
+        By Levenberg-Marquardt steps in the metric of the curvature. Constraints that
+        pull apart, where the worst residual has a local minimum, mostly have none in
+        the sum of squares. Each step is aimed inside by more than the last.
         """
         evaluator, waited = self._evaluator, 0
-        extra, share, mu = 0.0, 1.0, self.mu
+        extra, damping, mu = 0.0, LOCAL.damping, self.mu
         while evaluator.evaluations < budget and waited < LOCAL.restorations:
             place = self._refreshed(place)
-            worst = place.seen.worst
-            if worst <= 0:
+            if place.seen.worst <= 0:
                 self._begin(place)
                 self._share = 1.0
                 return True
             aimed = place.c + np.where(place.c > 0, extra, 0.0)
             here = place._replace(d=np.zeros_like(place.d))
-            step, _ = self._step(here, mu, aimed, math.inf)
-            mu = step.mu
-            p = self._within_reach(place, step.p)
-            for _ in range(LOCAL.shortenings):
-                trial = self._visit(place.d + share * p)
-                if trial is not None:
-                    self._learn(place, trial)
-                    if trial.seen.worst < worst:
-                        break
-                share *= LOCAL.shorter
-            else:
-                if self._is_stationary(place, step):
+            step, _ = self._step(here, mu, aimed, math.inf, damping)
+            trial = self._visit(place.d + self._within_reach(place, step.p))
+            if trial is not None:
+                self._learn(place, trial)
+            before = place.violation()
+            if trial is None or trial.violation() >= before:
+                if self._is_balanced(place):
                     self.stationary = True
-                return False
-            waited = 0 if trial.seen.worst < 0.9 * worst else waited + 1
-            extra = (
-                2.0 * extra + max(trial.seen.worst, 0.0) if waited else trial.seen.worst
-            )
-            place, share = trial, min(1.0, share / LOCAL.shorter)
+                    return False
+                damping *= LOCAL.damping_step
+                waited += 1
+                continue
+            mu = step.mu
+            slow = trial.violation() > LOCAL.slow * before
+            waited = waited + 1 if slow else 0
+            worst = max(trial.seen.worst, 0.0)
+            extra = 2.0 * extra + worst if slow else worst
+            place, damping = trial, damping / LOCAL.damping_step
         return False
+
+    def _is_balanced(self, place: Place) -> bool:
+        """Whether no step as long as the parameters lowers the squares by much."""
+        c = np.maximum(place.c, 0.0)
+        pull = c.dot(place.J)
+        reach = max(self._size, math.sqrt(2.0 * place.half))
+        gain = reach * math.sqrt(float(pull.dot(pull)))
+        return gain <= LOCAL.stationary * float(c.dot(c))
 
     def _plan(self, place: Place) -> tuple[Step, Model, Array]:
         """The next step; the curvature depends on the multipliers, hence twice."""
