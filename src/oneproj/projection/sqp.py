@@ -407,7 +407,8 @@ class Sqp:
         if step.value > LOCAL.wrong * best.half and self._doubt():
             return False
         coarse = self._quick or not self._trusted
-        if best.half - step.value > self._worth(coarse=coarse) * best.half:
+        gain = best.half - step.value
+        if self._gain == 0 or gain > self._worth(coarse=coarse) * best.half:
             return False
         exact = self._quick or self._trusted
         return exact or self._imbalance(best, step) <= LOCAL.balanced
