@@ -25,7 +25,6 @@ from oneproj.projection.bundle import SPARE, Bundle
 from oneproj.projection.convex import project_convex, secure
 from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.into_sets import enter
-from oneproj.projection.local_model import may_be_convex
 from oneproj.projection.onto_sets import project_onto_sets
 from oneproj.projection.past import Past
 from oneproj.projection.refutation import challenge
@@ -325,7 +324,7 @@ class Cuts(AbstractProjector):
             ended = search.settled or search.stationary
             steady = not ended and 0 < evaluator.best.worst <= STEADY * before
         if not (search.settled or search.stationary):
-            if not sets.places and may_be_convex(evaluator):
+            if not sets.places and search.may_be_convex:
                 # What was not declared is nobody's mistake.
                 with suppress(InvalidProblemError):
                     project_convex(

@@ -18,10 +18,10 @@ import torch
 from scipy.linalg.blas import dtrsm
 from torch import Tensor
 
-from oneproj.projection.evaluator import Evaluation, Evaluator
+from oneproj.projection.evaluator import Evaluation
 from oneproj.projection.subspace import INDEPENDENT, ORTHOGONAL, Subspace
 from oneproj.schema import check_names, check_tensor
-from oneproj.vectors.arithmetic import Array, Vector, difference, dot, norm
+from oneproj.vectors.arithmetic import Array, Vector, norm
 from oneproj.vectors.qp import solve_nonnegative_qp, solve_simplex_qp
 from oneproj.vectors.space import AbstractSpace
 
@@ -362,27 +362,3 @@ def random_direction(like: Vector, length: float) -> list[Tensor]:
     ]
     scale = length / norm(direction)
     return [(scale * part).to(x) for part, x in zip(direction, like, strict=True)]
-
-
-def may_be_convex(evaluator: Evaluator) -> bool:
-    """Whether each constraint lies above its linearisations as far as two points tell.
-
-    Those are the start and the best point.
-
-    Example:
-        >>> from oneproj.problem.functions import function
-        >>> w = torch.tensor([2.0, 1.0], requires_grad=True)
-        >>> largest = {"largest": function(lambda: w.abs().max()) <= 1.0}
-        >>> evaluator = Evaluator([w], largest, differentiate_all=True)
-        >>> _ = evaluator.move([torch.tensor([-1.0, 0.0])])
-        >>> may_be_convex(evaluator)
-        True
-    """
-    first, best = evaluator.first, evaluator.best
-    moved = difference(evaluator.best_point, evaluator.origin)
-    for name, margin in evaluator.margins.items():
-        there = first.values[name] + dot(first.gradients[name], moved)
-        back = best.values[name] - dot(best.gradients[name], moved)
-        if there > best.values[name] + margin or back > first.values[name] + margin:
-            return False
-    return True

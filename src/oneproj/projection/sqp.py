@@ -114,6 +114,10 @@ class Sqp:
                 )
             else:
                 self._begin(place)
+        self.may_be_convex = True
+        """Whether no gradient turned against the move between two points."""
+        self._rounding = math.sqrt(evaluator.eps)
+        """Share of a gradient by which it may."""
         self.stationary = False
         """Whether the search ended at a stationary point of the violation."""
         self.settled = False
@@ -410,8 +414,8 @@ class Sqp:
         gain = best.half - step.value
         if self._gain == 0 or gain > self._worth(coarse=coarse) * best.half:
             return False
-        exact = self._quick or self._trusted
-        return exact or self._imbalance(best, step) <= LOCAL.balanced
+        most = LOCAL.balanced if coarse else math.sqrt(self._gain)
+        return self._quick or self._imbalance(best, step) <= most
 
     def _imbalance(self, place: Place, step: Step) -> float:
         """``|d + sum_j mu_j grad c_j|`` relative to ``|d|``."""
@@ -575,7 +579,11 @@ class Sqp:
         move = end.d - start.d
         square = float(move.dot(move))
         if square > LOCAL.rounding**2 * end.half:
-            self._curvature.add(move, end.J - start.J)
+            change = end.J - start.J
+            self._curvature.add(move, change)
+            least = -self._rounding * np.linalg.norm(start.J, axis=1)
+            if (change.dot(move) < least * math.sqrt(square)).any():
+                self.may_be_convex = False
             error = end.c - start.c - start.J.dot(move)
             self._bend = np.maximum(error / square, 0.0)
 
