@@ -119,9 +119,7 @@ class Exhaustion:
 class _Search:
     """Where the search is, and how far inside it aims."""
 
-    def __init__(
-        self, evaluator: Evaluator, bundle: Bundle, *, declared: bool
-    ) -> None:
+    def __init__(self, evaluator: Evaluator, bundle: Bundle, *, declared: bool) -> None:
         self._evaluator, self._bundle = evaluator, bundle
         self._declared = declared
         self._sets = bundle if isinstance(bundle, SetBundle) else None

@@ -81,7 +81,7 @@ class LocalTolerances:
     """Relative changes of the merit, and moves, below this are rounding."""
     bracket: float = 1.01
     """Ratio of a feasible length to an infeasible one that ends a bisection."""
-    damping: float = 1e-3
+    damping: float = 1e-2
     """First damping of a restoration, relative to the squared steepest gradient."""
     damping_step: float = 10.0
     """Factor of the damping after a step that failed; the inverse after others."""
@@ -173,7 +173,9 @@ class Model:
         gram, pull, m = table[:-1, :-1], table[:-1, -1], len(c)
         if damping > 0:
             steepest = max(float(gram.diagonal()[:m].max()), TINY)
-            gram = gram + np.diag(np.where(np.arange(len(gram)) < m, steepest * damping, 0.0))
+            gram = gram + np.diag(
+                np.where(np.arange(len(gram)) < m, steepest * damping, 0.0)
+            )
         w = pull - np.concatenate([c, -b])
         z = _active(gram, w)
         ray = None
