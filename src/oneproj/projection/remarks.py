@@ -78,8 +78,8 @@ def stationary(evaluator: Evaluator) -> str:
     return (
         f"Locally infeasible: around this point no step lowers the worst residual, "
         f"{best.values[worst]:.6g} of {worst!r}, by more than a thousandth of it. If "
-        "the constraints were convex, they could not be met together. Try: (a) a looser "
-        f"bound, by {1.01 * best.values[worst]:.3g}; (b) another start."
+        "the constraints were convex, they could not be met together. Try: (a) a "
+        f"looser bound, by {1.01 * best.values[worst]:.3g}; (b) another start."
     )
 
 
