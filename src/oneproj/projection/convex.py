@@ -274,7 +274,6 @@ class _Search:
             return
         better = seen.worst < TOLERANCES.better * self._least
         self._waited = 0 if better else self._waited + 1
-        self._vain = 0 if better else self._vain
         self._least = min(self._least, seen.worst)
         wide = TOLERANCES.wider * max(self._aim.margins().values())
         if seen.worst > TOLERANCES.wider * self._least:
