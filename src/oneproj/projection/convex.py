@@ -65,7 +65,7 @@ def project_convex(
         used = evaluator.evaluations - before
         late = used >= max_evaluations
         hurry = late or search.is_stuck
-        if used >= 2 * max_evaluations or search.is_done(hurry=hurry):
+        if used > 2 * max_evaluations or search.is_done(hurry=hurry):
             return False
         if search.is_exhausted(declared=declared):
             return False
