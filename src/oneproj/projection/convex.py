@@ -296,7 +296,7 @@ class _Search:
             x = constraint.tensor.detach()
             nearest = constraint.members.project(x.double())
             rounding = rounding_margin(nearest, x.dtype)
-            return min(margin, TOLERANCES.wider * rounding)
+            return min(margin, TOLERANCES.wider * max(rounding, self._sets.missed))
         return margin
 
     def _add_cuts(self) -> None:

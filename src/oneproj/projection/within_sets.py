@@ -72,6 +72,8 @@ class SetBundle(Bundle):
         self.space = space_around(self._origin)
         self._zero = self.space.displacement(self._origin)
         self._size = norm(origin)
+        self.missed = 0.0
+        """How far a solution may be outside of a cut by rounding."""
 
     def minimise(self, offsets: Array) -> bool:
         """Set z to the dual solution; whether D has a maximum."""
@@ -196,13 +198,13 @@ class SetBundle(Bundle):
         if not len(offsets):
             return offsets, True
         farthest = self._farthest(offsets, shift)
-        rounding = TOLERANCES.missed_units * EPSILON * (self._size + farthest)
+        self.missed = TOLERANCES.missed_units * EPSILON * (self._size + farthest)
         far = TOLERANCES.far_sets * farthest
         z = ascend(
             lambda z: self._height(z, offsets, shift),
             self.gram,
             self.z,
-            enough=np.maximum(TOLERANCES.missed_share * slack, rounding),
+            enough=np.maximum(TOLERANCES.missed_share * slack, self.missed),
             far=far,
             unit=farthest + EPSILON**0.25 * self._size,
         )
