@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from oneproj.projection.refutation import Prediction
 from oneproj.projection.tolerances import TOLERANCES
@@ -327,7 +329,7 @@ class Bundle:
         unit = TOLERANCES.sure_units * self._sum_eps * total
         if float(np.linalg.norm(left)) <= unit:
             return False
-        support = np.flatnonzero(weights > 0)
+        support = self._far_support(offsets)
         rows = self.normals[support]
         d: Any = np.linalg.lstsq(rows, offsets[support], rcond=0.0)[0]
         z: Any = np.linalg.lstsq(rows.T, -d, rcond=0.0)[0]
@@ -338,6 +340,25 @@ class Bundle:
         self.z, self.d = np.zeros(len(self)), d
         self.z[support] = z
         return True
+
+    def _far_support(self, offsets: Array) -> NDArray[np.intp]:
+        """Return the cuts that bind, by least squares on the normals themselves.
+
+        With ``E = [-N', -h']`` and the last unit vector e, the residual r of
+        ``min |Eu - e|`` over u >= 0 has the nearest point as ``-r / r_last``, and its
+        weights are in proportion to u (Lawson and Hanson, Solving Least Squares
+        Problems, chapter 23). It is precise where that point is about 1 away, and so
+        solved twice.
+        """
+        far, u = float(np.abs(offsets).max()), np.zeros(len(self))
+        for _ in range(2):
+            E = -np.vstack([self.normals.T, offsets / (far or 1.0)])
+            e = np.append(np.zeros(len(E) - 1), 1.0)
+            with suppress(RuntimeError):  # no more than so many steps
+                u = nnls(E, e)[0]
+            r = E @ u - e
+            far *= float(np.linalg.norm(r[:-1])) / max(-float(r[-1]), EPSILON)
+        return np.flatnonzero(u)
 
     def displacement(self, like: AbstractPacked) -> AbstractPacked:
         """Return the solution as a vector, packed ``like`` another."""

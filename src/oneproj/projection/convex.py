@@ -66,7 +66,7 @@ def project_convex(
         used = evaluator.evaluations - before
         late = used >= max_evaluations
         hurry = late or search.is_stuck
-        if used >= 2 * max_evaluations or search.is_done(hurry=hurry):
+        if used > 2 * max_evaluations or search.is_done(hurry=hurry):
             return False
         if search.is_exhausted():
             return False
@@ -186,14 +186,12 @@ class _Search:
         False if neither there nor on the way there the constraints have values.
         """
         before = self._at
-        smooth, plain = not hurry, True
+        # From a feasible point that is not the nearest one the solution is next.
+        smooth = not hurry and self._seen.worst > 0
+        plain, bend = True, 0.0
         aim: Array | None = None
-        bend = 0.0
         if self._sets is not None:
-            # From a feasible point that is not the nearest one the solution is next.
-            bend = (
-                self._curvature.along_step if smooth and self._seen.worst > 0 else 0.0
-            )
+            bend = self._curvature.along_step if smooth else 0.0
             plain = bend == 0.0
         elif smooth and self._curvature.is_trusted:
             aim = self._curvature.step(self._bundle, self._aim.margins())
@@ -278,7 +276,6 @@ class _Search:
             return
         better = seen.worst < TOLERANCES.better * self._least
         self._waited = 0 if better else self._waited + 1
-        self._vain = 0 if better else self._vain
         self._least = min(self._least, seen.worst)
         wide = TOLERANCES.wider * max(self._aim.margins().values())
         if seen.worst > TOLERANCES.wider * self._least:
@@ -301,7 +298,7 @@ class _Search:
             x = constraint.tensor.detach()
             nearest = constraint.members.project(x.double())
             rounding = rounding_margin(nearest, x.dtype)
-            return min(margin, TOLERANCES.wider * rounding)
+            return min(margin, TOLERANCES.wider * max(rounding, self._sets.missed))
         return margin
 
     def _add_cuts(self) -> None:
@@ -329,11 +326,10 @@ class _Search:
         for name, pull in wanted.items():
             value = seen.values[name]
             noise = self._rounding(name, pull, far)
-            if value + self._aim.margin(name) > noise:
+            linear = evaluator.constraints[name].curvature == "linear"
+            if value + self._aim.margin(name) > noise or not linear:
                 unit = evaluator.rounding(name, value, pull.norm())
                 slopes[name] = bundle.add(name, value, pull, self._at, rounding=unit)
-            elif evaluator.constraints[name].curvature != "linear":
-                slopes[name] = bundle.coordinates(pull)
         size = (len(bundle.basis),)
         self._y = padded(self._y, size)
         slopes = {name: padded(g, size) for name, g in slopes.items()}

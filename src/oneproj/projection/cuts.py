@@ -292,7 +292,8 @@ class Cuts(AbstractProjector):
         near, sure = project_within_any(
             evaluator, region, capacity=room, max_evaluations=few
         )
-        if near is not None and sure:
+        spent = evaluator.evaluations >= few
+        if near is not None and (sure or spent):
             return near
         point = evaluator.best_point
         found = self._project_local(_from_the_start(evaluator), past)

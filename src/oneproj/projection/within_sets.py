@@ -72,6 +72,8 @@ class SetBundle(Bundle):
         self.space = space_around(self._origin)
         self._zero = self.space.displacement(self._origin)
         self._size = norm(origin)
+        self.missed = 0.0
+        """How far a solution may be outside of a cut by rounding."""
 
     def minimise(self, offsets: Array) -> bool:
         """Set z to the dual solution; whether D has a maximum."""
@@ -196,13 +198,13 @@ class SetBundle(Bundle):
         if not len(offsets):
             return offsets, True
         farthest = self._farthest(offsets, shift)
-        rounding = TOLERANCES.missed_units * EPSILON * (self._size + farthest)
+        self.missed = TOLERANCES.missed_units * EPSILON * (self._size + farthest)
         far = TOLERANCES.far_sets * farthest
         z = ascend(
             lambda z: self._height(z, offsets, shift),
             self.gram,
             self.z,
-            enough=np.maximum(TOLERANCES.missed_share * slack, rounding),
+            enough=np.maximum(TOLERANCES.missed_share * slack, self.missed),
             far=far,
             unit=farthest + EPSILON**0.25 * self._size,
         )
@@ -253,8 +255,9 @@ def ascend(
             break
         if curvature is None:
             apart = TOLERANCES.apart * (unit + float(np.abs(z).sum()))
-            curvature = _curvature(height, z, here, free, apart)
-        H = (1.0 - share) * curvature + share * bound[np.ix_(free, free)]
+            most = bound[np.ix_(free, free)]
+            curvature = _curvature(height, z, here, free, most, apart)
+        H = (1.0 - share) * curvature + share * most
         step = np.zeros_like(z)
         step[free] = _model_step(H, here.slope[free], z[free])
         there = height(z + step)
@@ -281,17 +284,30 @@ def _gains(here: Height, there: Height, step: Array, H: Array, free: Mask) -> bo
     return rise > 0 and fall <= 0.9 * rise
 
 
-def _curvature(
-    height: Callable[[Array], Height], z: Array, here: Height, free: Mask, apart: float
+def _curvature(  # noqa: PLR0917 - the free part of one step
+    height: Callable[[Array], Height],
+    z: Array,
+    here: Height,
+    free: Mask,
+    bound: Array,
+    apart: float,
 ) -> Array:
-    """Minus the second derivatives by the free entries, as far as they are negative."""
+    """Minus the second derivatives by the free entries, as far as they are negative.
+
+    Slopes are differenced along the eigenvectors of the bound: there is no curvature
+    along those where it has none, as with more cuts than they have dimensions.
+    """
+    most, axes = np.linalg.eigh(bound)
+    curved = most > TOLERANCES.independent * EPSILON * most[-1]
+    most, axes = np.sqrt(most[curved]), axes[:, curved]
     columns = []
-    for j in np.flatnonzero(free):
+    for size, axis in zip(most, axes.T, strict=True):
         aside = z.copy()
-        aside[j] += apart
-        columns.append((here.slope - height(aside).slope)[free] / (aside[j] - z[j]))
-    H = np.array(columns)
+        aside[free] += apart / size * axis
+        columns.append((here.slope - height(aside).slope)[free] * (size / apart))
+    H = axes.T @ np.array(columns).T
     values, vectors = np.linalg.eigh(0.5 * (H + H.T))
+    vectors = axes @ vectors
     curvature: Array = (vectors * np.maximum(values, 0.0)) @ vectors.T
     return curvature
 
