@@ -186,12 +186,14 @@ class _Search:
         False if neither there nor on the way there the constraints have values.
         """
         before = self._at
-        # From a feasible point that is not the nearest one the solution is next.
-        smooth = not hurry and self._seen.worst > 0
-        plain, bend = True, 0.0
+        smooth, plain = not hurry, True
         aim: Array | None = None
+        bend = 0.0
         if self._sets is not None:
-            bend = self._curvature.along_step if smooth else 0.0
+            # From a feasible point that is not the nearest one the solution is next.
+            bend = (
+                self._curvature.along_step if smooth and self._seen.worst > 0 else 0.0
+            )
             plain = bend == 0.0
         elif smooth and self._curvature.is_trusted:
             aim = self._curvature.step(self._bundle, self._aim.margins())
@@ -326,10 +328,11 @@ class _Search:
         for name, pull in wanted.items():
             value = seen.values[name]
             noise = self._rounding(name, pull, far)
-            linear = evaluator.constraints[name].curvature == "linear"
-            if value + self._aim.margin(name) > noise or not linear:
+            if value + self._aim.margin(name) > noise:
                 unit = evaluator.rounding(name, value, pull.norm())
                 slopes[name] = bundle.add(name, value, pull, self._at, rounding=unit)
+            elif evaluator.constraints[name].curvature != "linear":
+                slopes[name] = bundle.coordinates(pull)
         size = (len(bundle.basis),)
         self._y = padded(self._y, size)
         slopes = {name: padded(g, size) for name, g in slopes.items()}

@@ -3,8 +3,8 @@
 Full-memory quasi-Newton in the coordinates of the bundle's basis. Every point of the
 search is the start plus a combination of gradients, so a dense matrix in an orthonormal
 basis of these is one on all parameters. Each constraint has a matrix C_j of its own:
-the symmetric rank-one update (SR1), which keeps every secant of a quadratic function.
-Directions not seen yet have the curvature along the last step. A step solves
+the symmetric rank-one update (SR1), which keeps every secant of a quadratic function,
+of the curvature along the first step times the identity. A step solves
 
     ``min |v|^2 / 2  s.t.  c_j + <g_j, v - y> + (v - y)'C_j(v - y) / 2 <= -margin_j``
 
@@ -48,8 +48,8 @@ class Curvature:
         """Know nothing."""
         self._dense = dense
         self._matrices: dict[str, Array] = {}
-        self._latest: dict[str, float] = {}
-        """The curvature along the last step, that of directions not seen yet."""
+        self._first: dict[str, float] = {}
+        """The curvature along the first step, that of directions not seen yet."""
         self._scales: dict[str, float] = {}
         self._center: Center | None = None
         self._weights: dict[str, float] = {}
@@ -87,10 +87,6 @@ class Curvature:
         self._grow(len(seen.y))
         for name, g in seen.gradients.items():
             self._scales.setdefault(name, _norm(g) or 1.0)
-        if not self._weights:  # before the first step of its own
-            scales = self._scales
-            known = {n: mu for n, mu in multipliers.items() if n in scales}
-            self._weights = {n: mu * scales[n] for n, mu in known.items()}
         if self._center is None:
             self._center = seen
             return
@@ -160,7 +156,7 @@ class Curvature:
         """Add coordinates that the basis got meanwhile."""
         for name, C in self._matrices.items():
             grown = padded(C, (size, size))
-            grown[range(len(C), size), range(len(C), size)] = self._latest[name]
+            grown[range(len(C), size), range(len(C), size)] = self._first[name]
             self._matrices[name] = grown
         if self._center is not None:
             at, slopes = self._center, self._center.gradients
@@ -172,9 +168,9 @@ class Curvature:
         square = float(step @ step)
         if not 0.0 < square < math.inf or not np.isfinite(change).all():
             return
-        self._latest[name] = max(0.0, float(step @ change) / square)
         if name not in self._matrices:
-            self._matrices[name] = self._latest[name] * np.eye(len(step))
+            self._first[name] = max(0.0, float(step @ change) / square)
+            self._matrices[name] = self._first[name] * np.eye(len(step))
         matrix = self._matrices[name]
         left = change - matrix @ step
         along = float(left @ step)
