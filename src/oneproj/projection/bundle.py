@@ -304,6 +304,16 @@ class Bundle:
         tight: Array = self.offset - self.worth @ wanted
         return tight
 
+    def toward(self, y: Array, curvature: float) -> Array | None:
+        """Return what minimises ``|d|^2 + curvature |d - y|^2`` over the cuts.
+
+        None if the cuts contradict each other.
+        """
+        shift = padded(y, (len(self.basis),)) * (curvature / (1.0 + curvature))
+        levels = self.tight - self.normals @ shift
+        found = solve_nonnegative_qp(self.gram, levels, self.z)
+        return None if found.ray is not None else shift - found.z @ self.normals
+
     def minimise(self, offsets: Array) -> bool:
         """Set z to the dual solution; whether that is a solution beyond rounding."""
         for start in (self.z, None):

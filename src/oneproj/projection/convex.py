@@ -186,18 +186,18 @@ class _Search:
         False if neither there nor on the way there the constraints have values.
         """
         before = self._at
-        smooth, plain = not hurry, True
+        curvature, plain, bend = self._curvature, True, 0.0
         aim: Array | None = None
-        bend = 0.0
-        if self._sets is not None:
-            # From a feasible point that is not the nearest one the solution is next.
-            bend = (
-                self._curvature.along_step if smooth and self._seen.worst > 0 else 0.0
-            )
-            plain = bend == 0.0
-        elif smooth and self._curvature.is_trusted:
-            aim = self._curvature.step(self._bundle, self._aim.margins())
+        if not hurry and curvature.is_trusted:
+            aim = curvature.step(self._bundle, self._aim.margins())
             plain = aim is None
+        elif not hurry and self._seen.worst > 0:
+            # From a feasible point that is not the nearest one the solution is next.
+            bend = curvature.along_step
+            plain = bend == 0.0
+            if self._sets is None and not plain:
+                aim = self._bundle.toward(self._y, bend)
+                plain = aim is None
         share = self._look(self._bundle.d if aim is None else aim, bend)
         if share == 0.0:
             return False

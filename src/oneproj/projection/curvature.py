@@ -52,6 +52,7 @@ class Curvature:
         """The curvature along the first step, that of directions not seen yet."""
         self._scales: dict[str, float] = {}
         self._center: Center | None = None
+        self._count = 0
         self._weights: dict[str, float] = {}
         self._radius, self._share, self._planned = math.inf, 1.0, 0.0
         self._error = self._bent = 0.0
@@ -64,14 +65,21 @@ class Curvature:
         At the kinks of a maximum it is not, and the nearest point of the cuts is the
         better place to look.
         """
-        return self._error <= TOLERANCES.trusted * self._bent
+        return self._is_long and self._error <= TOLERANCES.trusted * self._bent
+
+    @property
+    def _is_long(self) -> bool:
+        return self._dense and self._count > TOLERANCES.long_search
 
     @property
     def along_step(self) -> float:
         """The Lagrangian's curvature along the last step; 0 unless the last two agree.
 
-        Across a kink the next estimate is far larger or zero.
+        Across a kink the next estimate is far larger or zero. A long search has better
+        than that, but for models whose matrices are not kept.
         """
+        if self._is_long:
+            return 0.0
         recent = self._recent[-2:]
         agreed = bool(recent) and max(recent) <= TOLERANCES.agree * min(recent)
         return recent[-1] if agreed else 0.0
@@ -84,6 +92,7 @@ class Curvature:
             moved: The length of the step there, also of its part outside of the basis.
             multipliers: Of the cuts' solution; they say which constraints matter.
         """
+        self._count += 1
         self._grow(len(seen.y))
         for name, g in seen.gradients.items():
             self._scales.setdefault(name, _norm(g) or 1.0)
@@ -98,7 +107,10 @@ class Curvature:
             if name in self._center.gradients:
                 change = g - self._center.gradients[name]
                 self._learn(name, seen.y - self._center.y, change)
-        self._move_center(seen)
+        if self._is_long:
+            self._move_center(seen)
+        else:
+            self._center = seen
 
     def points(self) -> list[Array]:
         """Return the points whose coordinates must stay in the basis."""

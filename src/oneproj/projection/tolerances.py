@@ -80,6 +80,9 @@ class Tolerances:
     trusted: float = 0.6
     """Error, as a share of what curvature predicts, up to which it is used. With 0.7 a
     hinge risk takes 74 gradients in place of 64 (suite)."""
+    long_search: int = 40
+    """Gradients after which a search is long, and matrices are used. From the first
+    gradient on, risks in 200 dimensions take half as many again (suite)."""
     agree: float = 2.0
     """Factor within which two curvatures belong to a smooth constraint."""
     rows: int = 60
