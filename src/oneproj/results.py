@@ -274,6 +274,9 @@ class Projection(Readable):
         residuals_in_float64: Those of x_hat once more, of constraints whose functions
             compute in less than float64. Only ``oneproj.project`` computes them; for a
             solution the certificate has them.
+        history: For every point that the search visited, in order: the gradients used
+            so far, the worst residual there, and its distance from x. Empty where
+            the answer took no search. ``oneproj.projection.plot_history`` draws it.
 
     Example:
         >>> moved = Projection(Status.FEASIBLE, 0.25, {"cap": -1e-9}, {"cap": 0.5}, 1)
@@ -291,6 +294,7 @@ class Projection(Readable):
     lower_bound: float | None = None
     remark: str = ""
     residuals_in_float64: Mapping[str, float] = field(default_factory=dict)
+    history: Sequence[tuple[int, float, float]] = ()
 
     @property
     def evaluations(self) -> int:

@@ -73,7 +73,7 @@ class ProjectedSGDUpdater(AbstractUpdater):
         estimate = self._oracle.backward()
         self._projection = None  # an interrupt from here on leaves an unprojected point
         self._step.take()
-        self._projection = self._context.project()
+        self._projection = replace(self._context.project(), history=())
         return Estimate(estimate.objective, self._projection.residuals)
 
     @property
@@ -114,6 +114,7 @@ class ProjectedSGDUpdater(AbstractUpdater):
 def _plain(projection: Projection) -> dict[str, Any]:
     """A projection as plain data; ``_projection`` makes it again."""
     fields = dict(vars(projection))
+    del fields["history"]
     for name, value in fields.items():
         if isinstance(value, Mapping):
             fields[name] = {key: float(number) for key, number in value.items()}

@@ -249,7 +249,7 @@ class Cuts(AbstractProjector):
             remark = missed.remark if refuted else found.remark
             return replace(found, lower_bound=missed.lower_bound, remark=remark)
         assign(evaluator.parameters, point)
-        return replace(missed, gradients=found.gradients)
+        return replace(missed, gradients=found.gradients, history=found.history)
 
     def _project_within(self, evaluator: Evaluator, region: Region) -> Projection:
         room = self._convex_room(evaluator.parameters, evaluator.constraints)
@@ -300,7 +300,7 @@ class Cuts(AbstractProjector):
         if near is None or (found.status.ok and found.distance <= near.distance):
             return found
         assign(evaluator.parameters, point)
-        return replace(near, gradients=found.gradients)
+        return replace(near, gradients=found.gradients, history=found.history)
 
     @np.errstate(over="ignore", invalid="ignore")  # such a merit is not taken
     def _project_local(self, evaluator: Evaluator, past: Past | None) -> Projection:
@@ -373,7 +373,7 @@ def _from_the_start(evaluator: Evaluator) -> Evaluator:
         evaluator.parameters, evaluator.constraints, differentiate_all=True
     )
     again.evaluations += evaluator.evaluations
-    again.tried = evaluator.tried
+    again.tried, again.history = evaluator.tried, evaluator.history
     return again
 
 

@@ -97,6 +97,8 @@ class Evaluator:
         }
         self.margins = {name: margin.width for name, margin in self._margins.items()}
         """How far inside each to aim; renewed by every move."""
+        self.history = [(self.evaluations, self.first.worst, 0.0)]
+        """For every visited point: evaluations so far, worst residual, distance."""
         self.best = self.first
         """What was seen at the nearest feasible point, or the least infeasible one."""
         self._best_move: AbstractMove | None = None
@@ -265,6 +267,7 @@ class Evaluator:
             # It says that the numbers are too extreme, as NaN does.
             quantity = "a constraint where the projection tried a point"
             raise NonFiniteError(quantity) from error
+        self.history.append((self.evaluations + self.tried, seen.worst, move.length))
         if len(self.kept) < self._keep:
             self.kept.append((snapshot(self._storage), seen))
         for name, margin in self._margins.items():
@@ -305,11 +308,11 @@ class Evaluator:
             values = {name: c.value() for name, c in self.constraints.items()}
         except (NonFiniteError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             values = {"": math.inf}
-        worst = max(values.values())
+        worst, far = max(values.values()), self.space.length(point)
+        self.history.append((self.evaluations + self.tried, worst, far))
         self._tell(worst)
         if worst <= 0:
-            arrived = Arrived(point, self.space.length(point))
-            self.prefer(Evaluation(values, {}, worst), arrived)
+            self.prefer(Evaluation(values, {}, worst), Arrived(point, far))
         self.return_to_best()
         return worst <= 0
 

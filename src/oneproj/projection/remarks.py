@@ -64,6 +64,7 @@ def described(
         kkt_residual=kkt_residual,
         residuals_before=evaluator.first.values,
         lower_bound=lower_bound,
+        history=tuple(evaluator.history),
         remark=remark
         or _flat(evaluator, best)
         or _rounded(evaluator, best, empty=empty),

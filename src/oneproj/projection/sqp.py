@@ -96,8 +96,8 @@ class Sqp:
         self._rho, self._share, self._trusted, self._weakest = 0.0, 1.0, True, 0.0
         self._tries, self._taken = 0, 1.0
         """Of the last line search: its trials, and the share of the step."""
-        size = math.sqrt(dimension(evaluator.parameters))
-        self._size = max(evaluator.space.size_of_origin(), size)
+        least = math.sqrt(dimension(evaluator.parameters))
+        self._size = max(evaluator.space.size_of_origin(), least)
         self.best = self._place(np.zeros(self._basis.room), evaluator.first)
         self.place: Place = self.best
         self._begin(self.best)
@@ -115,13 +115,11 @@ class Sqp:
             else:
                 self._begin(place)
         self.may_be_convex = True
-        """Whether no gradient turned against the move between two points."""
+        """Whether no gradient turned against a move, by more than this share."""
         self._rounding = math.sqrt(evaluator.eps)
-        """Share of a gradient by which it may."""
         self.stationary = False
         """Whether the search ended at a stationary point of the violation."""
-        self.settled = False
-        """Whether it ended because little is to be gained."""
+        self.settled = False  # whether it ended because little is to be gained
 
     def resume(self) -> None:
         """Go on from the evaluator's best point, wherever that was found."""
@@ -361,11 +359,9 @@ class Sqp:
 
     def _is_balanced(self, place: Place) -> bool:
         """Whether no step as long as the parameters lowers the squares by much."""
-        c = np.maximum(place.c, 0.0)
-        pull = c.dot(place.J)
-        reach = max(self._size, math.sqrt(2.0 * place.half))
-        gain = reach * math.sqrt(float(pull.dot(pull)))
-        return gain <= LOCAL.stationary * float(c.dot(c))
+        pull = np.maximum(place.c, 0.0).dot(place.J)
+        gain = self._reach(place) * math.sqrt(float(pull.dot(pull)))
+        return gain <= LOCAL.stationary * place.violation()
 
     def _plan(self, place: Place) -> tuple[Step, Model, Array]:
         """The next step; the curvature depends on the multipliers, hence twice."""
@@ -489,14 +485,12 @@ class Sqp:
         """Whether no step as long as the parameters lowers the violation by much."""
         total = float(step.mu.sum())
         worst = float(place.c.max())
-        if place.seen.worst <= 0:
-            return False
-        if total == 0:
-            return True
+        if place.seen.worst <= 0 or total == 0:
+            return place.seen.worst > 0
         share = step.mu / total
-        reach = max(self._size, math.sqrt(2.0 * place.half))
         pull = share.dot(place.J)
-        left = float(share.dot(place.c)) - reach * math.sqrt(float(pull.dot(pull)))
+        gain = self._reach(place) * math.sqrt(float(pull.dot(pull)))
+        left = float(share.dot(place.c)) - gain
         return left >= (1.0 - LOCAL.stationary) * worst
 
     # --- steps
@@ -570,9 +564,12 @@ class Sqp:
         self._share = min(max(share, LOCAL.shortest), 1.0)
         return best
 
+    def _reach(self, place: Place) -> float:
+        """The longest step: the size of the parameters, or of the move so far."""
+        return max(self._size, math.sqrt(2.0 * place.half))
+
     def _within_reach(self, place: Place, p: Array) -> Array:
-        most = max(self._size, math.sqrt(2.0 * place.half))
-        length = math.sqrt(float(p.dot(p)))
+        most, length = self._reach(place), math.sqrt(float(p.dot(p)))
         return p if length <= most else most / length * p
 
     def _learn(self, start: Place, end: Place) -> None:
