@@ -74,7 +74,7 @@ NEW = {
     "Projection(evaluations=)": "Projection(gradients=)",
     "Status.EMPTY": "Status.PROVEN_INFEASIBLE",
     "Cuts(progress=)": "Cuts(min_gain=)",
-    "Setting": "oneproj.methods.context.Context",
+    "Setting": "oneproj.methods.base.Context",
 }
 
 

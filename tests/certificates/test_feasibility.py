@@ -9,7 +9,7 @@ import torch
 
 import oneproj
 from oneproj import NonFiniteError
-from oneproj.certificates.feasibility import feasibility
+from oneproj.certificates.kkt import feasibility
 
 
 def problem_with(bounds: dict[str, float], **ball: float) -> oneproj.Problem:

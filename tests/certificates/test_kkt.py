@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import oneproj
 from oneproj import InvalidProblemError, NonFiniteError
-from oneproj.certificates.stationarity import complementarity, kkt_residual
+from oneproj.certificates.kkt import complementarity, kkt_residual
 
 FEW = settings(max_examples=10, derandomize=True, deadline=None, database=None)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.certificates.stationarity import kkt_residual
+from oneproj.certificates.kkt import kkt_residual
 from oneproj.sets import (
     AbstractSet,
     Affine,

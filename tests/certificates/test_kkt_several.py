@@ -8,7 +8,7 @@ from torch import Tensor
 
 import oneproj
 from oneproj import InvalidProblemError
-from oneproj.certificates.stationarity import kkt_residual
+from oneproj.certificates.kkt import kkt_residual
 from oneproj.sets import Affine, Ball, Box, Simplex
 
 DTYPES = [torch.float32, torch.float64]

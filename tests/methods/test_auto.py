@@ -8,7 +8,7 @@ import torch
 import oneproj
 from oneproj.methods import Auto
 from oneproj.methods.auto import SLSQP_EXAMPLES, SLSQP_PARAMETERS
-from oneproj.methods.context import prepare
+from oneproj.methods.base import prepare
 from oneproj.theory import Schedule
 
 

@@ -11,9 +11,9 @@ from torch.utils.data import TensorDataset
 
 import oneproj
 from oneproj import Projection, Status
-from oneproj.methods.context import TWICE, Context, prepare
+from oneproj.methods.base import TWICE, Context, prepare
 from oneproj.oracles import ORACLES, Anchored, Exact
-from oneproj.oracles.plan import BETWEEN_ANCHORS, LOOKS, SELDOM, SLOPES, VALUES
+from oneproj.oracles.anchor import BETWEEN_ANCHORS, LOOKS, SELDOM, SLOPES, VALUES
 from oneproj.problem.functions import CHUNK_SIZE
 from oneproj.projection import AbstractProjector
 from oneproj.theory import Schedule

@@ -7,8 +7,8 @@ import torch
 
 import oneproj
 from oneproj import OneprojWarning
-from oneproj.certificates.feasibility import ball_excess
-from oneproj.methods.context import NAME, safeguard
+from oneproj.certificates.kkt import ball_excess
+from oneproj.methods.base import NAME, safeguard
 
 
 def pulled_out(radius: float, *, bound: float, center: list[float]) -> oneproj.Problem:

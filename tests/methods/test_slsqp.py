@@ -16,7 +16,7 @@ from torch import Tensor
 import oneproj
 from oneproj import Status, Update
 from oneproj.methods import SLSQP
-from oneproj.methods.context import prepare
+from oneproj.methods.base import prepare
 from oneproj.methods.slsqp import CONSTANTS
 from oneproj.training import loop as stops
 

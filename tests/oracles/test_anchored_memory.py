@@ -10,7 +10,7 @@ from torch import Tensor
 
 from oneproj import Counts, Hinge, Problem, function, mean
 from oneproj.oracles import Anchored
-from oneproj.oracles.plan import AnchorPlan
+from oneproj.oracles.anchor import AnchorPlan
 
 N = 5
 

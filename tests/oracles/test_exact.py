@@ -7,7 +7,7 @@ from torch import Tensor
 
 from oneproj import Counts, Hinge, Problem, function, mean
 from oneproj.oracles import Exact
-from oneproj.oracles.plan import SLOPES, AnchorPlan
+from oneproj.oracles.anchor import SLOPES, AnchorPlan
 
 
 class Watched:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import oneproj
 from oneproj import InvalidProblemError, Update
-from oneproj.certificates.stationarity import kkt_residual
+from oneproj.certificates.kkt import kkt_residual
 from oneproj.methods import METHODS
 from oneproj.oracles import ORACLES
 from oneproj.problem.autograd import add_gradient, densify

@@ -11,7 +11,7 @@ from torch.nn.functional import softplus
 
 import oneproj
 from oneproj import OneprojWarning
-from oneproj.training.diagnostics import warn_if_falling, warn_if_risen
+from oneproj.methods.diagnostics import warn_if_falling, warn_if_risen
 
 
 def test_an_objective_that_diverges_is_told_whatever_the_method() -> None:

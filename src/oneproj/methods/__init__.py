@@ -7,7 +7,6 @@ The others are baselines with the same interface. A method is a name or an objec
 ``AbstractMethod``, passed to ``solve`` as an object.
 """
 
-from oneproj.errors import InvalidProblemError
 from oneproj.methods.algorithm1 import Algorithm1 as Algorithm1
 from oneproj.methods.auto import Auto as Auto
 from oneproj.methods.base import AbstractMethod as AbstractMethod
@@ -33,29 +32,3 @@ METHODS: dict[str, type[AbstractMethod]] = {
     )
 }
 """Every method that has a name."""
-
-
-def choose_method(
-    method: str | AbstractMethod,
-) -> type[AbstractMethod] | AbstractMethod:
-    """The method of that name, or the object itself.
-
-    Example:
-        >>> choose_method("one-projection").name
-        'one-projection'
-    """
-    if isinstance(method, AbstractMethod):
-        return method
-    if isinstance(method, str) and method in METHODS:
-        return METHODS[method]
-    if isinstance(method, type) and issubclass(method, AbstractMethod):
-        message = (
-            f"method is the class {method.__name__}, but must be an object of it, "
-            f"which holds the options: method={method.__name__}()."
-        )
-        raise InvalidProblemError(message)
-    message = (
-        f"There is no method {method!r}. Known: {', '.join(METHODS)}; or pass an "
-        "object of your own class of oneproj.methods.AbstractMethod."
-    )
-    raise InvalidProblemError(message)

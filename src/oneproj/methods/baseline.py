@@ -20,6 +20,7 @@ import torch
 
 from oneproj.arguments import check_number
 from oneproj.errors import InvalidProblemError
+from oneproj.methods.base import Context
 from oneproj.methods.base_steps import (
     BaseLike,
     DecayLike,
@@ -28,7 +29,6 @@ from oneproj.methods.base_steps import (
     step_in_ball_,
 )
 from oneproj.methods.checks import STEP, make_base, move_start_into_ball
-from oneproj.methods.context import Context
 from oneproj.schema import check_like, check_optimizer, check_range, check_scheduler
 from oneproj.vectors.arithmetic import Vector, assign, on_devices, snapshot
 

@@ -32,11 +32,10 @@ import torch
 from torch import Tensor
 
 from oneproj.arguments import check_number
-from oneproj.methods.base import AbstractMethod, AbstractUpdater
+from oneproj.methods.base import AbstractMethod, AbstractUpdater, Context
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import Answer, BallStep
 from oneproj.methods.checks import STEP
-from oneproj.methods.context import Context
 from oneproj.oracles import Estimate
 from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.results import Projection

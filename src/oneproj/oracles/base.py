@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.oracles.anchor import Anchor, BestAnchor, take_anchor
+from oneproj.oracles.anchor import SLOPES, Anchor, AnchorPlan, BestAnchor, take_anchor
 from oneproj.oracles.penalties import AbstractPenalty
-from oneproj.oracles.plan import SLOPES, AnchorPlan
 from oneproj.problem.autograd import add_gradient
 from oneproj.problem.checks import check_complete, nodes
 from oneproj.problem.modes import evaluating
