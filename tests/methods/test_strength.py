@@ -348,3 +348,22 @@ def test_a_rate_that_saturates_does_not_stop_the_run() -> None:
     solution = oneproj.solve(problem, steps=500, progress=False)
     assert solution.feasible
     assert solution.objective < 0.7
+
+
+def test_strengths_remember_the_last_anchor() -> None:
+    # A constraint that holds is within reach after a move as long as the last one.
+    anchors = [
+        Anchor([torch.tensor([at])], {"cap": value}, {"cap": [torch.tensor([2.0])]})
+        for at, value in ((0.0, 0.1), (1.0, -1.5))
+    ]
+    own = oneproj.Defaults()
+    first, second = AutoStrength(own), AutoStrength(own)
+    first.watch([torch.tensor([-6.0])])
+    first.adapt(anchors[0])
+    penalty = second.load_state_dict(first.state_dict(), [torch.zeros(1)], ["cap"])
+    assert penalty.strengths == (6.0,)
+    found = []
+    for strength in (first, second):
+        strength.watch([torch.tensor([-8.0])])
+        found.append(strength.adapt(anchors[1]).strengths)
+    assert found == [(8.0,), (8.0,)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 from torch import Tensor
 
-from oneproj.vectors import multipliers as module
+from oneproj.vectors import qp as module
 from oneproj.vectors.qp import GrowingCone, estimate_multipliers, gram
 
 examples = settings(derandomize=True, deadline=None, max_examples=100)

@@ -4,13 +4,14 @@
 The others are baselines with the same interface. A method is a name or an object:
 ``solve(problem, method="projected-sgd", lr=0.1)`` is the same as
 ``solve(problem, method=oneproj.methods.ProjectedSGD(lr=0.1))``. One of your own is an
-``AbstractMethod``, passed to ``solve`` as an object.
+``AbstractMethod``, passed to ``solve`` as an object. Its ``begin`` gets a ``Context``.
 """
 
 from oneproj.methods.algorithm1 import Algorithm1 as Algorithm1
 from oneproj.methods.auto import Auto as Auto
 from oneproj.methods.base import AbstractMethod as AbstractMethod
 from oneproj.methods.base import AbstractUpdater as AbstractUpdater
+from oneproj.methods.base import Context as Context
 from oneproj.methods.lagrangian import Lagrangian as Lagrangian
 from oneproj.methods.penalty_sgd import PenaltySGD as PenaltySGD
 from oneproj.methods.projected_sgd import ProjectedSGD as ProjectedSGD

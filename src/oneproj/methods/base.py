@@ -324,7 +324,19 @@ def _length(point: Vector, center: Vector | None) -> Tensor:
 
 @dataclass(frozen=True)
 class Context:
-    """A run before its first update; the parameters hold the start."""
+    """A run before its first update: the problem, and the means to see and project it.
+
+    The parameters hold the start. ``solve`` makes it, and ``AbstractMethod.begin`` gets
+    it.
+
+    Example:
+        >>> from oneproj.methods import AbstractMethod, AbstractUpdater, Context
+        >>> class Rest(AbstractMethod):
+        ...     name = "rest"
+        ...     def begin(self, context: Context) -> AbstractUpdater:
+        ...         oracle = context.oracle(None)  # counts what it evaluates
+        ...         ...  # keep both in an AbstractUpdater
+    """
 
     problem: Problem
     steps: int
