@@ -168,12 +168,12 @@ def test_the_ball_is_a_constraint_too(shift: float) -> None:
 
 
 def test_the_solver_is_gone_when_the_run_is_over() -> None:
-    threads: list[threading.Thread] = []
+    threads: set[threading.Thread] = set()
 
     def look(update: Update) -> bool:
         running = threading.enumerate()
-        threads.extend(t for t in running if t.name == "oneproj-solver")
-        return update.update == 1
+        threads.update(t for t in running if t.name == "oneproj-solver")
+        return update.update == 2
 
     oneproj.solve(instance()[0], method="slsqp", steps=50, callbacks=look)
     (thread,) = threads

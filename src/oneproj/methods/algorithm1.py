@@ -1,6 +1,7 @@
-"""Algorithm 1 as a theorem has it: the optimiser of a schedule, and what it assumes.
+"""``"one-projection"``: a penalty, the optimiser of Algorithm 1, and one projection.
 
-``"one-projection"``: the penalty, the optimiser of Algorithm 1, one projection.
+With a schedule the run is exactly the one of its theorem, and the assumptions that can
+be tested are tested. Without one, options and defaults choose.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class AbstractMethod(ABC):
     follows_schedules: ClassVar[bool] = False
     """Whether it can execute a schedule: the theorems are about Algorithm 1."""
     WITHOUT_OPTIONS: ClassVar[str] = "It has none."
-    """What to tell who gives an option to a method that has none."""
+    """The message for an option that is given to a method without options."""
 
     @abstractmethod
     def begin(self, context: Context) -> AbstractUpdater:

@@ -69,7 +69,7 @@ class PenaltySGDUpdater(AbstractUpdater):
         self._oracle = context.oracle(Hinge(options.strength, options.combine))
 
     def update(self) -> Estimate:
-        """One look, one step."""
+        """Estimate the gradient once, and make one step."""
         estimate = self._oracle.backward()
         self._step.take()
         return estimate

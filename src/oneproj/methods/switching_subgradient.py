@@ -109,7 +109,7 @@ class SwitchingSubgradientUpdater(AbstractUpdater):
         self._k, self._objective = 0, math.nan
 
     def update(self) -> Estimate:
-        """Look at the constraints; step on the worst, or else on the objective."""
+        """Estimate the constraints; step on the worst, or else on the objective."""
         self._k += 1
         for p in self._context.problem.parameters:
             p.grad = None

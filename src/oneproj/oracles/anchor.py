@@ -24,21 +24,21 @@ from oneproj.results import Counts
 from oneproj.schema import check_like, check_names, check_range, check_tensor
 from oneproj.vectors.arithmetic import PLAIN, Vector, dimension, on_devices, snapshot
 
-PIECE = 4096
+SAMPLE_CHUNK = 4096
 """Examples per forward pass of a sample."""
-SLOPES = 2048
+GRADIENT_EXAMPLES = 2048
 """Examples that give the gradient of an anchor where its value is made of more. A hinge
 needs the value to be exact; the gradient's error is far below that of a minibatch."""
 BETWEEN_ANCHORS = 10
 """Updates, for methods without a proximal centre; with one there are about as many."""
-LOOKS = 4
+ANCHORS_PER_PASS = 4
 """Anchors per pass over all data, at least, where not every anchor makes one."""
-RAREST = 16
+MOST_ANCHORS_PER_PASS = 16
 """Anchors per pass over all data, at most. Data that is too large for that is sampled
 at every anchor, and its values have the standard error of a mean of the sample."""
-VALUES = 3
+VALUES_PER_GRADIENT = 3
 """Examples whose values take as long as the gradient of one."""
-SELDOM = 2
+CENTERS_PER_ANCHOR = 2
 """Centres per costly anchor with minibatches, where it serves the strengths alone."""
 
 
@@ -48,7 +48,8 @@ class Evaluation(NamedTuple):
     Attributes:
         value: The mean over these examples.
         each: The value of each of them; None for a constraint without data.
-        gradient: That of ``SLOPES`` of them at most; empty where only values are kept.
+        gradient: That of ``GRADIENT_EXAMPLES`` of them at most; empty where only values
+            are kept.
         indices: Which examples they are; None for all data.
         anchors: The number of anchors that have used it.
     """
@@ -64,8 +65,8 @@ class Evaluation(NamedTuple):
 class Anchor:
     """Values and gradients of all constraints at a point, on all data or a sample.
 
-    Gradients are of ``SLOPES`` examples at most. In memory it is one vector of the
-    model's size per constraint, one for the point, and a number per example.
+    Gradients are of ``GRADIENT_EXAMPLES`` examples at most. In memory it is one vector
+    of the model's size per constraint, one for the point, and a number per example.
 
     Attributes:
         point: Where the constraints were evaluated.
@@ -229,9 +230,9 @@ def take_anchor(
 
     Args:
         problem: Its parameters hold the point.
-        plan: How many examples are evaluated. Of constraints with more than ``SLOPES``
-            examples, the values of all are evaluated at every ``LOOKS``-th anchor if
-            they are remembered. In between, the value is the last one on all data plus
+        plan: How many examples are evaluated. Of constraints with more than
+            ``GRADIENT_EXAMPLES`` examples, the values of all are evaluated at every
+            ``ANCHORS_PER_PASS``-th anchor if they are remembered. In between, the value is the last one on all data plus
             the mean change since then of the examples of the gradient: unbiased, with
             an error that vanishes as the steps do.
         generator: Draws the samples.
@@ -258,7 +259,7 @@ def take_anchor(
     for name, constraint in problem.constraints.items():
         counts.constraint_gradients += 1
         # Examples of a gradient, and anchors per evaluation on all data; 0 for never.
-        rows, few, every = constraint.size or 0, SLOPES, LOOKS
+        rows, few, every = constraint.size or 0, GRADIENT_EXAMPLES, ANCHORS_PER_PASS
         if plan.size is not None and rows > plan.size:
             few, every = plan.size, (plan.whole_every or 0) if remember else 0
         whole = wholes.get(name) if every else None
@@ -287,7 +288,7 @@ def _on_all_data(
     small = (constraint.size or 0) <= few
     value, gradient, each = constraint.survey(parameters if small else None)
     if gradient is None:
-        size = min(few, SLOPES)
+        size = min(few, GRADIENT_EXAMPLES)
         gradient = _on_sample(constraint, size, parameters, generator).gradient
     return Evaluation(value, each, gradient)
 
@@ -300,7 +301,7 @@ def _on_sample(
     generator: torch.Generator,
     whole: Evaluation | None = None,
 ) -> Evaluation:
-    """Evaluate random examples; the gradient is that of the first ``SLOPES``.
+    """Evaluate random examples; the gradient is of the first ``GRADIENT_EXAMPLES``.
 
     With an earlier evaluation on all data the value is that one plus the mean change.
     """
@@ -310,11 +311,11 @@ def _on_sample(
         raise ValueError(message)
     gradient = [torch.zeros_like(p) for p in parameters]
     with evaluating(term.model):
-        each = term.examples(indices[:SLOPES])
+        each = term.examples(indices[:GRADIENT_EXAMPLES])
         accumulate(gradient, each.mean(), parameters)
         with torch.no_grad():
-            starts = range(SLOPES, len(indices), PIECE)
-            rest = [term.examples(indices[k : k + PIECE]) for k in starts]
+            starts = range(GRADIENT_EXAMPLES, len(indices), SAMPLE_CHUNK)
+            rest = [term.examples(indices[k : k + SAMPLE_CHUNK]) for k in starts]
     each = torch.cat([each.detach(), *rest])
     value = each.double().mean().item()
     term.check_finite(value, gradient)
@@ -391,7 +392,7 @@ def plan_at_once(
     """
     free = _is_tabular(problem) and not given
     cheap = defaults.whole_data_work // dimension(problem.parameters) if free else 0
-    most = max(defaults.whole_data_batches * batch_size, min(SLOPES, cheap))
+    most = max(defaults.whole_data_batches * batch_size, min(GRADIENT_EXAMPLES, cheap))
     return most if anchor_size is None else min(most, anchor_size)
 
 
@@ -423,13 +424,18 @@ def plan_anchors(
     affordable = defaults.anchor_work // dimension(problem.parameters)
     few = int(defaults.anchor_share * BETWEEN_ANCHORS * batch_size)
     largest = max((c.size or 0 for c in problem.constraints.values()), default=0)
-    if largest <= max(few, LOOKS * affordable):
+    if largest <= max(few, ANCHORS_PER_PASS * affordable):
         return AnchorPlan(at_once=at_once)
     if oracle == "minibatch":  # which remembers nothing of what was seen
-        return AnchorPlan(max(few, affordable), every=SELDOM)
-    every = max(LOOKS, math.ceil(largest / max(affordable, VALUES * few)))
-    if sees_the_same(problem) and every <= RAREST:
-        return AnchorPlan(max(few, min(affordable, SLOPES)), every, at_once=at_once)
+        return AnchorPlan(max(few, affordable), every=CENTERS_PER_ANCHOR)
+    every = max(
+        ANCHORS_PER_PASS,
+        math.ceil(largest / max(affordable, VALUES_PER_GRADIENT * few)),
+    )
+    if sees_the_same(problem) and every <= MOST_ANCHORS_PER_PASS:
+        return AnchorPlan(
+            max(few, min(affordable, GRADIENT_EXAMPLES)), every, at_once=at_once
+        )
     return AnchorPlan(max(few, affordable), at_once=at_once)
 
 

@@ -71,7 +71,7 @@ class Checkpoint:
     resume: bool = True
 
     def __post_init__(self) -> None:
-        """Check the values; the file is looked for by ``solve``."""
+        """Check the values; ``solve`` opens the file."""
         as_path("path", self.path)
         check_flag("resume", self.resume, "It says whether to go on from the file.")
         object.__setattr__(self, "every", check_count("every", self.every, INTERVAL))
@@ -284,7 +284,7 @@ def _check_version(name: str, line: bytes) -> None:
 
 
 def name_of(function: object) -> str:
-    """How a function or a class is called, or what it is an object of.
+    """The name of a function or a class; of another object, that of its class.
 
     Example:
         >>> name_of(max), name_of(partial(max, 3))

@@ -179,7 +179,7 @@ def solve(
             is in tensors of one or two dimensions, and parameters times examples are
             2.5 million at most. The solution's settings say how many. Constraints with
             up to twice as many examples, or what costs as little, are seen as a whole.
-        anchor_size: Examples of a constraint that an anchor looks at; None for all or,
+        anchor_size: Examples of a constraint that an anchor evaluates; None for all or,
             where that is costly, for a sample of up to 0.4 times the examples that the
             updates between two anchors see. All data is then seen every few anchors,
             unless there is too much of it. Refused where no anchor is taken.
