@@ -232,9 +232,9 @@ def take_anchor(
         problem: Its parameters hold the point.
         plan: How many examples are evaluated. Of constraints with more than
             ``GRADIENT_EXAMPLES`` examples, the values of all are evaluated at every
-            ``ANCHORS_PER_PASS``-th anchor if they are remembered. In between, the value is the last one on all data plus
-            the mean change since then of the examples of the gradient: unbiased, with
-            an error that vanishes as the steps do.
+            ``ANCHORS_PER_PASS``-th anchor if they are remembered. In between, the value
+            is the last one on all data plus the mean change since then of the examples
+            of the gradient: unbiased, with an error that vanishes as the steps do.
         generator: Draws the samples.
         counts: An evaluation on all data counts as a pass and a gradient, one on a
             sample as a gradient.
