@@ -291,7 +291,6 @@ def test_ctrl_c_between_updates_returns_what_there_is(method: str) -> None:
     assert solution.counts.objective_gradients <= 3 + extra
 
 
-@pytest.mark.usefixtures("one_press_at_a_time")
 @pytest.mark.parametrize("method", METHODS)
 def test_ctrl_c_inside_an_update_returns_what_there_is(method: str) -> None:
     known = transfer()
