@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchmarks.train_trace import Trace
-from oneproj.methods.context import Context, prepare
+from oneproj.methods.base import Context, prepare
 from oneproj.problem.problem import Problem
 from oneproj_paper.tasks import Experiment
 

@@ -24,7 +24,7 @@ from torch.optim import SGD, Adam
 from benchmarks.train_outcome import Contestant, Outcome, Task
 from benchmarks.train_trace import Trace
 from oneproj.errors import InvalidProblemError, OneprojError
-from oneproj.methods.context import Context
+from oneproj.methods.base import Context
 from oneproj.problem.terms import AbstractTerm
 from oneproj.progress import install
 from oneproj.results import Update

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from oneproj.methods.context import safeguard
+from oneproj.methods.base import safeguard
 from oneproj.problem.problem import Problem
 from oneproj.projection.cuts import Cuts
 from oneproj.results import Update

@@ -10,7 +10,6 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 import oneproj
-from oneproj.problem.autograd import fresh_casts
 
 # At the bound bfloat16 and float64 may disagree, which a warning says.
 pytestmark = pytest.mark.filterwarnings("ignore:Rounding decides")
@@ -82,13 +81,24 @@ def test_certify_and_residuals_see_where_the_parameters_are() -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_the_cache_is_on_again_if_it_was(*, before: bool) -> None:
-    message = "a bug of the user's"
-    with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=before):
-        with fresh_casts():
-            assert not torch.is_autocast_cache_enabled()
-        assert torch.is_autocast_cache_enabled() is before
-        with pytest.raises(ValueError, match=message), fresh_casts():
+    message, enabled, fails = "a bug of the user's", list[bool](), list[bool]()
+    w = torch.ones(1, requires_grad=True)
+
+    def size() -> torch.Tensor:
+        enabled.append(torch.is_autocast_cache_enabled())
+        if fails:
             raise ValueError(message)
+        return w.square().sum()
+
+    problem = oneproj.Problem(w, oneproj.function(size), {})
+    with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=before):
+        enabled.clear()
+        oneproj.certify(problem)
+        assert set(enabled) == {False}
+        assert torch.is_autocast_cache_enabled() is before
+        fails.append(True)
+        with pytest.raises(ValueError, match=message):
+            oneproj.certify(problem)
         assert torch.is_autocast_cache_enabled() is before
 
 

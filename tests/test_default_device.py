@@ -17,7 +17,6 @@ from torch.nn.functional import softplus
 import oneproj
 from oneproj.methods import METHODS
 from oneproj.oracles import ORACLES
-from oneproj.projection.project import PROJECTORS
 
 
 @contextmanager
@@ -102,11 +101,10 @@ def test_a_random_iterate_from_a_checkpoint(tmp_path: Path, method: str) -> None
 NAMES = {"closed-form": ["box"], "cuts": ["risk", "size", "both"]}
 
 
-@pytest.mark.parametrize("projector", PROJECTORS)
+@pytest.mark.parametrize("projector", NAMES)
 def test_project(projector: str) -> None:
     def run(built: oneproj.Problem) -> object:
-        names = NAMES.get(projector, ["size"])
-        constraints = {name: built.constraints[name] for name in names}
+        constraints = {name: built.constraints[name] for name in NAMES[projector]}
         done = oneproj.project(built.parameters, constraints, projector=projector)
         return done.residuals, done.multipliers
 

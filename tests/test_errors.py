@@ -10,7 +10,6 @@ import torch
 
 import oneproj
 from oneproj.errors import warn
-from oneproj.methods import context
 from oneproj.projection.cuts import Cuts
 
 
@@ -67,14 +66,12 @@ OLD = {
         lambda: vars(Cuts(progress=0.5)),
         vars(Cuts(min_gain=0.5)),
     ),
-    "Setting": (lambda: context.Setting, context.Context),
 }
 NEW = {
     "Projection.evaluations": "Projection.gradients",
     "Projection(evaluations=)": "Projection(gradients=)",
     "Status.EMPTY": "Status.PROVEN_INFEASIBLE",
     "Cuts(progress=)": "Cuts(min_gain=)",
-    "Setting": "oneproj.methods.context.Context",
 }
 
 
@@ -92,11 +89,6 @@ def test_an_old_name_works_and_says_the_new_one(name: str) -> None:
     assert len(said) == 1
 
 
-def test_an_unknown_name_of_the_module_is_an_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'Settings'"):
-        context.Settings  # noqa: B018 - reading it is the test
-
-
 def test_the_old_status_is_no_member() -> None:
     assert "EMPTY" not in oneproj.Status.__members__
 
@@ -107,11 +99,13 @@ def test_a_method_whose_begin_says_setting_still_runs() -> None:
     class Old(oneproj.methods.AbstractMethod):
         name = "old"
 
-        def begin(self, setting: context.Context) -> oneproj.methods.AbstractUpdater:
+        def begin(
+            self, setting: oneproj.methods.Context
+        ) -> oneproj.methods.AbstractUpdater:
             return Run(setting)
 
     class Run(oneproj.methods.AbstractUpdater):
-        def __init__(self, setting: context.Context) -> None:
+        def __init__(self, setting: oneproj.methods.Context) -> None:
             self.setting, self.oracle = setting, setting.look(oneproj.Hinge(1.0))
 
         def update(self) -> oneproj.oracles.Estimate:

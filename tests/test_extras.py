@@ -8,16 +8,16 @@ import sys
 import pytest
 
 from oneproj import OneprojError
-from oneproj.logs import require
+from oneproj.logs import RichLog
 
 
 def test_a_package_that_is_not_installed_names_the_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "rich", None)
-    monkeypatch.delitem(sys.modules, "rich.progress", raising=False)
+    monkeypatch.delitem(sys.modules, "rich.console", raising=False)
     with pytest.raises(OneprojError, match=r"install \"oneproj\[progress\]"):
-        require("rich.progress", "progress")
+        RichLog()
 
 
 def test_the_estimators_name_their_extra() -> None:

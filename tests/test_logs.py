@@ -7,8 +7,9 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,6 @@ import torch
 import oneproj
 from oneproj import Status, Update
 from oneproj.logs import AbstractLog, CsvLog, RichLog, TensorBoardLog
-from oneproj.training.checkpoints import read_checkpoint
 
 
 def problem() -> oneproj.Problem:
@@ -240,7 +240,9 @@ def test_two_logs_may_write_to_one_device() -> None:
 
 
 def test_a_program_may_change_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read_saved: Callable[[Path], dict[str, Any]],
 ) -> None:
     def move(update: Update) -> None:
         if update.update == 10:
@@ -252,7 +254,7 @@ def test_a_program_may_change_its_folder(
     logs = [CsvLog("run.csv"), move]
     oneproj.solve(problem(), steps=20, callbacks=logs, checkpoint="run.pt")
     assert numbers(tmp_path / "a" / "run.csv") == [*range(1, 21)]
-    assert read_checkpoint(tmp_path / "a" / "run.pt")["update"] == 20
+    assert read_saved(tmp_path / "a" / "run.pt")["update"] == 20
     assert list((tmp_path / "b").iterdir()) == []
 
 

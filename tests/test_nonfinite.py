@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from oneproj import Counts, Hinge, NonFiniteError, Problem, function, mean
-from oneproj.oracles import ORACLES, AbstractOracle, Minibatch
+from oneproj.oracles import ORACLES, AbstractOracle
 from oneproj.problem import AbstractTerm
 
 # --- terms on all data --------------------------------------------------------
@@ -134,7 +134,7 @@ def test_a_sum_that_overflows_names_what_was_added() -> None:
     )
     match = "gradient of 'objective' plus the penalty on 'pushed' is NaN"
     with pytest.raises(NonFiniteError, match=match):
-        look(Minibatch, problem)
+        look(ORACLES["minibatch"], problem)
 
 
 @pytest.mark.parametrize("kind", ORACLES.values(), ids=ORACLES)
@@ -154,7 +154,7 @@ def test_an_objective_that_is_not_alone_is_checked_with_the_penalty(
 ) -> None:
     w = torch.zeros(1, requires_grad=True)
     problem = Problem(w, function(lambda: w.sqrt().sum()), {})
-    oracle = Minibatch(
+    oracle = ORACLES["minibatch"](
         problem,
         Hinge(1.0),
         batch_size=1,
@@ -173,6 +173,6 @@ def test_an_objective_that_is_not_alone_is_checked_with_the_penalty(
 
 def test_a_gradient_whose_square_overflows_is_finite() -> None:
     w = torch.ones(2, requires_grad=True)
-    look(Minibatch, Problem(w, function(lambda: 3e38 * (w - 1.0).sum()), {}))
+    look(ORACLES["minibatch"], Problem(w, function(lambda: 3e38 * (w - 1.0).sum()), {}))
     assert w.grad is not None
     assert w.grad.tolist() == pytest.approx([3e38, 3e38])

@@ -15,7 +15,6 @@ import torch
 
 import oneproj
 from oneproj import Certificate, Counts, Measure, Projection, Solution, Status, Update
-from oneproj.results import table
 
 CERTIFICATE = Certificate(
     (
@@ -201,10 +200,6 @@ def test_a_projection_says_what_it_does_not_know_and_what_was_unusual() -> None:
     assert "lower bound     unknown" in lines
     assert lines[lines.index("") - 1] == "Odd."
     assert lines[-1].split() == ["a", "2.000e+00"]
-
-
-def test_columns_are_as_wide_as_their_widest_cell() -> None:
-    assert table([("a", "bb"), ("ccc", "d")]) == ["a    bb", "---  --", "ccc  d"]
 
 
 KINDS = (Certificate, Counts, Measure, Projection, Solution, Update)

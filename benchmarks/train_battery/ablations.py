@@ -225,7 +225,7 @@ PATCHED: tuple[Ablation, ...] = (
     Ablation(
         "reused_minibatches",
         "a minibatch of a constraint serves three updates: one",
-        patches={"oneproj.oracles.anchored.SERVES": 1},
+        patches={"oneproj.oracles.anchored.UPDATES_PER_BATCH": 1},
     ),
 )
 """No argument controls them. After a move of modules, change the names here."""

@@ -11,8 +11,7 @@ Solve it: ``solve`` does all, ``logs`` follow a run, and a ``Checkpoint`` saves 
 ``project`` makes a model feasible that is trained already, and ``certify`` judges any
 point. ``theory`` has the paper's schedules. ``methods`` has the other methods, as
 objects with options, and what one of your own is made of; ``oracles`` has what an
-oracle of your own is made of. ``Defaults`` are the numbers behind what ``solve``
-chooses by itself.
+oracle of your own is made of.
 
 ``confirm`` says whether constraints hold on new data, from rows that training did not
 see: a ``Confirmation``, with a ``ConstraintCheck`` for each.

@@ -1,10 +1,10 @@
 """Files that are whole or not there: written beside their place, then moved there.
 
 What is written goes to a draft, is forced to the disk and only then takes its name, in
-one step; then the folder is forced to the disk. Whoever looks, and whenever the machine
-stops, finds the file before or the one after. Every writer has a draft of its own, so
-of two at once the last one counts. What a killed process left of a draft is removed by
-the next write to the same place.
+one step; then the folder is forced to the disk. A reader, at any time and after any
+stop of the machine, finds the old file or the new one. Every writer has a draft of its
+own, so of two at once the last one counts. The next write to the same place removes
+the draft that a killed process left.
 
 A link stays a link, and the file that it leads to is replaced; its mode stays as well.
 A device or a pipe is never replaced: what is written is handed to it.

@@ -31,7 +31,7 @@ from benchmarks.projection.record import (
 )
 from benchmarks.projection.suite import all_instances
 from benchmarks.projection.table import summaries
-from oneproj.errors import InvalidProblemError
+from oneproj import InvalidProblemError
 from oneproj.projection import cuts
 from oneproj.sets import Simplex
 

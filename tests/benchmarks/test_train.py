@@ -31,11 +31,8 @@ from benchmarks.train_contestants import (
 from benchmarks.train_outcome import Contestant, Outcome, Task
 from benchmarks.train_trace import Trace
 from oneproj import InvalidProblemError, NonFiniteError, Problem, Solution
-from oneproj.projection.cuts import Cuts
-from oneproj.projection.project import ProjectorLike
 from oneproj.vectors import snapshot
 from oneproj_paper.data import find
-from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 from oneproj_paper.tasks import PAPER, build
 
 PROBLEM = "abstention-gaussian"
@@ -290,9 +287,9 @@ def test_slsqp_refuses_what_is_too_large() -> None:
 def test_slower_projectors_are_extrapolated_from_a_few_updates(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[ProjectorLike] = []
+    asked: list[Any] = []
 
-    def solve(problem: Problem, *, projector: ProjectorLike, **given: Any) -> Solution:  # noqa: ANN401 - as solve
+    def solve(problem: Problem, *, projector: Any, **given: Any) -> Solution:  # noqa: ANN401 - as solve
         asked.append(projector)
         return oneproj.solve(problem, projector="cuts", **given)  # a quicker one
 
@@ -304,8 +301,8 @@ def test_slower_projectors_are_extrapolated_from_a_few_updates(
     found = contestant.run(Task(experiment, 0, 20_000, Trace(experiment.problem)))
     took = time.perf_counter() - began
     (projector,) = asked
-    expected = AugmentedLagrangian if name == EXTRAPOLATED else Cuts
-    assert isinstance(projector, expected)
+    expected = "augmented-lagrangian" if name == EXTRAPOLATED else "cuts"
+    assert projector.name == expected
     assert found.note == "extrapolated from 20 updates"
     assert (found.objective, found.updates, found.projections) == (None, 20, 20)
     assert took < found.seconds < 1000 * took

@@ -8,8 +8,11 @@ import pytest
 import torch
 
 import oneproj
-from oneproj import NonFiniteError
-from oneproj.certificates.feasibility import feasibility
+from oneproj import Measure, NonFiniteError
+
+
+def feasibility(problem: oneproj.Problem) -> Measure:
+    return oneproj.certify(problem)["feasibility"]
 
 
 def problem_with(bounds: dict[str, float], **ball: float) -> oneproj.Problem:
@@ -55,8 +58,9 @@ def test_distance_outside_the_ball() -> None:
 
 
 def test_nan_is_named() -> None:
-    problem = problem_with({"cap": 3.0})
-    with torch.no_grad():
-        problem.parameters[0].fill_(math.nan)
+    w, shift = torch.ones(2, requires_grad=True), torch.zeros(())
+    cap = oneproj.function(lambda: w.sum() + shift) <= 3.0
+    problem = oneproj.Problem(w, oneproj.function(w.sum), {"cap": cap})
+    shift.fill_(math.nan)
     with pytest.raises(NonFiniteError, match="the value of 'cap'"):
         feasibility(problem)

@@ -23,7 +23,7 @@ from oneproj import (
     ProjectionFailed,
     Status,
 )
-from oneproj.certificates.stationarity import gradient_mapping
+from oneproj.certificates.kkt import gradient_mapping
 from oneproj.problem import AbstractTerm
 from oneproj.projection import AbstractProjector
 from oneproj.projection.closed_form import ClosedForm

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import oneproj
 from oneproj import InvalidProblemError, NonFiniteError
-from oneproj.certificates.stationarity import complementarity, kkt_residual
+from oneproj.certificates.kkt import complementarity, kkt_residual
+from oneproj.sets import Ball, Box, L1Ball, Simplex
 
 FEW = settings(max_examples=10, derandomize=True, deadline=None, database=None)
 
@@ -273,3 +274,17 @@ def test_bad_reach_and_bad_point() -> None:
         problem.parameters[0][0] = math.nan
     with pytest.raises(NonFiniteError, match="a parameter of the point"):
         kkt_residual(problem)
+
+
+def test_is_the_gradient_mapping_of_a_set_alone() -> None:
+    # r = (x - P(x - t g)) / t with t = reach / |g|, anywhere in the set.
+    generator = torch.Generator().manual_seed(0)
+    for members in (Simplex(), Box(-0.3, 0.3), L1Ball(0.5), Ball(0.7)):
+        w, g = torch.randn(2, 6, generator=generator, dtype=torch.float64)
+        x = members.project(w).requires_grad_()
+        objective = oneproj.function(lambda g=g, x=x: (g * x).sum())
+        problem = oneproj.Problem(x, objective, {"set": members.on(x)})
+        t = 0.2 / float(g.norm())
+        mapping = (x - members.project(x.detach() - t * g)).norm() / t
+        found = kkt_residual(problem, reach=0.2).value
+        assert found == pytest.approx(float(mapping.detach()), rel=1e-9)

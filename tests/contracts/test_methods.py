@@ -18,7 +18,6 @@ import oneproj
 from oneproj import Status, Update
 from oneproj.methods import METHODS
 from oneproj.oracles import ORACLES
-from oneproj.training import loop as stops
 
 # Runs are stopped within their first outer iteration here, which is warned of.
 pytestmark = pytest.mark.filterwarnings("ignore:The selected iterate is the start")
@@ -274,13 +273,6 @@ def test_a_callback_sees_every_update_and_can_stop(method: str) -> None:
     assert solution.feasible
 
 
-@pytest.fixture
-def one_press_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two tests in a row are no Ctrl-C pressed twice."""
-    monkeypatch.setattr(stops, "AGAIN", 0.0)
-
-
-@pytest.mark.usefixtures("one_press_at_a_time")
 @pytest.mark.parametrize("method", METHODS)
 def test_ctrl_c_between_updates_returns_what_there_is(method: str) -> None:
     def press(update: Update) -> None:
@@ -299,7 +291,6 @@ def test_ctrl_c_between_updates_returns_what_there_is(method: str) -> None:
     assert solution.counts.objective_gradients <= 3 + extra
 
 
-@pytest.mark.usefixtures("one_press_at_a_time")
 @pytest.mark.parametrize("method", METHODS)
 def test_ctrl_c_inside_an_update_returns_what_there_is(method: str) -> None:
     known = transfer()

@@ -13,9 +13,9 @@ import oneproj
 from oneproj import Update
 from oneproj.methods import Algorithm1
 from oneproj.methods.algorithm1 import Algorithm1Updater
-from oneproj.methods.context import prepare
+from oneproj.methods.base import prepare
 from oneproj.oracles import ORACLES
-from oneproj.oracles.plan import AnchorPlan
+from oneproj.oracles.anchor import AnchorPlan
 
 Solved = dict[str, object]
 

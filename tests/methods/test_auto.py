@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 import oneproj
-from oneproj.methods import Auto
-from oneproj.methods.auto import SLSQP_EXAMPLES, SLSQP_PARAMETERS
-from oneproj.methods.context import prepare
 from oneproj.theory import Schedule
+
+# Runs are stopped within their first outer iteration here, which is warned of.
+pytestmark = pytest.mark.filterwarnings("ignore:The selected iterate is the start")
 
 
 def instance(parameters: int = 3, examples: int = 10) -> oneproj.Problem:
@@ -25,33 +27,23 @@ def instance(parameters: int = 3, examples: int = 10) -> oneproj.Problem:
     )
 
 
-def chosen(problem: oneproj.Problem, schedule: Schedule | None = None) -> Auto:
-    context = prepare(
-        problem,
-        steps=None if schedule else 50,
-        seed=0,
-        schedule=schedule,
-        projector="auto",
-        oracle="auto",
-        batch_size=64,
-        anchor_size=None,
-    )
-    return Auto().begin(context)
+def chosen(problem: oneproj.Problem, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - of solve
+    """The settings of a run that ends soon."""
+    given = {"method": "auto", "callbacks": lambda update: update.update == 2} | given
+    return dict(oneproj.solve(problem, **given).settings)
 
 
 def test_few_parameters_and_little_data_go_to_slsqp() -> None:
-    method = chosen(instance(SLSQP_PARAMETERS, SLSQP_EXAMPLES))
-    assert method.describe()["method"] == "slsqp"
-    assert method.describe()["oracle"] == "exact"
-    assert "200 parameters and 20000 examples are few" in method.describe()["why"]
-    assert set(method.describe()["options"]) == {"tolerance"}
+    settings = chosen(instance(200, 20_000), steps=50)
+    assert settings["method"] == "slsqp"
+    assert settings["oracle"] == "exact"
+    assert "200 parameters and 20000 examples are few" in settings["why"]
+    assert set(settings["options"]) == {"tolerance"}
 
 
-@pytest.mark.parametrize(
-    ("parameters", "examples"), [(SLSQP_PARAMETERS + 1, 10), (3, SLSQP_EXAMPLES + 2)]
-)
+@pytest.mark.parametrize(("parameters", "examples"), [(201, 10), (3, 20_002)])
 def test_larger_problems_go_to_algorithm_1(parameters: int, examples: int) -> None:
-    described = chosen(instance(parameters, examples)).describe()
+    described = chosen(instance(parameters, examples), steps=50)
     assert described["method"] == "one-projection"
     assert f"{parameters} parameters and {examples} examples" in described["why"]
     assert "lr" in described["options"]
@@ -66,7 +58,7 @@ def test_random_terms_go_to_algorithm_1() -> None:
         return (w * kept - 1.0).square().sum() + torch.rand((), generator=generator)
 
     problem = oneproj.Problem(w, oneproj.function(drops), {})
-    described = chosen(problem).describe()
+    described = chosen(problem, steps=50)
     assert described["method"] == "one-projection"
     assert "two values at one point" in described["why"]
 
@@ -74,7 +66,7 @@ def test_random_terms_go_to_algorithm_1() -> None:
 def test_a_schedule_goes_to_algorithm_1_without_options(
     short_schedule: Schedule,
 ) -> None:
-    described = chosen(instance(), short_schedule).describe()
+    described = chosen(instance(), schedule=short_schedule, callbacks=())
     assert described["method"] == "one-projection"
     assert described["options"] is None
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import oneproj
 from oneproj.methods import Lagrangian
-from oneproj.methods.context import Context, prepare
+from oneproj.methods.base import Context, prepare
 from oneproj.methods.lagrangian import Multipliers
 
 

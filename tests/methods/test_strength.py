@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.functional import softplus
 
 import oneproj
 from benchmarks.variations import VARIATIONS
 from oneproj.methods import algorithm1 as penalized
-from oneproj.methods.strength import LARGEST, AutoStrength
+from oneproj.methods.strength import LARGEST, AutoStrength, Patience, limited_push
 from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.penalties import Hinges
 
@@ -348,3 +350,204 @@ def test_a_rate_that_saturates_does_not_stop_the_run() -> None:
     solution = oneproj.solve(problem, steps=500, progress=False)
     assert solution.feasible
     assert solution.objective < 0.7
+
+
+def test_strengths_remember_the_last_anchor() -> None:
+    # A constraint that holds is within reach after a move as long as the last one.
+    anchors = [
+        Anchor([torch.tensor([at])], {"cap": value}, {"cap": [torch.tensor([2.0])]})
+        for at, value in ((0.0, 0.1), (1.0, -1.5))
+    ]
+    own = oneproj.Defaults()
+    first, second = AutoStrength(own), AutoStrength(own)
+    first.watch([torch.tensor([-6.0])])
+    first.adapt(anchors[0])
+    penalty = second.load_state_dict(first.state_dict(), [torch.zeros(1)], ["cap"])
+    assert penalty.strengths == (6.0,)
+    found = []
+    for strength in (first, second):
+        strength.watch([torch.tensor([-8.0])])
+        found.append(strength.adapt(anchors[1]).strengths)
+    assert found == [(8.0,), (8.0,)]
+
+
+OWN = oneproj.Defaults()
+
+
+def floors(
+    residuals: list[float], present: float = 0.1, defaults: oneproj.Defaults = OWN
+) -> list[float]:
+    patience = Patience(defaults)
+    return [patience.floor("c", c, alone=3.0, present=present) for c in residuals]
+
+
+@pytest.mark.parametrize(
+    "residuals",
+    [
+        [0.8**k for k in range(30)],  # falls
+        [1.0, 1.0, 1.0, 1.0, 1.0, -0.1] * 5,  # met now and then
+        [-1.0] * 30,
+        [1.0] * (OWN.patience - 1),  # not long enough
+    ],
+)
+def test_what_falls_or_is_met_is_left_to_the_estimates(residuals: list[float]) -> None:
+    assert set(floors(residuals)) == {0.0}
+
+
+def test_what_stays_is_doubled_up_to_a_bound_and_halved_where_it_is_met() -> None:
+    found = floors([1.0] * (OWN.patience + 9) + [-1.0] * 3)
+    assert found[OWN.patience - 1 : OWN.patience + 2] == [3.0, 6.0, 12.0]
+    most = 3.0 * OWN.push_limit
+    assert found[-4:] == [most, most / 2, most / 4, most / 8]
+
+
+def test_the_defaults_say_how_long_and_what_counts_as_better() -> None:
+    short = replace(OWN, patience=2, push_limit=3.0)
+    assert floors([1.0] * 5, defaults=short) == [0.0, 3.0, 6.0, 9.0, 9.0]
+    falling = [0.8**k for k in range(3)]
+    assert set(floors(falling, defaults=short)) == {0.0}
+    demanding = replace(short, patience_fall=0.7)
+    assert floors(falling, defaults=demanding) == [0.0, 3.0, 6.0]
+
+
+def test_a_strength_that_was_more_is_doubled_itself() -> None:
+    assert floors([1.0] * OWN.patience, present=5.0)[-1] == 10.0
+
+
+def test_a_limit_lowers_what_patience_asks_for() -> None:
+    patience = Patience(replace(OWN, patience=1))
+    assert patience.floor("c", 1.0, alone=3.0, present=0.1) == 3.0
+    patience.limit("c", 0.5)
+    assert patience.floor("c", -1.0, alone=3.0, present=0.1) == 0.25
+
+
+def test_it_resumes() -> None:
+    first, second = Patience(OWN), Patience(OWN)
+    for patience in (first, second):
+        for k in range(OWN.patience):
+            patience.floor("c", 1.0 + k, alone=3.0, present=0.1)
+    third = Patience(OWN)
+    third.load_state_dict(second.state_dict(), ["c"])
+    for c in (9.0, 9.0, -1.0):
+        assert first.floor("c", c, alone=3.0, present=0.1) == third.floor(
+            "c", c, alone=3.0, present=0.1
+        )
+
+
+def regression() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(400, 10, generator=generator)
+    signs = torch.tensor([1.0, -1.0]).repeat(5)
+    return x, x @ signs + torch.randn(400, generator=generator)
+
+
+def test_the_largest_of_many_is_held_as_the_same_set_is() -> None:
+    # At an anchor the largest entry shows its own gradient, a tenth of what is needed.
+    x, y = regression()
+    answers = []
+    for as_set in (True, False):
+        w = torch.zeros(10, requires_grad=True)
+        largest = oneproj.function(lambda w=w: w.abs().max()) <= 0.2
+        box = oneproj.sets.Box(-0.2, 0.2).on(w)
+        problem = oneproj.Problem(
+            w,
+            oneproj.mean(lambda b, w=w: (b[0] @ w - b[1]) ** 2, data=(x, y)),
+            {"size": box if as_set else largest},
+        )
+        answers.append(oneproj.solve(problem, steps=500).objective)
+    reference, found = answers
+    assert found == pytest.approx(reference, rel=0.01)
+
+
+def test_what_is_short_enough_stays_as_it_is() -> None:
+    w = torch.zeros(2, requires_grad=True)
+    w.grad = torch.tensor([1.0, 0.0])
+    with limited_push([w], 5.0):
+        w.grad += torch.tensor([3.0, 4.0])
+    assert w.grad.tolist() == [4.0, 4.0]
+
+
+def test_the_length_is_that_over_all_parameters_with_or_without_a_gradient() -> None:
+    a, b, c = (torch.zeros(1, requires_grad=True) for _ in range(3))
+    a.grad = torch.ones(1)
+    with limited_push([a, b, c], 5.0):
+        a.grad += 30.0
+        b.grad = torch.tensor([40.0])
+    assert a.grad.item() == pytest.approx(4.0)
+    assert b.grad.item() == pytest.approx(4.0)
+    assert c.grad is None
+
+
+def saturated(bias: float) -> oneproj.Problem:
+    """A recall whose sigmoids are all off at the start, and the risk of the score."""
+    generator = torch.Generator().manual_seed(100)
+    x = torch.randn(500, 5, generator=generator)
+    sign = (x[:, 0] + 0.5 * torch.randn(500, generator=generator)).sign()
+    w = torch.zeros(6)
+    w[5] = bias
+    w.requires_grad_()
+
+    def scores(rows: Tensor) -> Tensor:
+        return rows @ w[:5] + w[5]
+
+    risk = oneproj.mean(lambda b: softplus(-b[1] * scores(b[0])), data=(x, sign))
+    recall = oneproj.mean(lambda rows: torch.sigmoid(5 * scores(rows)), x[sign > 0])
+    return oneproj.Problem(w, risk, {"recall": recall >= 0.95})
+
+
+@pytest.mark.parametrize("bias", [0.0, -5.0, -8.0, -12.0])
+def test_a_plateau_at_the_start_is_left_and_forgotten(bias: float) -> None:
+    """Its strength of 10^14 would push with 10^9 as the sigmoids wake up."""
+    optimum = oneproj.solve(saturated(0.0), steps=500, method="slsqp").objective
+    solution = oneproj.solve(saturated(bias), steps=500)
+    assert solution.objective == pytest.approx(optimum, rel=2e-3)
+
+
+# --- a hinge for each constraint ------------------------------------------------------
+
+NUMBERS = st.floats(-1e3, 1e3)
+PAIRS = st.lists(st.tuples(NUMBERS, st.floats(0.0, 1e3)), min_size=1, max_size=6)
+examples = settings(derandomize=True, deadline=None, max_examples=100)
+
+
+@examples
+@given(pairs=PAIRS)
+def test_hinges_are_single_ones(pairs: list[tuple[float, float]]) -> None:
+    values, strengths = zip(*pairs, strict=True)
+    weights = [lam if u > 0 else 0.0 for u, lam in pairs]
+    assert Hinges(strengths).weigh(values) == weights
+
+
+def test_equal_hinges_are_a_hinge_with_sum() -> None:
+    c = [1.0, -2.0, 0.5]
+    assert oneproj.Hinge(3.0, "sum").weigh(c) == Hinges((3.0, 3.0, 3.0)).weigh(c)
+
+
+def test_hinges_at_zero_and_without_constraints() -> None:
+    penalty = Hinges((5.0, 0.0, 2.0))
+    assert Hinges(()).weigh([]) == oneproj.Hinge(1.0).weigh([]) == []
+    assert penalty.weigh([0.0, 1.0, 5e-324]) == [0.0, 0.0, 2.0]
+
+
+@examples
+@given(u=st.floats(-3.0, 3.0), lam=st.floats(0.0, 1e3), w=st.floats(1e-3, 2.0))
+def test_a_rounded_hinge_is_the_derivative_of_its_formula(
+    u: float, lam: float, w: float
+) -> None:
+    def value(at: float) -> float:
+        return lam * ((at + w) ** 2 / (4 * w) if abs(at) < w else max(at, 0.0))
+
+    step = 1e-6 * w
+    difference = (value(u + step) - value(u - step)) / (2 * step)
+    (weight,) = Hinges((lam,), (w,)).weigh([u])
+    assert difference == pytest.approx(weight, abs=1e-5 * lam + 1e-9)
+
+
+def test_a_rounded_hinge_has_half_its_weight_at_the_bound() -> None:
+    penalty = Hinges((6.0, 6.0, 6.0, 6.0), (2.0, 2.0, 2.0, 0.0))
+    assert penalty.weigh([0.0, 2.0, -2.0, 0.0]) == [3.0, 6.0, 0.0, 0.0]
+    assert penalty.weigh([1.0, 9.0, -9.0, 1e-300]) == [4.5, 6.0, 0.0, 6.0]
+
+
+def test_no_number_has_no_weight_to_divide_by() -> None:
+    assert Hinges((1.0,)).weigh([math.nan]) == [0.0]

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from oneproj import Counts, NonFiniteError, Problem, function, mean
 from oneproj.oracles import anchor as module
-from oneproj.oracles.anchor import Anchor, take_anchor
-from oneproj.oracles.plan import AnchorPlan
+from oneproj.oracles.anchor import Anchor, AnchorPlan, take_anchor
 from oneproj.sets import Ball
 
 LARGE, FEW = 7, 3
@@ -132,7 +131,7 @@ def test_a_sampled_look_is_unbiased() -> None:
 def test_slopes_are_those_of_a_sample_where_there_is_much_data(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "SLOPES", 2)
+    monkeypatch.setattr(module, "GRADIENT_EXAMPLES", 2)
     case = Case()
     constraint, slopes = case.problem.constraints["large"], []
     for rows in product(range(LARGE), repeat=2):
@@ -151,7 +150,7 @@ def test_slopes_are_those_of_a_sample_where_there_is_much_data(
 def test_a_sample_gives_all_of_it_to_the_value_and_its_first_to_the_slope(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "SLOPES", 2)
+    monkeypatch.setattr(module, "GRADIENT_EXAMPLES", 2)
     case, rows = Case(), torch.tensor([6, 0, 3, 3, 1])
     constraint = case.problem.constraints["large"]
     constraint.draw = lambda size, _: rows[:size]
@@ -164,8 +163,8 @@ def test_a_sample_gives_all_of_it_to_the_value_and_its_first_to_the_slope(
 
 def test_a_large_sample_is_seen_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Case().look(size=5)
-    monkeypatch.setattr(module, "SLOPES", 2)
-    monkeypatch.setattr(module, "PIECE", 2)
+    monkeypatch.setattr(module, "GRADIENT_EXAMPLES", 2)
+    monkeypatch.setattr(module, "SAMPLE_CHUNK", 2)
     case = Case()
     anchor = case.look(size=5)
     assert case.seen == [2, 2, 1]
@@ -195,7 +194,7 @@ def test_no_grad_around_it_does_not_matter(size: int | None) -> None:
 def test_the_next_anchor_is_the_last_full_look_and_the_change_of_a_sample(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "SLOPES", FEW)
+    monkeypatch.setattr(module, "GRADIENT_EXAMPLES", FEW)
     case = Case()
     last, rows = case.look(), torch.tensor([6, 2, 2])
     constraint = case.problem.constraints["large"]
@@ -215,7 +214,7 @@ def test_the_next_anchor_is_the_last_full_look_and_the_change_of_a_sample(
 def test_its_mean_over_all_samples_is_that_of_all_data(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "SLOPES", 2)
+    monkeypatch.setattr(module, "GRADIENT_EXAMPLES", 2)
     case = Case()
     constraint, last = case.problem.constraints["large"], case.look()
     case.move()
@@ -234,13 +233,13 @@ def test_its_mean_over_all_samples_is_that_of_all_data(
 def test_all_data_is_seen_again_after_a_few_anchors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "SLOPES", FEW)
+    monkeypatch.setattr(module, "GRADIENT_EXAMPLES", FEW)
     case, anchor, passes = Case(), None, []
-    for _ in range(2 * module.LOOKS + 1):
+    for _ in range(2 * module.ANCHORS_PER_PASS + 1):
         case.counts = Counts()
         anchor = case.look(last=anchor)
         passes.append(case.counts.constraint_passes - 1)  # that over the little data
-    assert passes == [*([1] + [0] * (module.LOOKS - 1)) * 2, 1]
+    assert passes == [*([1] + [0] * (module.ANCHORS_PER_PASS - 1)) * 2, 1]
 
 
 @pytest.mark.parametrize("every", [None, 3])
@@ -258,7 +257,7 @@ def test_all_of_what_is_sampled_is_seen_as_rarely_as_asked_for(
 def test_a_look_at_all_draws_no_more_than_its_gradient_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "SLOPES", 2)
+    monkeypatch.setattr(module, "GRADIENT_EXAMPLES", 2)
     case = Case()
     case.look(size=FEW, whole_every=3)
     assert sum(case.seen) == LARGE + 2
@@ -279,7 +278,7 @@ def test_a_sample_is_corrected_by_what_was_seen_of_all() -> None:
 def test_a_minibatch_is_of_examples_that_are_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "SLOPES", 2)
+    monkeypatch.setattr(module, "GRADIENT_EXAMPLES", 2)
     case, generator = Case(), torch.Generator().manual_seed(0)
     whole = case.look()
     constraint = case.problem.constraints["large"]
@@ -293,7 +292,7 @@ def test_a_minibatch_is_of_examples_that_are_remembered(
 def test_a_value_on_a_sample_that_is_not_finite_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "SLOPES", 2)
+    monkeypatch.setattr(module, "GRADIENT_EXAMPLES", 2)
     case = Case()
     last = case.look()
     with torch.no_grad():

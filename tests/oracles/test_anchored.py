@@ -18,9 +18,9 @@ from torch import Tensor
 
 from oneproj import Counts, Hinge, NonFiniteError, Problem, function, mean
 from oneproj.oracles import AbstractOracle, Anchored, Minibatch, anchored
-from oneproj.oracles.anchored import SERVES
+from oneproj.oracles.anchor import AnchorPlan
+from oneproj.oracles.anchored import UPDATES_PER_BATCH
 from oneproj.oracles.penalties import AbstractPenalty
-from oneproj.oracles.plan import AnchorPlan
 from oneproj.sets import Ball
 
 N = 5
@@ -133,7 +133,7 @@ def see_all(case: Case, oracle: AbstractOracle, size: int) -> tuple[Tensor, Tens
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every update see a minibatch of its own."""
-    monkeypatch.setattr(anchored, "SERVES", 1)
+    monkeypatch.setattr(anchored, "UPDATES_PER_BATCH", 1)
 
 
 @pytest.mark.usefixtures("fresh")
@@ -174,7 +174,7 @@ def test_so_is_the_mean_over_all_minibatches_and_all_sampled_anchors() -> None:
 def test_so_is_the_mean_over_what_the_generator_draws(
     options: dict[str, AnchorPlan], slopes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oneproj.oracles.anchor.SLOPES", slopes)
+    monkeypatch.setattr("oneproj.oracles.anchor.GRADIENT_EXAMPLES", slopes)
     case = Case(rows=40)
     oracle = case.oracle(batch_size=4, **options)
     seen = []
@@ -384,8 +384,8 @@ def test_a_minibatch_serves_some_updates_and_is_corrected_once() -> None:
     oracle.anchor()
     case.move(0.5)
     drawn, gradients, made = [], [], []
-    for k in range(2 * SERVES):
-        if k == SERVES + 1:
+    for k in range(2 * UPDATES_PER_BATCH):
+        if k == UPDATES_PER_BATCH + 1:
             oracle.anchor()  # before its time is over
             case.move(0.5)
         before = case.counts.constraint_gradients
@@ -393,11 +393,19 @@ def test_a_minibatch_serves_some_updates_and_is_corrected_once() -> None:
         made.append(case.counts.constraint_gradients - before)
         drawn.append(tuple(oracle._drawn["risk"].tolist()))
         gradients.append(case.gradient())
-    assert drawn[0] == drawn[SERVES - 1] != drawn[SERVES]
-    assert drawn[SERVES] != drawn[SERVES + 1] == drawn[-1]
-    torch.testing.assert_close(gradients[0], gradients[SERVES - 1], rtol=0, atol=0)
+    assert drawn[0] == drawn[UPDATES_PER_BATCH - 1] != drawn[UPDATES_PER_BATCH]
+    assert drawn[UPDATES_PER_BATCH] != drawn[UPDATES_PER_BATCH + 1] == drawn[-1]
+    torch.testing.assert_close(
+        gradients[0], gradients[UPDATES_PER_BATCH - 1], rtol=0, atol=0
+    )
     # Four constraints push, of which two have data: theirs are seen at the anchor too.
-    assert made == [6, *[4] * (SERVES - 1), 6, 6, *[4] * (SERVES - 2)]
+    assert made == [
+        6,
+        *[4] * (UPDATES_PER_BATCH - 1),
+        6,
+        6,
+        *[4] * (UPDATES_PER_BATCH - 2),
+    ]
 
 
 def anchors(oracle: Anchored, updates: int) -> list[int]:

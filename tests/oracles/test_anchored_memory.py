@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from oneproj import Counts, Hinge, Problem, function, mean
-from oneproj.oracles import Anchored
-from oneproj.oracles.plan import AnchorPlan
+from oneproj.oracles import ORACLES, AbstractOracle, AnchorPlan
 
 N = 5
 
@@ -36,8 +35,8 @@ class Looks:
             model=model,
         )
 
-    def oracle(self, **options: int | AnchorPlan) -> Anchored:
-        return Anchored(
+    def oracle(self, **options: int | AnchorPlan) -> AbstractOracle:
+        return ORACLES["anchored"](
             self.problem,
             Hinge(1.0),
             batch_size=2,
@@ -46,7 +45,7 @@ class Looks:
             **options,
         )
 
-    def update_away(self, oracle: Anchored) -> tuple[list[float], int]:
+    def update_away(self, oracle: AbstractOracle) -> tuple[list[float], int]:
         """Move, look; what was seen, and how often at the anchor."""
         oracle.anchor()
         there = self.w.tolist()
@@ -107,7 +106,7 @@ def test_nothing_is_remembered_in_training_or_in_few_bits() -> None:
     narrow = torch.ones(2, dtype=torch.bfloat16, requires_grad=True)
     risk = mean(lambda batch: batch @ narrow, torch.ones(3, 2, dtype=torch.bfloat16))
     problem = Problem(narrow, function(narrow.sum), {"risk": risk <= 1.0})
-    oracle = Anchored(
+    oracle = ORACLES["anchored"](
         problem, Hinge(1.0), batch_size=2, generator=torch.Generator(), counts=Counts()
     )
     assert oracle.anchor().each == {}
@@ -118,7 +117,7 @@ def test_nothing_is_remembered_in_training_or_in_few_bits() -> None:
 def test_a_resumed_oracle_remembers_the_same(
     anchors: int, slopes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oneproj.oracles.anchor.SLOPES", slopes)
+    monkeypatch.setattr("oneproj.oracles.anchor.GRADIENT_EXAMPLES", slopes)
     first, second = Looks(9.0), Looks(9.0)
     before, after = first.oracle(), second.oracle()
     for _ in range(anchors):

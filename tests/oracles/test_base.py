@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from oneproj import Counts, Hinge, Problem, Softplus, function, mean
-from oneproj.oracles import ORACLES, AbstractOracle, Anchored, Exact, Minibatch
-from oneproj.oracles.penalties import AbstractPenalty
+from oneproj.oracles import ORACLES, AbstractOracle, AbstractPenalty
 from oneproj.sets import Ball
 
+Exact, Minibatch, Anchored = (
+    ORACLES[name] for name in ("exact", "minibatch", "anchored")
+)
 examples = settings(derandomize=True, deadline=None, max_examples=25)
 PENALTIES: dict[str, AbstractPenalty] = {
     "hinge max": Hinge(3.0),

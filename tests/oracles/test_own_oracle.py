@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,8 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj import distributed
 from oneproj.oracles import ORACLES, AbstractOracle
 from oneproj.problem import AbstractTerm
-from oneproj.training.solve import Settings
 
 ROWS = 12
 
@@ -119,18 +116,6 @@ def test_a_run_can_be_saved_but_not_resumed_with_another_oracle(tmp_path: Path) 
     assert oneproj.solve(Case().problem, oracle=FirstHalf, **again).feasible
     with pytest.raises(oneproj.CheckpointError, match="oracle"):
         oneproj.solve(Case().problem, oracle=Drifting, **again)
-
-
-def test_ranks_compare_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributed, "compares_ranks", lambda: True)
-    others = dict.fromkeys((f.name for f in fields(Settings)), None)
-    given = others | {"on_failure": "raise", "options": {}}
-    told = [
-        Settings(**given | {"oracle": oracle}).facts(Case().problem, None)["oracle"]
-        for oracle in (FirstHalf, Drifting, "exact", ORACLES["exact"])
-    ]
-    names = ["'first-half'", "'drifting'", "'exact'", "'exact'"]
-    assert [fact.value for fact in told] == names
 
 
 @pytest.mark.parametrize("wrong", [FirstHalf.__name__, torch.optim.SGD, 3, None])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from oneproj import Hinge, InvalidProblemError, Softplus, function
-from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinges
+from oneproj.oracles import AbstractPenalty
 
 examples = settings(derandomize=True, deadline=None, max_examples=100)
 STRENGTH = st.floats(1e-3, 1e3)
 SMOOTHING = st.floats(1e-3, 1e3)
 NUMBERS = st.floats(-1e3, 1e3)
 VECTORS = st.lists(NUMBERS, min_size=1, max_size=5, unique=True)
+Combine = Literal["max", "sum"]
 COMBINE: tuple[Combine, ...] = ("max", "sum")
 
 
@@ -120,50 +121,6 @@ def test_max_pushes_on_the_worst_alone_and_sum_on_each() -> None:
 
 def test_of_equals_the_first_gets_the_weight() -> None:
     assert Hinge(2.0).weights(real([1.0, 3.0, 3.0])).tolist() == [0.0, 2.0, 0.0]
-
-
-# --- a hinge for each constraint ----------------------------------------------
-
-PAIRS = st.lists(st.tuples(NUMBERS, st.floats(0.0, 1e3)), min_size=1, max_size=6)
-
-
-@examples
-@given(pairs=PAIRS)
-def test_hinges_are_single_ones(pairs: list[tuple[float, float]]) -> None:
-    values, strengths = zip(*pairs, strict=True)
-    weights = [lam if u > 0 else 0.0 for u, lam in pairs]
-    assert Hinges(strengths).weigh(values) == weights
-
-
-def test_equal_hinges_are_a_hinge_with_sum() -> None:
-    c = [1.0, -2.0, 0.5]
-    assert Hinge(3.0, "sum").weigh(c) == Hinges((3.0, 3.0, 3.0)).weigh(c)
-
-
-def test_hinges_at_zero_and_without_constraints() -> None:
-    penalty = Hinges((5.0, 0.0, 2.0))
-    assert Hinges(()).weigh([]) == Hinge(1.0).weigh([]) == []
-    assert penalty.weigh([0.0, 1.0, 5e-324]) == [0.0, 0.0, 2.0]
-
-
-@examples
-@given(u=st.floats(-3.0, 3.0), lam=st.floats(0.0, 1e3), w=st.floats(1e-3, 2.0))
-def test_a_rounded_hinge_is_the_derivative_of_its_formula(
-    u: float, lam: float, w: float
-) -> None:
-    def value(at: float) -> float:
-        return lam * ((at + w) ** 2 / (4 * w) if abs(at) < w else max(at, 0.0))
-
-    step = 1e-6 * w
-    difference = (value(u + step) - value(u - step)) / (2 * step)
-    (weight,) = Hinges((lam,), (w,)).weigh([u])
-    assert difference == pytest.approx(weight, abs=1e-5 * lam + 1e-9)
-
-
-def test_a_rounded_hinge_has_half_its_weight_at_the_bound() -> None:
-    penalty = Hinges((6.0, 6.0, 6.0, 6.0), (2.0, 2.0, 2.0, 0.0))
-    assert penalty.weigh([0.0, 2.0, -2.0, 0.0]) == [3.0, 6.0, 0.0, 0.0]
-    assert penalty.weigh([1.0, 9.0, -9.0, 1e-300]) == [4.5, 6.0, 0.0, 6.0]
 
 
 # --- the differentiable call --------------------------------------------------
@@ -300,7 +257,3 @@ def test_a_strength_is_a_number(bad: Any) -> None:  # noqa: ANN401 - anything
         InvalidProblemError, match=f"one finite number > 0, got {bad!r}"
     ):
         Softplus(1.0, smoothing=bad)
-
-
-def test_no_number_has_no_weight_to_divide_by() -> None:
-    assert Hinges((1.0,)).weigh([math.nan]) == [0.0]

@@ -11,7 +11,6 @@ import torch
 
 import oneproj
 from oneproj import sets
-from oneproj.projection.cuts import Cuts
 
 CENTER = np.array([0.3, 0.1, 0.2, 0.1, 0.2, 0.1])
 A = np.random.default_rng(5).normal(size=(2, 6))
@@ -53,7 +52,7 @@ def test_the_nearest_common_point_is_found(name: str, seed: int) -> None:
     center = torch.tensor(CENTER).reshape(shape)
     disc = oneproj.function(lambda: (w - center).square().sum(), curvature="convex")
     done = oneproj.project(
-        w, {"set": members.on(w), "disc": disc <= 0.04}, projector=Cuts()
+        w, {"set": members.on(w), "disc": disc <= 0.04}, projector="cuts"
     )
     assert max(done.residuals.values()) <= 0
     distance = float(np.linalg.norm(v.value - x))

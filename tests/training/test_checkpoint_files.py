@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 import torch
 
 import oneproj
-from oneproj.training.checkpoints import (
-    MAGIC,
-    VERSION,
-    read_checkpoint,
-    write_checkpoint,
-)
+from oneproj import Update
 
 Make = Callable[[], oneproj.Problem]
+Refuse = Callable[[Path], None]
 
 
 @pytest.fixture
@@ -27,7 +23,20 @@ def saved(tmp_path: Path, nearest_in_ball: Make) -> Path:
     return file
 
 
-def test_every_truncation_is_refused_with_words(saved: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def resume(nearest_in_ball: Make) -> Refuse:
+    """Goes on from a file."""
+    problem = nearest_in_ball()
+
+    def run(file: Path) -> None:
+        oneproj.solve(problem, steps=20, checkpoint=oneproj.Checkpoint(file))
+
+    return run
+
+
+def test_every_truncation_is_refused_with_words(
+    saved: Path, tmp_path: Path, resume: Refuse
+) -> None:
     whole, cut = saved.read_bytes(), tmp_path / "cut.pt"
     generator = torch.Generator().manual_seed(0)
     random = torch.randint(len(whole), (200,), generator=generator).tolist()
@@ -36,10 +45,12 @@ def test_every_truncation_is_refused_with_words(saved: Path, tmp_path: Path) -> 
         with pytest.raises(
             oneproj.CheckpointError, match=r"truncated or damaged|not a checkpoint"
         ):
-            read_checkpoint(cut)
+            resume(cut)
 
 
-def test_every_damaged_byte_is_noticed(saved: Path, tmp_path: Path) -> None:
+def test_every_damaged_byte_is_noticed(
+    saved: Path, tmp_path: Path, resume: Refuse
+) -> None:
     whole, bad = saved.read_bytes(), tmp_path / "bad.pt"
     generator = torch.Generator().manual_seed(1)
     for position in torch.randint(len(whole), (200,), generator=generator).tolist():
@@ -47,28 +58,31 @@ def test_every_damaged_byte_is_noticed(saved: Path, tmp_path: Path) -> None:
         flipped[position] ^= 0x10
         bad.write_bytes(flipped)
         with pytest.raises(oneproj.CheckpointError):
-            read_checkpoint(bad)
+            resume(bad)
 
 
 def test_another_format_and_another_file_are_refused(
-    saved: Path, tmp_path: Path
+    saved: Path, tmp_path: Path, resume: Refuse
 ) -> None:
-    here, other = str(VERSION).encode(), tmp_path / "other.pt"
-    for then in (1, VERSION - 1, VERSION + 1):  # from before, and from later on
-        line = MAGIC + str(then).encode()
-        other.write_bytes(saved.read_bytes().replace(MAGIC + here, line, 1))
+    first, _, rest = saved.read_bytes().partition(b"\n")
+    magic, version = first[: first.rindex(b" ") + 1], int(first.split()[-1])
+    other = tmp_path / "other.pt"
+    for then in (1, version - 1, version + 1):  # from before, and from later on
+        other.write_bytes(magic + str(then).encode() + b"\n" + rest)
         with pytest.raises(
             oneproj.CheckpointError,
             match=rf"has format {then}, this version of the library reads format "
-            rf"{VERSION}.*Finish the run with the version that began it, or delete",
+            rf"{version}.*Finish the run with the version that began it, or delete",
         ):
-            read_checkpoint(other)
+            resume(other)
     torch.save({"w": torch.ones(2)}, other)
     with pytest.raises(oneproj.CheckpointError, match="not a checkpoint of this lib"):
-        read_checkpoint(other)
+        resume(other)
 
 
-def test_a_checkpoint_names_no_class_and_no_module(tmp_path: Path) -> None:
+def test_a_checkpoint_names_no_class_and_no_module(
+    tmp_path: Path, read_saved: Callable[[Path], dict[str, Any]]
+) -> None:
     file, words = tmp_path / "run.pt", set[str]()
 
     def look(state: object) -> None:
@@ -86,37 +100,26 @@ def test_a_checkpoint_names_no_class_and_no_module(tmp_path: Path) -> None:
         built = oneproj.Problem(w, oneproj.function(w.sum), {"size": size <= 1.0})
         file.unlink(missing_ok=True)
         oneproj.solve(built, steps=2, method="projected-sgd", checkpoint=file)
-        look(read_checkpoint(file)["method"])
+        look(read_saved(file)["method"])
     assert "size" in words
     assert not [word for word in words if "oneproj" in word or "." in word]
 
 
-def test_a_failed_write_leaves_the_last_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "run.pt"
-    write_checkpoint(file, {"update": 1})
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device", descriptor)
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        write_checkpoint(file, {"update": 2})
-    assert read_checkpoint(file) == {"update": 1}
-    assert list(tmp_path.iterdir()) == [file]
-
-
 def test_a_reader_keeps_the_whole_checkpoint_that_is_being_replaced(
-    tmp_path: Path,
+    tmp_path: Path, nearest_in_ball: Make
 ) -> None:
-    file = tmp_path / "run.pt"
-    write_checkpoint(file, {"update": 1})
-    before = file.read_bytes()
-    with file.open("rb") as reader:
-        write_checkpoint(file, {"update": 2, "more": "x" * 1000})
+    file, opened = tmp_path / "run.pt", list[tuple[BinaryIO, bytes]]()
+
+    def look(update: Update) -> None:
+        if update.update == 5:
+            opened.append((file.open("rb"), file.read_bytes()))
+
+    saving = oneproj.Checkpoint(file, every=2)
+    oneproj.solve(nearest_in_ball(), steps=9, checkpoint=saving, callbacks=look)
+    ((reader, before),) = opened
+    with reader:
         assert reader.read() == before
-    assert read_checkpoint(file)["update"] == 2
+    assert file.read_bytes() != before
 
 
 def test_what_could_not_be_loaded_safely_is_not_saved(

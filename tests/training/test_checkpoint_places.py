@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,9 +12,6 @@ import torch
 
 import oneproj
 from oneproj import Status, Update
-from oneproj.training import checkpoints
-from oneproj.training import loop as iterate
-from oneproj.training.checkpoints import read_checkpoint, write_checkpoint
 
 FULL = OSError(28, "No space left on device")
 
@@ -71,7 +69,9 @@ def test_a_full_disk_is_refused_before_any_update(
 
 
 def test_a_disk_that_fills_up_is_warned_of_once_and_the_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read_saved: Callable[[Path], dict[str, Any]],
 ) -> None:
     plain, built, file = problem(), problem(), tmp_path / "run.pt"
     solve(plain)
@@ -88,7 +88,7 @@ def test_a_disk_that_fills_up_is_warned_of_once_and_the_run_goes_on(
     assert warned[0].filename == __file__
     assert solution.status is Status.FEASIBLE
     assert torch.equal(built.parameters[0], plain.parameters[0])
-    assert read_checkpoint(file)["update"] == 20
+    assert read_saved(file)["update"] == 20
     assert list(tmp_path.iterdir()) == [file]
     monkeypatch.undo()
     again = problem()
@@ -99,15 +99,15 @@ def test_a_disk_that_fills_up_is_warned_of_once_and_the_run_goes_on(
 def test_a_disk_that_fails_again_is_warned_of_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, writes = iterate.write_checkpoint, list[int]()
+    save, saved = torch.save, list[int]()
 
-    def flaky(path: Path, state: dict[str, Any]) -> None:
-        writes.append(1)
-        if len(writes) in {2, 4}:  # the first is before any update
+    def flaky(state: object, stream: BinaryIO) -> None:
+        saved.append(1)
+        if len(saved) in {2, 4}:  # the first is before any update
             raise FULL
-        write(path, state)
+        save(state, stream)
 
-    monkeypatch.setattr(iterate, "write_checkpoint", flaky)
+    monkeypatch.setattr(torch, "save", flaky)
     with pytest.warns(oneproj.OneprojWarning) as told:
         solve(problem(), steps=30, checkpoint=tmp_path / "run.pt")
     assert ["after update 10" in str(told[0].message), len(told)] == [True, 2]
@@ -137,9 +137,11 @@ def test_what_the_disk_said_is_not_hidden_by_torch(
     def narrow(state: object, stream: BinaryIO) -> None:
         save(state, Narrow(stream))
 
-    monkeypatch.setattr(checkpoints.torch, "save", narrow)
-    with pytest.raises(OSError, match="No space left on device"):
-        write_checkpoint(tmp_path / "run.pt", {"x": torch.zeros(100_000)})
+    monkeypatch.setattr(torch, "save", narrow)
+    with pytest.raises(
+        oneproj.CheckpointError, match="cannot be written: No space left on device"
+    ):
+        solve(problem(), checkpoint=tmp_path / "run.pt")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -159,10 +161,11 @@ def test_what_cannot_be_read_is_said_in_words(
 
 @pytest.mark.parametrize("content", [{"update": 3}, {}, {"outline": {}}, [1, 2]])
 def test_a_whole_file_of_something_else_is_refused(
-    tmp_path: Path, content: dict[str, Any]
+    tmp_path: Path, content: object, rewrite_saved: Callable[[Path, object], None]
 ) -> None:
     file = tmp_path / "run.pt"
-    write_checkpoint(file, content)
+    solve(problem(), checkpoint=file)
+    rewrite_saved(file, content)
     built = problem()
     with pytest.raises(oneproj.CheckpointError, match="not that of a run"):
         solve(built, checkpoint=file, resume=True)
@@ -178,8 +181,8 @@ def test_a_whole_file_that_torch_cannot_read_is_refused(
         stream.write(b"no pickle")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints.torch, "save", save)
-        write_checkpoint(file, {"update": 3})
+        patch.setattr(torch, "save", save)
+        solve(problem(), checkpoint=file)
     with pytest.raises(oneproj.CheckpointError, match="is complete, but torch"):
         solve(problem(), checkpoint=file, resume=True)
 

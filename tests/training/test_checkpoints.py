@@ -17,19 +17,15 @@ from torch.optim.lr_scheduler import LRScheduler
 
 import oneproj
 from oneproj import Solution, Status, Update
-from oneproj.methods import METHODS, auto
-from oneproj.methods.step_size import default_lr
-from oneproj.methods.strength import AutoStrength
+from oneproj.methods import METHODS
 from oneproj.oracles import ORACLES
-from oneproj.oracles.anchor import Anchor
-from oneproj.projection.cuts import Cuts
+from oneproj.projection import AbstractProjector
 from oneproj.theory import Schedule
-from oneproj.training import loop as stops
-from oneproj.training.checkpoints import read_checkpoint
 
 # Runs are stopped within their first outer iteration here, which is warned of.
 pytestmark = pytest.mark.filterwarnings("ignore:The selected iterate is the start")
 
+Read = Callable[[Path], dict[str, Any]]
 RESUMABLE = [name for name in METHODS if name not in ("slsqp", "auto")]
 STEPS = 24
 
@@ -120,17 +116,6 @@ def test_random_selection_resumes_before_and_after_the_draw(
     assert_same(outcome(problem(), **arguments), whole)
 
 
-def test_what_auto_chose_resumes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(auto, "SLSQP_PARAMETERS", 0)
-    whole = outcome(problem(), method="auto")
-    file = tmp_path / "run.pt"
-    arguments = {"method": "auto", "checkpoint": oneproj.Checkpoint(file)}
-    outcome(problem(), callbacks=stop_after(7), **arguments)
-    assert_same(outcome(problem(), **arguments), whole)
-
-
 def test_what_a_projector_learned_is_resumed(tmp_path: Path) -> None:
     # Hinge risks are all kinks: a projector that forgot its cuts takes more gradients.
     def run(**arguments: object) -> tuple[Tensor, Solution]:
@@ -194,19 +179,20 @@ def test_a_run_along_the_edge_of_the_ball_resumes(tmp_path: Path) -> None:
     assert_same(outcome(problem(radius=0.8, bound=0.6), **arguments), whole)
 
 
-class Halving(Cuts):
+class Halving(AbstractProjector):
     """A projector of a user's own that counts its projections."""
 
+    name = "halving"
+
     def __init__(self) -> None:
-        super().__init__()
         self.used = 0
 
-    def warm(self) -> Halving:
-        return self
+    def accepts(self, constraints: object) -> None:
+        del constraints
 
     def project(self, *problem: Any) -> oneproj.Projection:  # noqa: ANN401 - of a projector
         self.used += 1
-        return super().project(*problem)
+        return oneproj.project(*problem)
 
 
 class Remembering(Halving):
@@ -230,25 +216,6 @@ def test_a_projector_of_ones_own_is_saved_if_it_says_how(
     outcome(problem(), callbacks=stop_after(9), projector=first, **arguments)
     outcome(problem(), projector=second, **arguments)
     assert (first.used, second.used) == (9, used)
-
-
-def test_strengths_remember_the_last_anchor() -> None:
-    # A constraint that holds is within reach after a move as long as the last one.
-    anchors = [
-        Anchor([torch.tensor([at])], {"cap": value}, {"cap": [torch.tensor([2.0])]})
-        for at, value in ((0.0, 0.1), (1.0, -1.5))
-    ]
-    own = oneproj.Defaults()
-    first, second = AutoStrength(own), AutoStrength(own)
-    first.watch([torch.tensor([-6.0])])
-    first.adapt(anchors[0])
-    penalty = second.load_state_dict(first.state_dict(), [torch.zeros(1)], ["cap"])
-    assert penalty.strengths == (6.0,)
-    found = []
-    for strength in (first, second):
-        strength.watch([torch.tensor([-8.0])])
-        found.append(strength.adapt(anchors[1]).strengths)
-    assert found == [(8.0,), (8.0,)]
 
 
 def cycle(optimizer: torch.optim.Optimizer) -> LRScheduler:
@@ -324,23 +291,19 @@ def test_seconds_add_up_over_a_stop(tmp_path: Path) -> None:
 # --- when it is saved -----------------------------------------------------------------
 
 
-def test_it_is_saved_every_n_updates_and_at_the_end(tmp_path: Path) -> None:
+def test_it_is_saved_every_n_updates_and_at_the_end(
+    tmp_path: Path, read_saved: Read
+) -> None:
     file, seen = tmp_path / "deep" / "run.pt", []
 
     def watch(update: Update) -> None:
-        seen.append(read_checkpoint(file)["update"])
+        seen.append(read_saved(file)["update"])
         assert update.update == len(seen)
 
     outcome(problem(), checkpoint=oneproj.Checkpoint(file, every=10), callbacks=watch)
     assert seen == [0] * 10 + [10] * 10 + [20] * 4
-    assert read_checkpoint(file)["update"] == STEPS
+    assert read_saved(file)["update"] == STEPS
     assert list(file.parent.iterdir()) == [file], "no draft is left"
-
-
-@pytest.fixture
-def one_press_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two tests in a row are no Ctrl-C pressed twice."""
-    monkeypatch.setattr(stops, "AGAIN", 0.0)
 
 
 def press_in_update_8(built: oneproj.Problem, times: int) -> Callable[[Update], None]:
@@ -357,8 +320,9 @@ def press_in_update_8(built: oneproj.Problem, times: int) -> Callable[[Update], 
     return lambda update: done.append(update.update)
 
 
-@pytest.mark.usefixtures("one_press_at_a_time")
-def test_ctrl_c_inside_an_update_completes_and_saves_it(tmp_path: Path) -> None:
+def test_ctrl_c_inside_an_update_completes_and_saves_it(
+    tmp_path: Path, read_saved: Read
+) -> None:
     whole = outcome(problem())
     file, built = tmp_path / "run.pt", problem()
     count = press_in_update_8(built, times=1)
@@ -366,20 +330,19 @@ def test_ctrl_c_inside_an_update_completes_and_saves_it(tmp_path: Path) -> None:
         _, solution = outcome(built, checkpoint=file, callbacks=count)
     assert solution.status is Status.INTERRUPTED
     assert solution.feasible
-    assert read_checkpoint(file)["update"] == 8
+    assert read_saved(file)["update"] == 8
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert_same(outcome(problem(), checkpoint=oneproj.Checkpoint(file)), whole)
 
 
-@pytest.mark.usefixtures("one_press_at_a_time")
-def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_does_not_wait(tmp_path: Path, read_saved: Read) -> None:
     whole = outcome(problem())
     file, built = tmp_path / "run.pt", problem()
     count, saving = press_in_update_8(built, times=2), oneproj.Checkpoint(file, every=5)
     with pytest.warns(oneproj.OneprojWarning, match="after update 7 of 24"):
         _, solution = outcome(built, checkpoint=saving, callbacks=count)
     assert solution.status is Status.INTERRUPTED
-    assert read_checkpoint(file)["update"] == 5, "half an update is not saved"
+    assert read_saved(file)["update"] == 5, "half an update is not saved"
     assert_same(outcome(problem(), checkpoint=oneproj.Checkpoint(file)), whole)
 
 
@@ -501,7 +464,7 @@ def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
 
 
 def test_the_old_words_still_work_and_name_the_new_one(
-    saved: Path, tmp_path: Path
+    saved: Path, tmp_path: Path, read_saved: Read
 ) -> None:
     whole, other = outcome(problem()), tmp_path / "other.pt"
     with pytest.warns(DeprecationWarning, match=r"since 0\.2\.0.*Checkpoint"):
@@ -512,8 +475,8 @@ def test_the_old_words_still_work_and_name_the_new_one(
             resume=saved,
         )
     assert_same(resumed, whole)
-    assert read_checkpoint(other)["update"] == STEPS
-    assert read_checkpoint(saved)["update"] == 9
+    assert read_saved(other)["update"] == STEPS
+    assert read_saved(saved)["update"] == 9
     with pytest.raises(oneproj.InvalidProblemError, match="cannot be given beside"):
         outcome(problem(), checkpoint=oneproj.Checkpoint(saved), resume=True)
     with pytest.raises(oneproj.InvalidProblemError, match="no effect without a file"):
@@ -564,15 +527,20 @@ def test_the_same_call_resumes_where_the_parameters_have_moved(tmp_path: Path) -
     # The first step is measured where the parameters are: elsewhere it is another one.
     w = torch.zeros(100, requires_grad=True)
 
-    def risk() -> oneproj.Problem:
+    def risk(w: Tensor = w) -> oneproj.Problem:
         goal = oneproj.function(lambda: (0.1 * w.sum() - 3.0) ** 4)
         size = oneproj.function(lambda: w.square().sum())
         return oneproj.Problem(w, goal, {"size": size <= 50.0})
 
-    begun = default_lr(risk())
+    def measured_lr() -> float:
+        copy = w.detach().clone().requires_grad_()
+        lr: float = oneproj.solve(risk(copy), steps=60).settings["lr"]
+        return lr
+
+    begun = measured_lr()
     run = {"steps": 60, "checkpoint": oneproj.Checkpoint(tmp_path / "run.pt", every=9)}
     oneproj.solve(risk(), callbacks=stop_after(41), **run)
-    assert default_lr(risk()) != begun
+    assert measured_lr() != begun
     resumed = oneproj.solve(risk(), **run)
     assert resumed.settings["lr"] == begun
     answer = w.detach().clone()

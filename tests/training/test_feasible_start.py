@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -15,9 +15,7 @@ import oneproj
 from oneproj import Status, Update
 from oneproj.methods import METHODS
 from oneproj.projection import AbstractProjector
-from oneproj.projection.project import OnFailure
 from oneproj.theory import Schedule
-from oneproj.training import loop as stops
 
 TOO_LONG = {"lr": 1.0, "decay": "constant"}
 SHORT: dict[str, dict[str, Any]] = {
@@ -121,7 +119,7 @@ def test_a_feasible_start_without_constraints_counts_too() -> None:
 @pytest.mark.filterwarnings("ignore:SLSQP stopped early")
 @pytest.mark.filterwarnings("ignore:The selected iterate is the start")
 def test_a_failed_projection_gives_the_start(
-    gives_up: AbstractProjector, method: str, on_failure: OnFailure
+    gives_up: AbstractProjector, method: str, on_failure: Literal["raise", "return"]
 ) -> None:
     problem, w = nearly_optimal()
     with pytest.warns(oneproj.OneprojWarning, match=KEPT) as said:
@@ -172,9 +170,8 @@ def test_a_theorem_is_not_claimed_for_the_start(short_schedule: Schedule) -> Non
 
 @pytest.mark.parametrize("stop", ["callback", "seconds", "ctrl-c"])
 def test_a_run_that_is_stopped_keeps_its_start(
-    stop: str, monkeypatch: pytest.MonkeyPatch
+    stop: str,
 ) -> None:
-    monkeypatch.setattr(stops, "AGAIN", -1.0)
     problem, w = nearly_optimal()
 
     def end(update: Update) -> bool:

@@ -13,7 +13,7 @@ from torch.nn.functional import softplus
 
 import oneproj
 from oneproj import Solution
-from oneproj.training.fingerprints import SAMPLE, check_sample, sample_values
+from oneproj.training.checkpoints import SAMPLE, check_sample, sample_values
 
 # Runs are stopped within their first outer iteration here, which is warned of.
 pytestmark = pytest.mark.filterwarnings("ignore:The selected iterate is the start")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -17,16 +16,8 @@ from torch import Tensor
 import oneproj
 from oneproj import Projection, Solution, Status, Update
 from oneproj.problem import AbstractTerm
-from oneproj.projection.cuts import Cuts
-from oneproj.training import loop as stops
-from oneproj.training.loop import AGAIN, Callbacks, End, warn_of_end
-from oneproj.vectors.arithmetic import Vector
-
-
-@pytest.fixture(autouse=True)
-def no_warning_before() -> None:
-    stops._WARNED.set(-math.inf)
-
+from oneproj.projection import AbstractProjector
+from oneproj.vectors import Vector
 
 Make = Callable[[], oneproj.Problem]
 
@@ -143,7 +134,21 @@ def test_what_a_callback_finds_nan_is_not_said_of_this_run(
         oneproj.solve(nearest_in_ball(), steps=9, callbacks=validate)
 
 
-class Doubts(Cuts):
+class Delegates(AbstractProjector):
+    """Projects as the library does; what is special comes on top."""
+
+    name = "delegates"
+
+    def accepts(self, constraints: Mapping[str, AbstractTerm]) -> None:
+        del constraints
+
+    def project(
+        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+    ) -> Projection:
+        return oneproj.project(parameters, constraints)
+
+
+class Doubts(Delegates):
     """Says of its third answer that it is none."""
 
     calls = 0
@@ -186,7 +191,7 @@ def test_ctrl_c_while_it_projects_raises_and_leaves_the_trained_point(
     problem = nearest_in_ball()
     pressed: list[Tensor] = []
 
-    class Pressed(Cuts):
+    class Pressed(Delegates):
         def project(
             self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
         ) -> Projection:
@@ -203,25 +208,37 @@ def test_ctrl_c_while_it_projects_raises_and_leaves_the_trained_point(
     assert 4.0 < w.norm().item() < 5.0, "trained, and not projected"
 
 
-# --- the parts ------------------------------------------------------------------------
+# --- the second Ctrl-C ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("after", "raises"), [(0.0, True), (AGAIN - 0.5, True), (AGAIN + 0.5, False)]
-)
-def test_the_second_one_has_to_come_soon(after: float, *, raises: bool) -> None:
-    now = time.monotonic()
-    with pytest.warns(oneproj.OneprojWarning, match="Ctrl-C ended this run"):
-        warn_of_end(End.PRESSED, now, 3, 10, kept=None)
+@pytest.mark.parametrize(("after", "raises"), [(0.0, True), (2.0, True), (4.0, False)])
+def test_the_second_one_has_to_come_soon(
+    nearest_in_ball: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    after: float,
+    *,
+    raises: bool,
+) -> None:
+    clock, shift = time.monotonic, [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + shift[0])
+    with pytest.warns(oneproj.OneprojWarning, match="again within 3 seconds"):
+        train([nearest_in_ball()], pressing=[0])
+    shift[0] += after
     if raises:
         with pytest.raises(KeyboardInterrupt):
-            warn_of_end(End.PRESSED, now + after, 4, 10, kept=None)
-        after = AGAIN  # it is all over: the next one is a first one again
-    with pytest.warns(oneproj.OneprojWarning, match="after update 5 of 10"):
-        warn_of_end(End.PRESSED, now + after, 5, 10, kept=None)
+            train([nearest_in_ball()], pressing=[0])
+        # It is all over: the next one is a first one again.
+    with pytest.warns(oneproj.OneprojWarning, match="after update 25 of 40"):
+        train([nearest_in_ball()], pressing=[0])
 
 
-def test_every_callback_is_called_whatever_the_others_want() -> None:
+# --- callbacks ------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:The selected iterate is the start")
+def test_every_callback_is_called_whatever_the_others_want(
+    nearest_in_ball: Make,
+) -> None:
     seen: list[str] = []
 
     def stop(update: Update) -> bool:
@@ -232,11 +249,11 @@ def test_every_callback_is_called_whatever_the_others_want() -> None:
         del update
         seen.append("go on")
 
-    calls = Callbacks([stop, go_on])
-    assert not calls(Update(1, 9, 0.0, {}, 0.0))
-    assert calls(Update(2, 9, 0.0, {}, 0.0))
+    oneproj.solve(nearest_in_ball(), steps=9, callbacks=[stop, go_on])
     assert seen == ["stop", "go on"] * 2
-    assert Callbacks(stop)(Update(2, 9, 0.0, {}, 0.0)), "one needs no list"
+    seen.clear()
+    oneproj.solve(nearest_in_ball(), steps=9, callbacks=stop)  # one needs no list
+    assert seen == ["stop"] * 2
 
 
 @pytest.mark.parametrize("callbacks", [3, [3], [print, "no"]])
@@ -251,17 +268,26 @@ def test_what_cannot_be_called_back_is_refused(
 
 
 @pytest.mark.parametrize("answer", [torch.zeros(2), np.zeros(2), 1, 0.25, "stop"])
-def test_an_answer_that_is_no_truth_is_named(answer: object) -> None:
+def test_an_answer_that_is_no_truth_is_named(
+    nearest_in_ball: Make, answer: object
+) -> None:
     kind = type(answer).__name__
     named = rf"one returned .*, a {kind}"
     with pytest.raises(oneproj.InvalidProblemError, match=named):
-        Callbacks(lambda _: answer)(Update(1, 9, 0.0, {}, 0.0))
+        oneproj.solve(nearest_in_ball(), steps=9, callbacks=lambda _: answer)
 
 
 @pytest.mark.parametrize("answer", [True, np.bool_(True), torch.tensor([True])])  # noqa: FBT003 - it is the answer
-def test_one_truth_of_any_library_stops(answer: Any) -> None:  # noqa: ANN401 - as above
-    assert Callbacks(lambda _: answer)(Update(1, 9, 0.0, {}, 0.0))
-    assert not Callbacks(lambda _: answer ^ answer)(Update(1, 9, 0.0, {}, 0.0))
+@pytest.mark.filterwarnings("ignore:The selected iterate is the start")
+def test_one_truth_of_any_library_stops(
+    nearest_in_ball: Make,
+    answer: Any,  # noqa: ANN401 - as above
+) -> None:
+    def stop_at_three(update: Update) -> Any:  # noqa: ANN401 - as above
+        return answer if update.update == 3 else answer ^ answer
+
+    found = oneproj.solve(nearest_in_ball(), steps=9, callbacks=stop_at_three)
+    assert found.history["update"] == [1, 2, 3]
 
 
 def test_a_callback_that_ends_the_run_at_once_is_named(nearest_in_ball: Make) -> None:

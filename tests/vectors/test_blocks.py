@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from oneproj.vectors import blocks, combine, dot, norm
+from oneproj.vectors.arithmetic import gradients
 from oneproj.vectors.blocks import (
     combination,
     combine_into,
@@ -101,3 +102,20 @@ def test_the_distance_of_half_precision_points_is_not_rounded(
     exact = combine([1.0, -1.0], [[t.double() for t in v] for v in (here, there)])
     found = combined_norm([1.0, -1.0], [here, there])
     assert found == pytest.approx(norm(exact), rel=1e-6)
+
+
+def test_gradients_are_those_there_are_and_zeros_elsewhere() -> None:
+    a, b = torch.ones(2, requires_grad=True), torch.ones(1, 3, requires_grad=True)
+    (3 * a).sum().backward()
+    found = gradients([a, b])
+    assert found[0] is a.grad, "no copy"
+    assert found[0].tolist() == [3.0, 3.0]
+    assert torch.equal(found[1], torch.zeros(1, 3))
+    assert b.grad is None, "looking leaves nothing behind"
+
+
+def test_zeros_for_gradients_keep_dtype_and_need_none_themselves() -> None:
+    w = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    (zeros,) = gradients([w])
+    assert zeros.dtype == torch.float64
+    assert not zeros.requires_grad

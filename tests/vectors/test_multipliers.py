@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 from torch import Tensor
 
-from oneproj.vectors import multipliers as module
-from oneproj.vectors.multipliers import GrowingCone, estimate_multipliers, gram
+from oneproj.vectors import qp as module
+from oneproj.vectors.qp import GrowingCone, estimate_multipliers, gram
 
 examples = settings(derandomize=True, deadline=None, max_examples=100)
 SEEDS = st.integers(0, 2**31)

@@ -24,7 +24,6 @@ from oneproj.vectors import (
     project_ball_,
     snapshot,
 )
-from oneproj.vectors.arithmetic import gradients
 
 SHAPES = ((), (3,), (2, 2), (1, 2, 3))
 SEEDS = st.integers(0, 2**31)
@@ -137,23 +136,6 @@ def test_snapshot_shares_no_storage_and_assign_restores_in_place() -> None:
     assert w.data_ptr() == address != copy[0].data_ptr()
     assert w.is_leaf
     assert w.requires_grad
-
-
-def test_gradients_are_those_there_are_and_zeros_elsewhere() -> None:
-    a, b = torch.ones(2, requires_grad=True), torch.ones(1, 3, requires_grad=True)
-    (3 * a).sum().backward()
-    found = gradients([a, b])
-    assert found[0] is a.grad, "no copy"
-    assert found[0].tolist() == [3.0, 3.0]
-    assert torch.equal(found[1], torch.zeros(1, 3))
-    assert b.grad is None, "looking leaves nothing behind"
-
-
-def test_zeros_for_gradients_keep_dtype_and_need_none_themselves() -> None:
-    w = torch.ones(2, dtype=torch.float64, requires_grad=True)
-    (zeros,) = gradients([w])
-    assert zeros.dtype == torch.float64
-    assert not zeros.requires_grad
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

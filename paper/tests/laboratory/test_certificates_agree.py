@@ -8,8 +8,8 @@ import torch
 
 import oneproj
 from oneproj.certificates.assumptions import infeasible_slope
+from oneproj.certificates.kkt import gradient_mapping
 from oneproj.certificates.proximal import moreau_residual, penalty_residual
-from oneproj.certificates.stationarity import gradient_mapping
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.theory import NonconvexConstants
 from oneproj_paper.laboratory import obstruction

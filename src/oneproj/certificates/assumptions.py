@@ -15,7 +15,7 @@ import scipy.optimize
 import torch
 from torch import Tensor
 
-from oneproj.certificates.feasibility import borrowed, doubled, like, outward
+from oneproj.certificates.kkt import borrowed, doubled, like, outward
 from oneproj.certificates.tolerances import TOLERANCES as TOL
 from oneproj.errors import InvalidProblemError
 from oneproj.problem.problem import Problem
@@ -38,8 +38,7 @@ from oneproj.vectors.arithmetic import (
     rounding_unit,
     unflat,
 )
-from oneproj.vectors.multipliers import gram
-from oneproj.vectors.qp import solve_simplex_qp
+from oneproj.vectors.qp import gram, solve_simplex_qp
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,15 @@ import torch
 
 from oneproj.arguments import check_flag, check_generator
 from oneproj.certificates.assumptions import Examination, examine, infeasible_slope
-from oneproj.certificates.feasibility import (
+from oneproj.certificates.kkt import (
     ball_measure,
+    complementarity,
     feasibility,
+    gradient_mapping,
+    kkt_residual,
     surrogate_measure,
 )
 from oneproj.certificates.proximal import moreau_residual, penalty_residual
-from oneproj.certificates.stationarity import (
-    complementarity,
-    gradient_mapping,
-    kkt_residual,
-)
 from oneproj.distributed import agreeing, compares_ranks
 from oneproj.errors import InvalidProblemError, NonFiniteError, ProjectionFailed
 from oneproj.problem.autograd import fresh_casts

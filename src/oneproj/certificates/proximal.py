@@ -13,7 +13,7 @@ from torch import Tensor
 
 from oneproj.arguments import check_number
 from oneproj.certificates.assumptions import Explorer
-from oneproj.certificates.feasibility import borrowed, is_on_ball, like, outward
+from oneproj.certificates.kkt import borrowed, is_on_ball, like, outward
 from oneproj.certificates.strongly_convex import (
     BALL,
     OBJECTIVE,

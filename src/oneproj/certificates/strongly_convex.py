@@ -41,7 +41,7 @@ import numpy as np
 import scipy.optimize
 from torch import Tensor
 
-from oneproj.certificates.feasibility import doubled, outward
+from oneproj.certificates.kkt import doubled, outward
 from oneproj.certificates.tolerances import TOLERANCES as TOL
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm

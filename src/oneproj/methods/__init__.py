@@ -4,14 +4,14 @@
 The others are baselines with the same interface. A method is a name or an object:
 ``solve(problem, method="projected-sgd", lr=0.1)`` is the same as
 ``solve(problem, method=oneproj.methods.ProjectedSGD(lr=0.1))``. One of your own is an
-``AbstractMethod``, passed to ``solve`` as an object.
+``AbstractMethod``, passed to ``solve`` as an object. Its ``begin`` gets a ``Context``.
 """
 
-from oneproj.errors import InvalidProblemError
 from oneproj.methods.algorithm1 import Algorithm1 as Algorithm1
 from oneproj.methods.auto import Auto as Auto
 from oneproj.methods.base import AbstractMethod as AbstractMethod
 from oneproj.methods.base import AbstractUpdater as AbstractUpdater
+from oneproj.methods.base import Context as Context
 from oneproj.methods.lagrangian import Lagrangian as Lagrangian
 from oneproj.methods.penalty_sgd import PenaltySGD as PenaltySGD
 from oneproj.methods.projected_sgd import ProjectedSGD as ProjectedSGD
@@ -33,29 +33,3 @@ METHODS: dict[str, type[AbstractMethod]] = {
     )
 }
 """Every method that has a name."""
-
-
-def choose_method(
-    method: str | AbstractMethod,
-) -> type[AbstractMethod] | AbstractMethod:
-    """The method of that name, or the object itself.
-
-    Example:
-        >>> choose_method("one-projection").name
-        'one-projection'
-    """
-    if isinstance(method, AbstractMethod):
-        return method
-    if isinstance(method, str) and method in METHODS:
-        return METHODS[method]
-    if isinstance(method, type) and issubclass(method, AbstractMethod):
-        message = (
-            f"method is the class {method.__name__}, but must be an object of it, "
-            f"which holds the options: method={method.__name__}()."
-        )
-        raise InvalidProblemError(message)
-    message = (
-        f"There is no method {method!r}. Known: {', '.join(METHODS)}; or pass an "
-        "object of your own class of oneproj.methods.AbstractMethod."
-    )
-    raise InvalidProblemError(message)

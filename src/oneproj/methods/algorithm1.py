@@ -1,6 +1,7 @@
-"""Algorithm 1 as a theorem has it: the optimiser of a schedule, and what it assumes.
+"""``"one-projection"``: a penalty, the optimiser of Algorithm 1, and one projection.
 
-``"one-projection"``: the penalty, the optimiser of Algorithm 1, one projection.
+With a schedule the run is exactly the one of its theorem, and the assumptions that can
+be tested are tested. Without one, options and defaults choose.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from oneproj.arguments import check_number, is_number
 from oneproj.certificates.assumptions import undeclared
-from oneproj.certificates.feasibility import outward
+from oneproj.certificates.kkt import outward
 from oneproj.errors import InvalidProblemError
-from oneproj.methods.base import AbstractMethod, AbstractUpdater
+from oneproj.methods.base import AbstractMethod, AbstractUpdater, Context
 from oneproj.methods.base_steps import (
     BaseLike,
     DecayLike,
@@ -27,7 +28,6 @@ from oneproj.methods.base_steps import (
     unrecorded,
 )
 from oneproj.methods.checks import Select
-from oneproj.methods.context import Context
 from oneproj.methods.diagnostics import RunDiagnostics
 from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.step_size import (
@@ -401,15 +401,29 @@ def _scheduled(context: Context, schedule: Schedule) -> _Parts:
 
 
 def _chosen(context: Context, options: Algorithm1) -> _Parts:
-    """What the options ask for, and what practice adds."""
+    """What the options ask for; where they say nothing, what the defaults choose."""
     _check(options)
     K = choose_inner_steps(options.inner_steps, context.steps, context.defaults)
-    optimizer = _with_options(context, options, K)
+    problem, defaults, lr = context.problem, context.defaults, options.lr
+    if lr is None:
+        lr = default_lr(problem, context.batch_size, defaults, context.counts)
+    optimizer = _Engine(
+        problem.parameters,
+        lr,
+        prox_weight=options.prox_weight,
+        inner_steps=K,
+        late_weight=options.late_weight,
+        radius=problem.radius,
+        center=problem.center,
+        base=choose_base(options.base),
+        select=options.select,
+        outer_steps=context.steps // K,
+        generator=context.selection,
+    )
     # A step of Adam moves no parameter by more than lr. In a network with many that
     # matters less: each has only a part of the way to go.
-    parameters = context.problem.parameters
-    few = context.defaults.far_start_parameters
-    bounded = options.base == "adam" and dimension(parameters) <= few
+    few = defaults.far_start_parameters
+    bounded = options.base == "adam" and dimension(problem.parameters) <= few
     penalty: AbstractPenalty | None = None
     if options.strength != "auto":
         combine = "max" if options.combine is None else options.combine
@@ -421,7 +435,7 @@ def _chosen(context: Context, options: Algorithm1) -> _Parts:
         clip=options.clip,
         scheduler=schedule_lr(options.decay, optimizer, context.steps),
         diagnostics=RunDiagnostics(
-            parameters, steps=context.steps, window=K, bounded=bounded
+            problem.parameters, steps=context.steps, window=K, bounded=bounded
         ),
         lengthens=bounded and options.lr is None and isinstance(options.decay, str),
     )
@@ -459,23 +473,3 @@ def _penalty(
     if smoothing is None:
         return Hinge(strength, combine)
     return Softplus(strength, smoothing, combine)
-
-
-def _with_options(context: Context, options: Algorithm1, K: int) -> OneProjection:
-    return _Engine(
-        context.problem.parameters,
-        options.lr
-        if options.lr is not None
-        else default_lr(
-            context.problem, context.batch_size, context.defaults, context.counts
-        ),
-        prox_weight=options.prox_weight,
-        inner_steps=K,
-        late_weight=options.late_weight,
-        radius=context.problem.radius,
-        center=context.problem.center,
-        base=choose_base(options.base),
-        select=options.select,
-        outer_steps=context.steps // K,
-        generator=context.selection,
-    )

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oneproj.methods.algorithm1 import Algorithm1
-from oneproj.methods.base import AbstractMethod, AbstractUpdater
-from oneproj.methods.context import Context
+from oneproj.methods.base import AbstractMethod, AbstractUpdater, Context
 from oneproj.methods.slsqp import SLSQP
 from oneproj.oracles import Estimate, OracleLike
 from oneproj.problem.problem import Problem

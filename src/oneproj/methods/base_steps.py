@@ -1,19 +1,18 @@
-"""Steps that end in the ball, and at its edge go along it.
+"""Base steps: the update of ``torch.optim`` inside Algorithm 1, and how its lr decays.
 
-``x = P_B(x - eta D g)`` with a diagonal matrix D, as Adam has it, holds where ``D g``
-is a negative multiple of ``x - c``. A minimum over the ball asks that of g. So at the
-edge, where g pulls outwards, the base step gets the part of it that runs along it,
+The theorems cover plain SGD with the step of their schedule. Momentum and Adam, and a
+step that decays to zero over the planned updates, are additions for practice.
+
+**At the edge of the ball** steps go along it. ``x = P_B(x - eta D g)`` with a diagonal
+matrix D, as Adam has it, holds where ``D g`` is a negative multiple of ``x - c``. A
+minimum over the ball requires that of g. So where g pulls outwards, the base step gets
+the part of g that is tangential,
 
     ``h = g + nu (x - c)``,  ``nu = -<g, x - c> / |x - c|^2 > 0``.
 
-Then the points that stay are the right ones: if ``D h = -a (x - c)`` then ``<h, D h>``
-is zero, since h and ``x - c`` are orthogonal, and h is zero. A step along ``-g``, with
-momentum or without, needs none of this.
-
-Base steps: the update of ``torch.optim`` inside Algorithm 1, and how its lr decays.
-
-The theorems cover plain SGD with the step of their schedule. Momentum and Adam, and a
-step that decays to zero over the planned updates, are what practice adds to it.
+Then the fixed points are the minima: if ``D h = -a (x - c)`` then ``<h, D h>`` is zero,
+since h and ``x - c`` are orthogonal, and h is zero. A step along ``-g``, with momentum
+or without, needs none of this.
 """
 
 from __future__ import annotations

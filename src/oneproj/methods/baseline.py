@@ -1,14 +1,16 @@
-"""The step of the baselines: ``x <- P_B(x - eta_k v)``, with the gradient in ``.grad``.
+"""What the baselines share: their step, and which iterate they return.
+
+The step is ``x <- P_B(x - eta_k v)``, with the gradient v in ``.grad``.
 
 With ``base="sgd"`` it is the stochastic subgradient step that their theorems are about;
-momentum and Adam are available as in Algorithm 1, so that a comparison need not
-be one of base steps. With eta_k falling linearly to zero the last iterate of a convex
+momentum and Adam are available as in Algorithm 1, so that a comparison need not be one
+of base steps. With eta_k falling linearly to zero the last iterate of a convex
 problem is as good as an average, O(1 / sqrt(N)) without a logarithm (Zamani and
 Glineur, Exact convergence rate of the last iterate in subgradient methods; Defazio,
 Cutkosky, Mehta and Mishchenko, Optimal linear decay learning rate schedules and further
 refinements, for stochastic gradients).
 
-Which of its iterates a method returns: the last, their average, or a random one.
+The answer is the last iterate, the average of the iterates, or a random one.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import torch
 
 from oneproj.arguments import check_number
 from oneproj.errors import InvalidProblemError
+from oneproj.methods.base import Context
 from oneproj.methods.base_steps import (
     BaseLike,
     DecayLike,
@@ -28,7 +31,6 @@ from oneproj.methods.base_steps import (
     step_in_ball_,
 )
 from oneproj.methods.checks import STEP, make_base, move_start_into_ball
-from oneproj.methods.context import Context
 from oneproj.schema import check_like, check_optimizer, check_range, check_scheduler
 from oneproj.vectors.arithmetic import Vector, assign, on_devices, snapshot
 

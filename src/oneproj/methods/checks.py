@@ -1,6 +1,7 @@
-"""The start of a run: what moves, x_0 in the ball, the base optimiser, J drawn.
+"""What ``OneProjection`` checks: its arguments, its start, and the user's loop.
 
-What ``OneProjection`` refuses, and what it warns of.
+At the start the frozen parameters are left out, x_0 is projected onto the ball, the
+base optimiser is made, and the index J of the selected iterate is drawn.
 """
 
 from __future__ import annotations
@@ -188,8 +189,8 @@ def draw_index(
 
 STEP = "It is the length of a step against the gradient; 0.001 to 0.1 are usual."
 RADIUS = "It bounds every iterate; leave it out for no bound."
-AGAIN = 2
-"""Looks in a row without a gradient that are no accident."""
+STEPS_WITHOUT_GRADIENT = 2
+"""Checks in a row without a gradient, from which on a warning is due."""
 
 
 class Settings(NamedTuple):
@@ -345,7 +346,7 @@ def check_precision(inner_steps: int, parameters: Vector) -> None:
 
 
 class Watch:
-    """Notices what a user's loop does that would go wrong in silence.
+    """Checks for mistakes in a user's loop that raise no error by themselves.
 
     Args:
         moving: The parameters that are part of x.
@@ -353,21 +354,22 @@ class Watch:
 
     Example:
         >>> w = torch.ones(2, requires_grad=True)
-        >>> Watch([w], []).look([{"params": [w]}], None)
+        >>> Watch([w], []).check([{"params": [w]}], None)
     """
 
     def __init__(self, moving: Sequence[Tensor], frozen: Sequence[Tensor]) -> None:
-        """Remember who moves and who does not."""
+        """Keep the parameters that move and those that do not."""
         self._moving, self._frozen = moving, list(frozen)
         self._warned_of_scheduler = self._warned_of_start = False
-        self._blind = 0  # looks in a row at which no parameter had a gradient
+        self._without = 0  # checks in a row at which no parameter had a gradient
 
-    def look(self, groups: Groups, m: float | None) -> None:
-        """Refuse parameters that were frozen; tell once of those that were thawed.
+    def check(self, groups: Groups, m: float | None) -> None:
+        """Refuse frozen parameters; warn, once each, of what has no effect.
 
-        And of a scheduler whose steps are not used, since m settles them, and of steps
-        without a single gradient. It is called twice in an outer iteration: the steps
-        between cost no more for it.
+        That is a parameter that was frozen at the start and is not any more, a
+        scheduler whose steps are not used because m determines them, and steps without
+        any gradient. It is called twice in an outer iteration, so that the steps
+        between cost nothing more.
 
         Raises:
             InvalidProblemError: A parameter is frozen by now. The pull to the centre
@@ -375,17 +377,19 @@ class Watch:
         """
         require_autograd(self._moving, built="optimiser")
         if self._frozen:
-            self._tell_of_thawed()
+            self._warn_of_thawed()
         if m is not None and not self._warned_of_scheduler:
-            self._tell_of_scheduler(groups)
+            self._warn_of_scheduler(groups)
         if any(p.grad is not None for p in self._moving):
-            self._blind = 0
+            self._without = 0
         else:
-            self._blind += 1
-            self._tell_of_no_gradient()
+            self._without += 1
+            self._warn_of_no_gradient()
 
-    def _tell_of_no_gradient(self) -> None:
-        if self._blind == AGAIN:  # once: a first step may come before the first loss
+    def _warn_of_no_gradient(self) -> None:
+        if (
+            self._without == STEPS_WITHOUT_GRADIENT
+        ):  # once: a first step may come before the first loss
             message = (
                 "step() is called, but no parameter has a gradient, and none moves. "
                 "Call loss.backward() between zero_grad() and step(). If you do, the "
@@ -395,7 +399,7 @@ class Watch:
             )
             warn(message)
 
-    def tell_of_start(self, t: int, made: int, K: int, J: int | None) -> None:
+    def warn_of_start(self, t: int, made: int, K: int, J: int | None) -> None:
         """Warn, once, if ``eval()`` shows the start, though updates were made.
 
         Line 14 takes the mean of ``z_1 = x_t`` and what the first K - 1 updates make of
@@ -427,7 +431,7 @@ class Watch:
         self._warned_of_start = True
         warn(message)
 
-    def _tell_of_scheduler(self, groups: Groups) -> None:
+    def _warn_of_scheduler(self, groups: Groups) -> None:
         if any("initial_lr" in group for group in groups):  # which schedulers set
             self._warned_of_scheduler = True
             message = (
@@ -437,7 +441,7 @@ class Watch:
             )
             warn(message)
 
-    def _tell_of_thawed(self) -> None:
+    def _warn_of_thawed(self) -> None:
         thawed = [p for p in self._frozen if p.requires_grad]
         if thawed:
             self._frozen.clear()

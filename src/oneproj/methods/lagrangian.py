@@ -1,7 +1,7 @@
 """``"lagrangian"``: stochastic gradient descent-ascent, one projection at the end.
 
-On ``L(x, mu) = f(x) + sum_j mu_j c_j(x)``, both players move at once, on one look at
-``x_k``::
+On ``L(x, mu) = f(x) + sum_j mu_j c_j(x)``, both players move at once, by one
+estimate at ``x_k``::
 
     x_{k+1}  = P_B(x_k - eta_k (v_k + sum_j mu_j grad c_j(x_k)))
     mu_{k+1} = [mu_k + sigma_k c(x_k)]_+
@@ -32,11 +32,10 @@ import torch
 from torch import Tensor
 
 from oneproj.arguments import check_number
-from oneproj.methods.base import AbstractMethod, AbstractUpdater
+from oneproj.methods.base import AbstractMethod, AbstractUpdater, Context
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import Answer, BallStep
 from oneproj.methods.checks import STEP
-from oneproj.methods.context import Context
 from oneproj.oracles import Estimate
 from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.results import Projection
@@ -116,7 +115,7 @@ class LagrangianUpdater(AbstractUpdater):
         self._oracle = context.oracle(self._multipliers)
 
     def update(self) -> Estimate:
-        """One look, one step of each player."""
+        """Estimate the gradient once, and make one step of each player."""
         estimate = self._oracle.backward()
         sigma = self._dual_lr * self._step.factor
         if self._averages:  # the last iterate needs no copy

@@ -1,9 +1,7 @@
-"""Saved states of ``OneProjection``: what they must hold before one is loaded.
+"""The parts of ``OneProjection`` that are not in the paper.
 
-The housekeeping of ``OneProjection``: all of it that is not in the paper.
-
-What a step refuses, how one that failed is taken back, which iterate is shown, and how
-the optimiser is saved and copied with the base optimiser inside it.
+What a step refuses, how a failed step is undone, which iterate the parameters hold, and
+how the optimiser is saved, loaded and copied with the base optimiser inside it.
 """
 
 from __future__ import annotations
@@ -200,7 +198,7 @@ class AbstractNested(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         if self._at.s in (1, self._K):
-            self._watch.look(self.param_groups, self._m)
+            self._watch.check(self.param_groups, self._m)
         try:
             self._inner_update()
         except RuntimeError as error:
@@ -264,7 +262,7 @@ class AbstractNested(Optimizer):
         """
         if self._at.shown is None:
             t, s, J = self._at.t, self._at.s, self._at.J
-            self._watch.tell_of_start(t, s - 1, self._K, J)
+            self._watch.warn_of_start(t, s - 1, self._K, J)
             self._at.shown = "x" if J is None or t < J else "selected"
             self._swap(self._at.shown)
 

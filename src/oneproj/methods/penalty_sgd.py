@@ -21,10 +21,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oneproj.methods.base import AbstractMethod, AbstractUpdater
+from oneproj.methods.base import AbstractMethod, AbstractUpdater, Context
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import BallStep
-from oneproj.methods.context import Context
 from oneproj.oracles import Estimate
 from oneproj.oracles.penalties import Combine, Hinge
 from oneproj.results import Projection
@@ -70,7 +69,7 @@ class PenaltySGDUpdater(AbstractUpdater):
         self._oracle = context.oracle(Hinge(options.strength, options.combine))
 
     def update(self) -> Estimate:
-        """One look, one step."""
+        """Estimate the gradient once, and make one step."""
         estimate = self._oracle.backward()
         self._step.take()
         return estimate

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from oneproj.methods.base import AbstractMethod, AbstractUpdater
+from oneproj.methods.base import AbstractMethod, AbstractUpdater, Context
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import BallStep
-from oneproj.methods.context import Context
 from oneproj.oracles import Estimate, OracleLike
 from oneproj.results import Projection, Status
 from oneproj.schema import check_like, check_range, require

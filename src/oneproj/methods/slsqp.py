@@ -47,9 +47,8 @@ from scipy.optimize import minimize
 
 from oneproj.arguments import check_number
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
-from oneproj.methods.base import AbstractMethod, AbstractUpdater
+from oneproj.methods.base import AbstractMethod, AbstractUpdater, Context
 from oneproj.methods.checks import move_start_into_ball
-from oneproj.methods.context import Context
 from oneproj.oracles import Estimate, OracleLike
 from oneproj.problem.functions import function
 from oneproj.problem.modes import evaluating

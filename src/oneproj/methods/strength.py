@@ -50,7 +50,7 @@ from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.penalties import Hinges
 from oneproj.schema import check_like, check_list, check_names, check_range
 from oneproj.vectors.arithmetic import Vector, distance, norm, on_devices
-from oneproj.vectors.multipliers import estimate_multipliers, gram
+from oneproj.vectors.qp import estimate_multipliers, gram
 
 LARGEST = 1e30
 """No strength is larger: float32 ends at 3e38."""

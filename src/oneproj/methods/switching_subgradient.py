@@ -35,10 +35,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from oneproj.arguments import check_number
-from oneproj.methods.base import AbstractMethod, AbstractUpdater
+from oneproj.methods.base import AbstractMethod, AbstractUpdater, Context
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import Answer, BallStep, Rule
-from oneproj.methods.context import Context
 from oneproj.oracles import Estimate
 from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.results import Projection
@@ -110,7 +109,7 @@ class SwitchingSubgradientUpdater(AbstractUpdater):
         self._k, self._objective = 0, math.nan
 
     def update(self) -> Estimate:
-        """Look at the constraints; step on the worst, or else on the objective."""
+        """Estimate the constraints; step on the worst, or else on the objective."""
         self._k += 1
         for p in self._context.problem.parameters:
             p.grad = None

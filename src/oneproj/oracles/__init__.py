@@ -12,14 +12,16 @@ penalty's gradient is ``sum_j w_j grad c_j``, with weights at the estimated valu
 
 All of them estimate the objective on a minibatch. Without a schedule of the theorems,
 ``exact`` and ``anchored`` shuffle its examples, epoch by epoch. One of your own is a
-class behind ``AbstractOracle``, passed to ``oneproj.solve(oracle=...)``. Each update
-returns an ``Estimate``.
+class behind ``AbstractOracle``, passed to ``oneproj.solve(oracle=...)``. It is given an
+``AbstractPenalty`` and an ``AnchorPlan``; each update returns an ``Estimate``.
 """
 
+from oneproj.oracles.anchor import AnchorPlan as AnchorPlan
 from oneproj.oracles.anchored import Anchored
 from oneproj.oracles.base import AbstractOracle as AbstractOracle
 from oneproj.oracles.base import Estimate as Estimate
 from oneproj.oracles.base import Exact, Minibatch
+from oneproj.oracles.penalties import AbstractPenalty as AbstractPenalty
 
 OracleLike = str | type[AbstractOracle]
 """A name of ``ORACLES`` or ``"auto"``, or a class."""

@@ -1,7 +1,12 @@
-"""An anchor: all constraints and their gradients, evaluated at one point."""
+"""Anchors: all constraints and their gradients at one point, and on how much data.
+
+The functions called ``plan_...`` choose how many examples updates and anchors see: as
+many as were asked for, or as many as cost little.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
@@ -9,17 +14,32 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from oneproj.oracles.plan import LOOKS, SLOPES, AnchorPlan, sees_the_same
+from oneproj.arguments import check_count
+from oneproj.defaults import OWN, Defaults
 from oneproj.problem.autograd import accumulate
 from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
 from oneproj.results import Counts
 from oneproj.schema import check_like, check_names, check_range, check_tensor
-from oneproj.vectors.arithmetic import Vector, on_devices, snapshot
+from oneproj.vectors.arithmetic import PLAIN, Vector, dimension, on_devices, snapshot
 
-PIECE = 4096
+SAMPLE_CHUNK = 4096
 """Examples per forward pass of a sample."""
+GRADIENT_EXAMPLES = 2048
+"""Examples that give the gradient of an anchor where its value is made of more. A hinge
+needs the value to be exact; the gradient's error is far below that of a minibatch."""
+BETWEEN_ANCHORS = 10
+"""Updates, for methods without a proximal centre; with one there are about as many."""
+ANCHORS_PER_PASS = 4
+"""Anchors per pass over all data, at least, where not every anchor makes one."""
+MOST_ANCHORS_PER_PASS = 16
+"""Anchors per pass over all data, at most. Data that is too large for that is sampled
+at every anchor, and its values have the standard error of a mean of the sample."""
+VALUES_PER_GRADIENT = 3
+"""Examples whose values take as long as the gradient of one."""
+CENTERS_PER_ANCHOR = 2
+"""Centres per costly anchor with minibatches, where it serves the strengths alone."""
 
 
 class Evaluation(NamedTuple):
@@ -28,7 +48,8 @@ class Evaluation(NamedTuple):
     Attributes:
         value: The mean over these examples.
         each: The value of each of them; None for a constraint without data.
-        gradient: That of ``SLOPES`` of them at most; empty where only values are kept.
+        gradient: That of ``GRADIENT_EXAMPLES`` of them at most; empty where only values
+            are kept.
         indices: Which examples they are; None for all data.
         anchors: The number of anchors that have used it.
     """
@@ -44,8 +65,8 @@ class Evaluation(NamedTuple):
 class Anchor:
     """Values and gradients of all constraints at a point, on all data or a sample.
 
-    Gradients are of ``SLOPES`` examples at most. In memory it is one vector of the
-    model's size per constraint, one for the point, and a number per example.
+    Gradients are of ``GRADIENT_EXAMPLES`` examples at most. In memory it is one vector
+    of the model's size per constraint, one for the point, and a number per example.
 
     Attributes:
         point: Where the constraints were evaluated.
@@ -209,11 +230,11 @@ def take_anchor(
 
     Args:
         problem: Its parameters hold the point.
-        plan: How many examples are evaluated. Of constraints with more than ``SLOPES``
-            examples, the values of all are evaluated at every ``LOOKS``-th anchor if
-            they are remembered. In between, the value is the last one on all data plus
-            the mean change since then of the examples of the gradient: unbiased, with
-            an error that vanishes as the steps do.
+        plan: How many examples are evaluated. Of constraints with more than
+            ``GRADIENT_EXAMPLES`` examples, the values of all are evaluated at every
+            ``ANCHORS_PER_PASS``-th anchor if they are remembered. In between, the value
+            is the last one on all data plus the mean change since then of the examples
+            of the gradient: unbiased, with an error that vanishes as the steps do.
         generator: Draws the samples.
         counts: An evaluation on all data counts as a pass and a gradient, one on a
             sample as a gradient.
@@ -238,7 +259,7 @@ def take_anchor(
     for name, constraint in problem.constraints.items():
         counts.constraint_gradients += 1
         # Examples of a gradient, and anchors per evaluation on all data; 0 for never.
-        rows, few, every = constraint.size or 0, SLOPES, LOOKS
+        rows, few, every = constraint.size or 0, GRADIENT_EXAMPLES, ANCHORS_PER_PASS
         if plan.size is not None and rows > plan.size:
             few, every = plan.size, (plan.whole_every or 0) if remember else 0
         whole = wholes.get(name) if every else None
@@ -267,7 +288,7 @@ def _on_all_data(
     small = (constraint.size or 0) <= few
     value, gradient, each = constraint.survey(parameters if small else None)
     if gradient is None:
-        size = min(few, SLOPES)
+        size = min(few, GRADIENT_EXAMPLES)
         gradient = _on_sample(constraint, size, parameters, generator).gradient
     return Evaluation(value, each, gradient)
 
@@ -280,7 +301,7 @@ def _on_sample(
     generator: torch.Generator,
     whole: Evaluation | None = None,
 ) -> Evaluation:
-    """Evaluate random examples; the gradient is that of the first ``SLOPES``.
+    """Evaluate random examples; the gradient is of the first ``GRADIENT_EXAMPLES``.
 
     With an earlier evaluation on all data the value is that one plus the mean change.
     """
@@ -290,11 +311,11 @@ def _on_sample(
         raise ValueError(message)
     gradient = [torch.zeros_like(p) for p in parameters]
     with evaluating(term.model):
-        each = term.examples(indices[:SLOPES])
+        each = term.examples(indices[:GRADIENT_EXAMPLES])
         accumulate(gradient, each.mean(), parameters)
         with torch.no_grad():
-            starts = range(SLOPES, len(indices), PIECE)
-            rest = [term.examples(indices[k : k + PIECE]) for k in starts]
+            starts = range(GRADIENT_EXAMPLES, len(indices), SAMPLE_CHUNK)
+            rest = [term.examples(indices[k : k + SAMPLE_CHUNK]) for k in starts]
     each = torch.cat([each.detach(), *rest])
     value = each.double().mean().item()
     term.check_finite(value, gradient)
@@ -302,3 +323,134 @@ def _on_sample(
         change = each.double() - whole.each[indices].double()
         value = whole.value + change.mean().item()
     return Evaluation(value, each, gradient, indices)
+
+
+class AnchorPlan(NamedTuple):
+    """How thorough anchors are; unless it says otherwise, all is seen at each centre.
+
+    Example:
+        >>> AnchorPlan(size=320, whole_every=4).every
+        1
+    """
+
+    size: int | None = None
+    """Examples of a constraint's larger data that an anchor samples; None for all."""
+    whole_every: int | None = None
+    """Anchors per pass over all of that larger data; None for never."""
+    every: int = 1
+    """Proximal centres per anchor."""
+    at_once: int = 0
+    """Examples up to which a constraint is seen on all of them at every update."""
+
+
+def plan_batches(
+    batch_size: int | None, problem: Problem, defaults: Defaults = OWN
+) -> int:
+    """Examples of a minibatch: as many as asked for, or as cost next to nothing.
+
+    What the data of all terms is, decides: of images or sequences, a model with few
+    parameters uses each many times.
+
+    Example:
+        >>> import oneproj, torch
+        >>> few, many = (torch.ones(n, requires_grad=True) for n in (18, 100_000))
+        >>> plan_batches(None, oneproj.Problem(few, oneproj.function(few.sum), {}))
+        256
+        >>> plan_batches(None, oneproj.Problem(many, oneproj.function(many.sum), {}))
+        64
+    """
+    if batch_size is not None:
+        sampled = "It is how many examples of each term an update sees."
+        return check_count("batch_size", batch_size, sampled)
+    if not _is_tabular(problem):
+        return defaults.batch_size
+    free = defaults.free_work // dimension(problem.parameters)
+    return max(defaults.batch_size, min(defaults.largest_batch_size, free))
+
+
+def plan_at_once(
+    problem: Problem,
+    batch_size: int,
+    defaults: Defaults = OWN,
+    *,
+    given: bool = False,
+    anchor_size: int | None = None,
+) -> int:
+    """Examples of a constraint that are all seen for what a minibatch would cost.
+
+    A batch size that was given says what is too much, whatever the parameters do, and
+    so does the size of anchors.
+
+    Example:
+        >>> import oneproj, torch
+        >>> w = torch.ones(1000, requires_grad=True)
+        >>> problem = oneproj.Problem(w, oneproj.function(w.sum), {})
+        >>> plan_at_once(problem, batch_size=64)
+        1250
+        >>> plan_at_once(problem, batch_size=64, given=True)
+        128
+    """
+    free = _is_tabular(problem) and not given
+    cheap = defaults.whole_data_work // dimension(problem.parameters) if free else 0
+    most = max(defaults.whole_data_batches * batch_size, min(GRADIENT_EXAMPLES, cheap))
+    return most if anchor_size is None else min(most, anchor_size)
+
+
+def _is_tabular(problem: Problem) -> bool:
+    terms = (problem.objective, *problem.constraints.values())
+    return all(term.tabular for term in terms)
+
+
+def plan_anchors(
+    anchor_size: int | None,
+    problem: Problem,
+    batch_size: int,
+    oracle: str,
+    *,
+    at_once: int = 0,
+    defaults: Defaults = OWN,
+) -> AnchorPlan:
+    """Plan the anchors of a run: of the size asked for, or of what they may cost.
+
+    Example:
+        >>> import oneproj, torch
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> problem = oneproj.Problem(w, oneproj.function(w.sum), {})
+        >>> plan_anchors(None, problem, batch_size=64, oracle="anchored").size is None
+        True
+    """
+    if anchor_size is not None:
+        return AnchorPlan(anchor_size, at_once=at_once)
+    affordable = defaults.anchor_work // dimension(problem.parameters)
+    few = int(defaults.anchor_share * BETWEEN_ANCHORS * batch_size)
+    largest = max((c.size or 0 for c in problem.constraints.values()), default=0)
+    if largest <= max(few, ANCHORS_PER_PASS * affordable):
+        return AnchorPlan(at_once=at_once)
+    if oracle == "minibatch":  # which remembers nothing of what was seen
+        return AnchorPlan(max(few, affordable), every=CENTERS_PER_ANCHOR)
+    every = max(
+        ANCHORS_PER_PASS,
+        math.ceil(largest / max(affordable, VALUES_PER_GRADIENT * few)),
+    )
+    if sees_the_same(problem) and every <= MOST_ANCHORS_PER_PASS:
+        return AnchorPlan(
+            max(few, min(affordable, GRADIENT_EXAMPLES)), every, at_once=at_once
+        )
+    return AnchorPlan(max(few, affordable), at_once=at_once)
+
+
+def sees_the_same(problem: Problem) -> bool:
+    """Whether an example has the value in a minibatch that it has among all data.
+
+    Not if the model trains, for it evaluates here. Nor in few bits, where much of the
+    value is rounding that depends on the size of the batch.
+
+    Example:
+        >>> import oneproj, torch
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> sees_the_same(oneproj.Problem(w, oneproj.function(w.sum), {}))
+        True
+    """
+    modules = () if problem.model is None else problem.model.modules()
+    exact = all(p.dtype in PLAIN for p in problem.parameters)
+    return exact and not any(module.training for module in modules)

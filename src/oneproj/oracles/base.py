@@ -15,9 +15,14 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.oracles.anchor import Anchor, BestAnchor, take_anchor
+from oneproj.oracles.anchor import (
+    GRADIENT_EXAMPLES,
+    Anchor,
+    AnchorPlan,
+    BestAnchor,
+    take_anchor,
+)
 from oneproj.oracles.penalties import AbstractPenalty
-from oneproj.oracles.plan import SLOPES, AnchorPlan
 from oneproj.problem.autograd import add_gradient
 from oneproj.problem.checks import check_complete, nodes
 from oneproj.problem.modes import evaluating
@@ -446,7 +451,11 @@ class Exact(AbstractOracle):
 
     def _known(self, constraint: AbstractTerm) -> Anchor | None:
         """Return the anchor, if its value and gradient are those of all examples."""
-        size = SLOPES if self._plan.size is None else min(SLOPES, self._plan.size)
+        size = (
+            GRADIENT_EXAMPLES
+            if self._plan.size is None
+            else min(GRADIENT_EXAMPLES, self._plan.size)
+        )
         return self._anchor if (constraint.size or 0) <= size else None
 
 

@@ -21,7 +21,15 @@ Combine = Literal["max", "sum"]
 
 
 class AbstractPenalty(ABC):
-    """A nondecreasing convex function of the constraint values, by its gradient."""
+    """A nondecreasing convex function of the constraint values, by its gradient.
+
+    Example:
+        >>> import oneproj
+        >>> class Linear(oneproj.oracles.AbstractPenalty):
+        ...     def weigh(self, values): return [2.0] * len(values)
+        >>> Linear().weigh([0.1, -0.3])
+        [2.0, 2.0]
+    """
 
     @abstractmethod
     def weigh(self, values: Sequence[float]) -> list[float]:

@@ -14,7 +14,7 @@ import warnings
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import chain, islice
-from operator import index
+from operator import index, itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -141,7 +141,7 @@ def _tensor_source(given: Sequence[object], rebuild: Rebuild) -> Source:
 
     def read(at: Tensor | slice) -> object:
         if isinstance(at, slice):
-            return rebuild([t[at] for t in tensors])
+            return rebuild(list(map(itemgetter(at), tensors)))
         return rebuild([t.index_select(0, at.to(t.device)) for t in tensors])
 
     # Rows of whole numbers are usually sequences of tokens.

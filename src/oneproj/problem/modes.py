@@ -130,7 +130,7 @@ def kind_with_two_modes(module: nn.Module) -> str:
         >>> kind_with_two_modes(nn.Dropout(0.5)), kind_with_two_modes(nn.Linear(2, 2))
         ('Dropout', '')
     """
-    buffers = {name for name, _ in module.named_buffers(recurse=False)}
+    buffers = dict(module.named_buffers(recurse=False))
     if any(name.endswith("_u") and f"{name[:-1]}v" in buffers for name in buffers):
         return "SpectralNorm"  # its two singular vectors, in torch's old and new form
     if isinstance(module, DROPOUTS):

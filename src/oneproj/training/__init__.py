@@ -1,1 +1,1 @@
-"""A run from start to answer: ``solve``, the loop, checkpoints, and diagnostics."""
+"""A run from start to answer: ``solve``, the loop and checkpoints."""

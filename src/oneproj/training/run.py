@@ -19,14 +19,18 @@ import torch
 from torch import Tensor
 
 from oneproj import schema
-from oneproj.certificates.feasibility import ball_excess
+from oneproj.certificates.kkt import ball_excess
 from oneproj.errors import CheckpointError, NonFiniteError
-from oneproj.methods.base import AbstractUpdater
-from oneproj.methods.context import Context
+from oneproj.methods.base import AbstractUpdater, Context
 from oneproj.problem.problem import Problem
 from oneproj.results import Counts, Update
-from oneproj.training import fingerprints
-from oneproj.training.checkpoints import State
+from oneproj.training.checkpoints import (
+    State,
+    check_sample,
+    outline,
+    refuse_others,
+    sample_values,
+)
 from oneproj.vectors.arithmetic import on_devices, snapshot
 
 MAX_ROWS = 1000  # of a history; longer runs record every n-th update, to stay small
@@ -243,7 +247,7 @@ class Run:
 
     def state_dict(self, update: int) -> State:
         """The state after an update; tensors are copied only out of larger ones."""
-        sample = fingerprints.sample_values(self.context.problem)
+        sample = sample_values(self.context.problem)
         return {"update": update, "sample": sample, **self._parts()}
 
     def _parts(self) -> State:
@@ -276,7 +280,7 @@ class Run:
             _load_point(problem, state["parameters"], state["model"]["buffers"])
             # Dropout, and a loss that adds noise, draw from the global generator.
             torch.default_generator.set_state(state["model"]["noise"])
-            fingerprints.check_sample(problem, state["sample"])
+            check_sample(problem, state["sample"])
             self.method.load_state_dict(state["method"])
             self.history.load_state_dict(state["history"])
             self.start.load_state_dict(state["start"], problem)
@@ -317,7 +321,7 @@ class Run:
         # Another run differs in its outline first: that says most to the user.
         for name, words in state["outline"].items():
             schema.require(type(words) is str, words, f"outline.{name}", "a string")
-        fingerprints.refuse_others(state["outline"], self._outline)
+        refuse_others(state["outline"], self._outline)
         schema.check_range(state["update"], "update", 0, self.context.steps)
         own["model"]["buffers"] = {}  # a module may add some as it goes
         schema.check_like(state, own | {"update": 0, "outline": {}}, "it")
@@ -334,9 +338,7 @@ class Run:
     @cached_property
     def _outline(self) -> dict[str, str]:
         """The outline of the run before its first update, or before it is resumed."""
-        return fingerprints.outline(
-            self.context.problem, self.settings, self.method.state_dict()
-        )
+        return outline(self.context.problem, self.settings, self.method.state_dict())
 
 
 def _alone(tensor: Tensor) -> Tensor:

@@ -13,18 +13,18 @@ from typing import Any
 from oneproj import distributed
 from oneproj.arguments import plain
 from oneproj.certificates.certify import certify_run
-from oneproj.certificates.feasibility import ball_excess
+from oneproj.certificates.kkt import ball_excess
 from oneproj.defaults import Defaults
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
-from oneproj.methods import choose_method
+from oneproj.methods import METHODS, diagnostics
 from oneproj.methods.base import (
     AbstractMethod,
     AbstractUpdater,
     check_anchor_size,
     check_returned,
     make_method,
+    prepare,
 )
-from oneproj.methods.context import prepare
 from oneproj.oracles import OracleLike
 from oneproj.problem.autograd import borrowing_gradients, fresh_casts
 from oneproj.problem.problem import Problem, check_problem, problem_facts
@@ -37,7 +37,6 @@ from oneproj.projection.project import (
 from oneproj.results import KEPT, Projection, Solution, Status
 from oneproj.theory import Schedule
 from oneproj.theory.schedules import check_schedule
-from oneproj.training import diagnostics
 from oneproj.training.checkpoints import Checkpoint, Files, Location, read_checkpoint
 from oneproj.training.loop import Callback, Callbacks, End, Loop, warn_of_end
 from oneproj.training.run import History, Run, Start
@@ -110,7 +109,7 @@ class Settings:
             del own[name]
         context = prepare(problem, **own | {"seed": seed})
         arguments = inspect.getfullargspec(solve).kwonlyargs
-        chosen, scheduled = choose_method(self.method), self.schedule is not None
+        chosen, scheduled = _choose_method(self.method), self.schedule is not None
         method = make_method(chosen, self.options, self.schedule, beside=arguments)
         check_anchor_size(method, self.anchor_size, self.oracle, scheduled=scheduled)
         described = {
@@ -180,7 +179,7 @@ def solve(
             is in tensors of one or two dimensions, and parameters times examples are
             2.5 million at most. The solution's settings say how many. Constraints with
             up to twice as many examples, or what costs as little, are seen as a whole.
-        anchor_size: Examples of a constraint that an anchor looks at; None for all or,
+        anchor_size: Examples of a constraint that an anchor evaluates; None for all or,
             where that is costly, for a sample of up to 0.4 times the examples that the
             updates between two anchors see. All data is then seen every few anchors,
             unless there is too much of it. Refused where no anchor is taken.
@@ -314,6 +313,27 @@ def solve(
     return solution
 
 
+def _choose_method(
+    method: str | AbstractMethod,
+) -> type[AbstractMethod] | AbstractMethod:
+    """The method of that name, or the object itself."""
+    if isinstance(method, AbstractMethod):
+        return method
+    if isinstance(method, str) and method in METHODS:
+        return METHODS[method]
+    if isinstance(method, type) and issubclass(method, AbstractMethod):
+        message = (
+            f"method is the class {method.__name__}, but must be an object of it, "
+            f"which holds the options: method={method.__name__}()."
+        )
+        raise InvalidProblemError(message)
+    message = (
+        f"There is no method {method!r}. Known: {', '.join(METHODS)}; or pass an "
+        "object of your own class of oneproj.methods.AbstractMethod."
+    )
+    raise InvalidProblemError(message)
+
+
 def _judge_start(run: Run, files: Files) -> int:
     """Keep a feasible start, or go on from a file; returns the updates done so far."""
     if files.source is not None:
@@ -367,8 +387,13 @@ def _certified(
     executed = context.schedule if status is Status.FEASIBLE else None
     seen = run.method.seen
     certificate = certify_run(problem, seen, executed)
-    planned = end is End.PLANNED
-    diagnostics.warn_of_record(run, objective, certificate.multipliers, planned=planned)
+    diagnostics.warn_of_record(
+        context,
+        run.history.columns,
+        objective,
+        certificate.multipliers,
+        planned=end is End.PLANNED,
+    )
     return Solution(
         status=status,
         objective=objective,
@@ -418,7 +443,14 @@ def _return_to_kept(
         point.exchange(problem)
         residuals = problem.residuals()
         if all(residual <= 0 for residual in residuals.values()):
-            diagnostics.warn_of_kept(run, projection, objective, status, value)
+            diagnostics.warn_of_kept(
+                context,
+                {**run.settings, **run.method.describe()},
+                projection,
+                reached=objective,
+                status=status,
+                kept=value,
+            )
             return status, value, residuals
         point.exchange(problem)  # a random constraint was met by chance
     return None

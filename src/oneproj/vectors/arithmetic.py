@@ -252,11 +252,12 @@ def is_finite(vector: Vector) -> bool:
         >>> is_finite([torch.tensor([1.0, float("nan")])])
         False
     """
-    tensors = [tensor.detach() for tensor in vector]
-    # A finite sum has finite terms. One that is not may have overflowed.
-    if all(math.isfinite(tensor.sum().item()) for tensor in tensors):
-        return True
-    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
+    for tensor in vector:
+        # A finite sum has finite terms. One that is not may have overflowed.
+        finite = math.isfinite(tensor.detach().sum().item())
+        if not finite and not bool(torch.isfinite(tensor).all()):
+            return False
+    return True
 
 
 def flat(vector: Vector) -> Array:

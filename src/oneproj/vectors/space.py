@@ -1,13 +1,12 @@
-"""Parameter-size vectors for arithmetic: one array each, if they are short.
+"""Parameter-size vectors for arithmetic, and displacements from an origin.
 
-A sum or a product of a few numbers takes a fifth of the time in NumPy that it takes in
-tensors, and one array less than several tensors: beside the gradient of a small model
-that is the difference between a tenth of the time and as much again. Long vectors stay
-the tensors that they are, without a copy.
+A short vector is packed into one array: a sum or a product of a few numbers takes a
+fifth of the time in NumPy that it takes in tensors, and one array less than several
+tensors. Beside the gradient of a small model that is the difference between a tenth of
+the time and as much again. Long vectors stay lists of tensors, without a copy.
 
-The points around an origin, as packed displacements from it.
-
-Displacements from the start, in whichever form they are known.
+A space has an origin, and turns points into packed displacements and back. A move is a
+displacement in the form in which it is known.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ class Short(AbstractPacked):
 
 
 class Long(AbstractPacked):
-    """A vector as it is.
+    """A vector in its own tensors, without a copy.
 
     Example:
         >>> a = Long([torch.ones(2), torch.ones(1)])
@@ -184,8 +183,8 @@ class AbstractSpace(ABC):
 class _ShortSpace(AbstractSpace):
     """One row of numbers, and the tensors that share its memory.
 
-    One call copies between it and all tensors of a vector. To a small model the calls
-    are what costs: three of them per look would be a tenth of the time of a gradient.
+    One call copies between it and all tensors of a vector. For a small model the calls
+    are the cost: three of them per evaluation would take a tenth of a gradient's time.
     """
 
     def __init__(self, origin: list[Tensor]) -> None:
@@ -230,7 +229,7 @@ class _ShortSpace(AbstractSpace):
 
 
 class _LongSpace(AbstractSpace):
-    """Tensors as they are."""
+    """Points and displacements in their own tensors, without a copy."""
 
     def pack(self, vector: Vector) -> Long:
         return Long(list(vector))
@@ -251,9 +250,14 @@ class _LongSpace(AbstractSpace):
 
     def write(self, displacement: AbstractPacked, point: Vector) -> None:
         if isinstance(displacement, Long):
-            moving = list(point)
-            torch._foreach_copy_(moving, self.origin)
-            torch._foreach_add_(moving, displacement.tensors)
+            _write_sum(self.origin, displacement.tensors, point)
+
+
+def _write_sum(origin: Vector, displacement: Vector, point: Vector) -> None:
+    """Write the origin plus a displacement into the tensors of a point."""
+    moving = list(point)
+    torch._foreach_copy_(moving, list(origin))
+    torch._foreach_add_(moving, list(displacement))
 
 
 def space_around(origin: list[Tensor]) -> AbstractSpace:
@@ -286,9 +290,7 @@ class Plain(AbstractMove):
         self._displacement, self.length = list(displacement), norm(displacement)
 
     def apply(self, space: AbstractSpace, point: Vector) -> None:
-        moving = list(point)
-        torch._foreach_copy_(moving, space.origin)
-        torch._foreach_add_(moving, self._displacement)
+        _write_sum(space.origin, self._displacement, point)
 
 
 class Packed(AbstractMove):

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
 from torch.utils.data import TensorDataset
 
 import oneproj
-from oneproj import Projection, Status
-from oneproj.methods.context import TWICE, Context, prepare
+from oneproj import Projection, Status, distributed
+from oneproj.methods.base import TWICE, Context, prepare
 from oneproj.oracles import ORACLES, Anchored, Exact
-from oneproj.oracles.plan import BETWEEN_ANCHORS, LOOKS, SELDOM, SLOPES, VALUES
+from oneproj.oracles.anchor import (
+    ANCHORS_PER_PASS,
+    BETWEEN_ANCHORS,
+    CENTERS_PER_ANCHOR,
+    GRADIENT_EXAMPLES,
+    VALUES_PER_GRADIENT,
+)
 from oneproj.problem.functions import CHUNK_SIZE
 from oneproj.projection import AbstractProjector
 from oneproj.theory import Schedule
+from oneproj.training.solve import Settings
 
 OWN = oneproj.Defaults()
 LARGEST, SMALLEST = OWN.largest_batch_size, OWN.batch_size
@@ -59,8 +66,8 @@ def ready(problem: oneproj.Problem, **arguments: object) -> Context:
     [
         ((), "exact"),
         ((None,), "exact"),
-        ((SLOPES,), "exact"),
-        ((SLOPES + 1,), "anchored"),
+        ((GRADIENT_EXAMPLES,), "exact"),
+        ((GRADIENT_EXAMPLES + 1,), "anchored"),
         ((None, 10, 9000), "anchored"),
         ((10, 20, 30), "exact"),
     ],
@@ -135,9 +142,14 @@ def test_what_was_asked_for_is_taken(name: str) -> None:
 
 def test_an_anchor_sees_all_data_where_that_is_affordable() -> None:
     width = 10**4
-    rows = LOOKS * OWN.anchor_work // width  # one look serves so many anchors
+    rows = (
+        ANCHORS_PER_PASS * OWN.anchor_work // width
+    )  # one look serves so many anchors
     assert ready(make(rows, width=width)).anchors.size is None
-    assert ready(make(rows + 1, width=width)).anchors[:2] == (SLOPES, LOOKS + 1)
+    assert ready(make(rows + 1, width=width)).anchors[:2] == (
+        GRADIENT_EXAMPLES,
+        ANCHORS_PER_PASS + 1,
+    )
     assert ready(make(None)).anchors.size is None
     assert ready(make()).anchors.size is None
 
@@ -146,8 +158,10 @@ def test_an_anchor_sees_all_data_where_that_is_affordable() -> None:
 def test_what_anchors_see_does_not_grow_with_the_rows(rows: int) -> None:
     width = 2000
     anchors, budget = ready(make(rows, width=width)).anchors, OWN.anchor_work / width
-    size = SLOPES if anchors.size is None else anchors.size
-    looks = LOOKS if anchors.size is None else anchors.whole_every or math.inf
+    size = GRADIENT_EXAMPLES if anchors.size is None else anchors.size
+    looks = (
+        ANCHORS_PER_PASS if anchors.size is None else anchors.whole_every or math.inf
+    )
     assert size <= budget
     assert rows / looks <= budget
 
@@ -170,7 +184,7 @@ def test_a_costly_anchor_costs_a_share_of_what_is_seen_between_two() -> None:
 def test_looks_at_all_data_cost_as_much_again_at_most(rows: int, every: int) -> None:
     context = ready(wide(rows))
     assert context.anchors[:2] == (256, every)
-    assert rows / VALUES / every <= 256
+    assert rows / VALUES_PER_GRADIENT / every <= 256
 
 
 def test_what_is_not_remembered_is_not_looked_at() -> None:
@@ -183,7 +197,7 @@ def test_what_is_not_remembered_is_not_looked_at() -> None:
 
 
 def test_strengths_alone_take_a_costly_anchor_at_every_second_centre() -> None:
-    assert ready(wide(4000), oracle="minibatch").anchors.every == SELDOM
+    assert ready(wide(4000), oracle="minibatch").anchors.every == CENTERS_PER_ANCHOR
     assert ready(wide(4000), oracle="minibatch", anchor_size=320).anchors.every == 1
     assert ready(make(4000), oracle="minibatch").anchors.every == 1
     assert (
@@ -348,3 +362,20 @@ def test_two_projections_are_explained_and_one_is_not() -> None:
     assert found.status.ok
     assert found.remark == TWICE
     assert two.counts.projections == 2
+
+
+def test_ranks_compare_the_name_of_an_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Drifting(ORACLES["anchored"]):  # type: ignore[misc] - an oracle of one's own
+        name = "drifting"
+
+    w = torch.zeros(2, requires_grad=True)
+    problem = oneproj.Problem(w, oneproj.function(w.sum), {})
+    monkeypatch.setattr(distributed, "compares_ranks", lambda: True)
+    others = dict.fromkeys((f.name for f in fields(Settings)), None)
+    given = others | {"on_failure": "raise", "options": {}}
+    told = [
+        Settings(**given | {"oracle": oracle}).facts(problem, None)["oracle"]
+        for oracle in (Drifting, "exact", ORACLES["exact"])
+    ]
+    names = ["'drifting'", "'exact'", "'exact'"]
+    assert [fact.value for fact in told] == names
