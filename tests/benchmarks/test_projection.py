@@ -291,7 +291,7 @@ def test_switches_are_set_and_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuts, "NUMBERS", numbers, raising=False)
     before = cuts.project_onto_sets
     chosen = [
-        "oneproj.projection.onto_sets:project_onto_sets=math:hypot",
+        "oneproj.projection.closed_form:project_onto_sets=math:hypot",
         "oneproj.projection.cuts:NUMBERS.penalty=2.0",
         "memory=0",
     ]

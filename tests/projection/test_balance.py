@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.projection.balance import relative
+from oneproj.projection.report import relative
 
 SETS = oneproj.sets
 

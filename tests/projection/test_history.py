@@ -35,7 +35,7 @@ def test_the_first_search_of_two_is_in_it_too() -> None:
     # Cuts run out of gradients here, and the local search begins at the start again.
     a = torch.logspace(0, 6, 30, dtype=torch.float64)
     w = torch.ones(30, dtype=torch.float64, requires_grad=True)
-    size = oneproj.function(lambda: (a * w.square()).sum(), curvature="convex")
+    size = oneproj.function(lambda: torch.sum(a * w.square()), curvature="convex")
     cuts = oneproj.projection.Cuts(max_evaluations=3)
     done = oneproj.project(w, {"size": size <= 1.0}, projector=cuts)
     assert done.history[-1][0] >= done.gradients - 2

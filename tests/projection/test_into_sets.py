@@ -9,8 +9,8 @@ from torch.nn.functional import softplus
 
 import oneproj
 from oneproj.problem.terms import AbstractTerm
+from oneproj.projection.closed_form import enter
 from oneproj.projection.evaluator import Evaluator
-from oneproj.projection.into_sets import enter
 from oneproj.sets.region import region_of
 
 SETS = oneproj.sets

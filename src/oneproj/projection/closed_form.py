@@ -1,21 +1,27 @@
-"""The projector for closed-form sets on separate parameters: exact, in one move."""
+"""Closed-form sets: their projector, and the ways onto and into them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
+from torch import Tensor
 
+from oneproj.errors import NonFiniteError
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
+from oneproj.projection.evaluator import Evaluation, Evaluator
+from oneproj.projection.report import described, imbalance, relative
 from oneproj.results import Projection, Status
 from oneproj.sets import SetConstraint
-from oneproj.sets.region import nearest_member
+from oneproj.sets.region import Region, nearest_member
 from oneproj.vectors.arithmetic import (
     Vector,
     combine,
     difference,
     distance,
+    dot,
     norm,
     snapshot,
 )
@@ -85,3 +91,137 @@ def _project_tensor(constraint: SetConstraint) -> float:
     outside = snapshot([x])[0]
     x.copy_(nearest_member(constraint.members, outside, outside))
     return distance([x], [outside])
+
+
+def project_onto_sets(evaluator: Evaluator, region: Region) -> Projection | None:
+    """Move to the nearest point of the region if it satisfies every constraint.
+
+    Then no feasible point is nearer, whatever the functions are: the feasible points
+    are a subset of the region, so the distance to the region is a lower bound on the
+    distance to any of them, and this point attains it. The region need not be convex.
+
+    Costs one evaluation without gradients, and none if the start lies in the region.
+
+    Args:
+        evaluator: At the start, where a constraint is violated.
+        region: Sets among the constraints, at most one for each tensor.
+
+    Returns:
+        The answer, with the distance to the exact sets as its lower bound; None, with
+        the evaluator at the start, if the point violates a constraint.
+
+    Example:
+        >>> import torch, oneproj
+        >>> from oneproj.sets.region import region_of
+        >>> w = torch.tensor([-2.0, -2.0], dtype=torch.float64, requires_grad=True)
+        >>> both = {
+        ...     "box": oneproj.sets.Box(lower=0.0).on(w),
+        ...     "curve": oneproj.function(lambda: w[1] - (1 - w[0]) ** 3) <= 0,
+        ... }
+        >>> evaluator = Evaluator([w], both, differentiate_all=True)
+        >>> found = project_onto_sets(evaluator, region_of([w], both))
+        >>> found.distance == found.lower_bound == 8**0.5, found.multipliers["curve"]
+        (True, 0.0)
+    """
+    outside = [name for name in region.places if evaluator.first.values[name] > 0]
+    if not outside:
+        return None
+    inside = region.member(evaluator.origin, like=evaluator.origin)
+    exact, nearest = region.parts(evaluator.origin), list(evaluator.origin)
+    for name in outside:
+        nearest[region.places[name]] = inside[region.places[name]]
+    if not evaluator.try_point(nearest):
+        return None
+    multipliers, distances = {}, []
+    for name in outside:
+        i = region.places[name]
+        distances.append(distance([exact[name]], [evaluator.origin[i].double()]))
+        multipliers[name] = distance(
+            [nearest[i].double()], [evaluator.origin[i].double()]
+        )
+    # The normals are those at the start: at a corner no other one balances the move.
+    normals = {name: evaluator.first.gradients[name] for name in outside}
+    far = evaluator.moved()
+    return described(
+        evaluator,
+        evaluator.best,
+        far,
+        multipliers=multipliers,
+        kkt_residual=relative(imbalance(evaluator, multipliers, normals), far),
+        lower_bound=min(far, math.hypot(*distances)),
+    )
+
+
+LOOKS = 20
+"""Full gradients for it: near the answer a few do."""
+DOUBLINGS, HALVINGS = 40, 40
+"""Of z: from what the gradient alone would ask for, and then to its least value."""
+
+
+def enter(evaluator: Evaluator, region: Region) -> None:
+    """Look at points of the sets, near the best one, until one is feasible.
+
+    Example:
+        >>> import torch, oneproj
+        >>> w = torch.tensor([0.9, 0.3], dtype=torch.float64, requires_grad=True)
+        >>> both = {
+        ...     "sum": oneproj.sets.Simplex().on(w),
+        ...     "size": oneproj.function(lambda: w.square().sum()) <= 0.6,
+        ... }
+        >>> from oneproj.sets.region import region_of
+        >>> evaluator = Evaluator([w], both, differentiate_all=True)
+        >>> enter(evaluator, region_of([w], both)); evaluator.best.worst <= 0
+        True
+    """
+    point, extra = [x.double() for x in evaluator.best_point], 1.0
+    for _ in range(LOOKS):
+        try:
+            seen = evaluator.move_to(region.member(point, like=evaluator.origin))
+        except NonFiniteError:
+            return
+        worst = _worst_function(seen, region)
+        if seen.worst <= 0 or worst is None:
+            return
+        here = [x.detach().double() for x in evaluator.parameters]
+        slope = [g.double() for g in seen.gradients[worst]]
+        inside = extra * evaluator.margins[worst]
+        lower = _lowered(region, here, slope, seen.values[worst] + inside)
+        if lower is None:
+            return
+        point, extra = lower, 2.0 * extra
+
+
+def _worst_function(seen: Evaluation, region: Region) -> str | None:
+    """Who is violated most among the constraints that are not the region's sets."""
+    left = {n: c for n, c in seen.values.items() if n not in region.places and c > 0}
+    return max(left, key=lambda name: left[name]) if left else None
+
+
+def _lowered(
+    region: Region, x: Vector, slope: Vector, excess: float
+) -> list[Tensor] | None:
+    """The nearest ``P(x - z slope)`` where a linear function is lower by an excess.
+
+    None if no z makes it so.
+    """
+    square = dot(slope, slope)
+    if not square > 0:
+        return None
+
+    def there(z: float) -> list[Tensor]:
+        return region.nearest(combine([1.0, -z], [x, slope]))
+
+    def falls(z: float) -> bool:
+        return -dot(slope, difference(there(z), x)) >= excess
+
+    least, most = 0.0, excess / square
+    for _ in range(DOUBLINGS):
+        if falls(most):
+            break
+        least, most = most, 2.0 * most
+    else:
+        return None
+    for _ in range(HALVINGS):
+        middle = 0.5 * (least + most)
+        least, most = (least, middle) if falls(middle) else (middle, most)
+    return there(most)

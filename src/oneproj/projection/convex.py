@@ -146,10 +146,7 @@ class _Search:
         """Whether more gradients are of no use."""
         outside = self._evaluator.best.worst > 0
         most = TOLERANCES.stuck // 2 if self._sets is not None else TOLERANCES.stuck
-        if (
-            outside
-            and self._vain >= (2 if self._declared and self._sets is None else 1) * most
-        ):
+        if outside and self._vain >= (2 if self._sets is None else 1) * most:
             return True
         return self._exhaustion.looks >= most
 

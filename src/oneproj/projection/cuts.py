@@ -19,22 +19,21 @@ import numpy as np
 from oneproj.arguments import check_count, check_number
 from oneproj.errors import InvalidProblemError, old_argument
 from oneproj.problem.terms import AbstractTerm
-from oneproj.projection.balance import apart
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.bundle import SPARE, Bundle
+from oneproj.projection.closed_form import enter, project_onto_sets
 from oneproj.projection.convex import project_convex, secure
 from oneproj.projection.evaluator import Evaluator
-from oneproj.projection.into_sets import enter
-from oneproj.projection.onto_sets import project_onto_sets
-from oneproj.projection.past import Past
 from oneproj.projection.refutation import challenge
-from oneproj.projection.remarks import (
+from oneproj.projection.report import (
+    apart,
     best_balanced,
     bounded,
     described,
     stationary,
 )
 from oneproj.projection.sqp import Sqp
+from oneproj.projection.warm_start import WarmStart
 from oneproj.projection.within_any import (
     project_within_any,
     seems_linear_within_sets,
@@ -122,7 +121,7 @@ class Cuts(AbstractProjector):
             vectors = "It counts vectors that are kept; None for the default."
             self._capacity = check_count("capacity", capacity, vectors)
         self._warm = False
-        self._past: Past | None = None
+        self._past: WarmStart | None = None
 
     def warm(self) -> Cuts:
         """A projector like this one that begins with what the last projection learned.
@@ -152,7 +151,7 @@ class Cuts(AbstractProjector):
     ) -> None:
         """Go on from such a state; what was learned of other constraints is dropped."""
         limits = self._limits(parameters, constraints)
-        self._past = Past.of_state(state, parameters, constraints, **limits)
+        self._past = WarmStart.of_state(state, parameters, constraints, **limits)
 
     def _limits(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
@@ -202,21 +201,23 @@ class Cuts(AbstractProjector):
 
     def _recall(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
-    ) -> Past | None:
+    ) -> WarmStart | None:
         """Take the past, if it is that of this problem; an error leaves none."""
         past, self._past = self._past, None
         if past is not None and past.concerns(parameters, constraints):
             return past
         return None
 
-    def _suspects(self, past: Past | None) -> list[str] | None:
+    def _suspects(self, past: WarmStart | None) -> list[str] | None:
         """The constraints to differentiate at once; None if that is to be guessed."""
         if past is not None:
             return past.suspects()
         return [] if self._warm else None
 
     @np.errstate(over="ignore", invalid="ignore")  # nothing is seen at such a point
-    def _project_convex(self, evaluator: Evaluator, past: Past | None) -> Projection:
+    def _project_convex(
+        self, evaluator: Evaluator, past: WarmStart | None
+    ) -> Projection:
         room = self._convex_room(evaluator.parameters, evaluator.constraints)
         known = None if past is None else past.cuts_from(evaluator)
         bundle = known or Bundle(room)
@@ -232,7 +233,7 @@ class Cuts(AbstractProjector):
         done = bounded(evaluator, bundle, *apart(evaluator, bundle), {}, empty=empty)
         # Without a bound a declaration is refuted, and the cuts are not valid.
         if self._warm and not (done.lower_bound is None or bundle.excludes_all):
-            self._past = Past.of(evaluator, cuts=bundle)
+            self._past = WarmStart.of(evaluator, cuts=bundle)
         return done
 
     def _project_anew(self, evaluator: Evaluator, bundle: Bundle) -> Projection:
@@ -281,7 +282,7 @@ class Cuts(AbstractProjector):
         return replace(found, lower_bound=None) if found.status.ok else None
 
     def _project_within_any(
-        self, evaluator: Evaluator, region: Region, past: Past | None
+        self, evaluator: Evaluator, region: Region, past: WarmStart | None
     ) -> Projection:
         """Project within sets of which one is not convex, and locally if in doubt.
 
@@ -303,7 +304,9 @@ class Cuts(AbstractProjector):
         return replace(near, gradients=found.gradients, history=found.history)
 
     @np.errstate(over="ignore", invalid="ignore")  # such a merit is not taken
-    def _project_local(self, evaluator: Evaluator, past: Past | None) -> Projection:
+    def _project_local(
+        self, evaluator: Evaluator, past: WarmStart | None
+    ) -> Projection:
         region = region_of(evaluator.parameters, evaluator.constraints)
         sets = boxes_of(evaluator.parameters, evaluator.constraints)
         limit = evaluator.evaluations - 1 + (self._max_evaluations or ENOUGH)
@@ -339,7 +342,7 @@ class Cuts(AbstractProjector):
         secure(evaluator)
         search.resume()
         if self._warm and evaluator.best.worst <= 0:
-            self._past = Past.of(evaluator, models=search.carry())
+            self._past = WarmStart.of(evaluator, models=search.carry())
         found = best_balanced(
             evaluator, search.multipliers(), bundle, region, self._tolerance
         )

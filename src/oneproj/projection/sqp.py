@@ -22,7 +22,6 @@ import numpy as np
 from oneproj.errors import NonFiniteError
 from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.local_model import (
-    LOCAL,
     MOVES,
     TINY,
     Carried,
@@ -34,6 +33,7 @@ from oneproj.projection.local_model import (
     random_direction,
 )
 from oneproj.projection.subspace import INDEPENDENT, Subspace
+from oneproj.projection.tolerances import LOCAL
 from oneproj.sets.region import Region
 from oneproj.vectors.arithmetic import (
     Array,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Tolerances:
     """Numbers of the projection: a unit, a meaning and a source for each.
 
-    "Suite" is ``benchmarks/projection_suite``; what was measured with it is in
+    "Suite" is ``benchmarks/projection``; what was measured with it is in
     ``benchmarks/NOTES.md``.
     """
 
@@ -123,4 +123,77 @@ class Tolerances:
     """Steps inside, at most: at the kinks of a maximum each finds one more."""
 
 
+@dataclass(frozen=True)
+class LocalTolerances:
+    """Constants of the local search; ``benchmarks/projection`` chose them.
+
+    Example:
+        >>> LOCAL.shorter
+        0.4
+    """
+
+    least_curvature: float = 0.2
+    """The curvature of the Lagrangian along a move, at least; 1 without constraints."""
+    sufficient: float = 1e-4
+    """Share of the predicted decrease of the merit that a step must deliver."""
+    shorter: float = 0.4
+    """Factor between two lengths that a line search tries."""
+    shortenings: int = 8
+    """Lengths that a line search tries, at most."""
+    correction: float = 0.25
+    """Longest second-order correction that is tried, as a share of the step."""
+    penalty: float = 1.5
+    """The penalty's ratio to the sum of the multipliers."""
+    penalty_growth: float = 10.0
+    """Most that the penalty grows in one step."""
+    trusted: float = 0.3
+    """Share of the predicted decrease that says that the model is right."""
+    coarse: float = 2e-3
+    """Gain worth a step, as a share of the squared distance, where the model is wrong.
+    """
+    balanced: float = 0.2
+    """KKT residual above which that coarser stop does not apply."""
+    stationary: float = 1e-3
+    """Share of the violation that a step as long as the parameters could remove, below
+    which a point is stationary for the violation."""
+    patience: int = 3
+    """Steps in a row without progress that end a search."""
+    worth_ratio: float = 100.0
+    """Ratio of the gain worth a step where the model is wrong to that where it is
+    right, as long as it is at most ``coarse``."""
+    aim_least: float = 0.05
+    """Least share of that gain to spend on aiming inside, where the model is wrong."""
+    aim_most: float = 0.25
+    """Most of that gain to spend on aiming inside."""
+    wrong: float = 1.02
+    """A model that takes the squared distance for this multiple of one that was
+    reached is wrong."""
+    shortest: float = 1e-3
+    """Share of a step with which the next line search begins at least."""
+    rounding: float = 1e-13
+    """Relative changes of the merit, and moves, below this are rounding."""
+    bracket: float = 1.01
+    """Ratio of a feasible length to an infeasible one that ends a bisection."""
+    damping: float = 1e-2
+    """First damping of a restoration, relative to the squared steepest gradient."""
+    damping_step: float = 10.0
+    """Factor of the damping after a step that failed; the inverse after others."""
+    slow: float = 0.81
+    """Share of the squared violation above which a step of a restoration is slow."""
+    restorations: int = 8
+    """Steps in a row that fail or are slow and end a restoration."""
+    separations: int = 20
+    """Rounds of half-spaces in which a step is kept inside the sets."""
+    halfspaces: int = 60
+    """Half-spaces that are kept from one step to the next, at most."""
+    nudges: tuple[float, ...] = (1e-2, 1e-1, 1.0, -1.0)
+    """Lengths of random moves off a plateau, as shares of the parameters' norm."""
+    shrinks: tuple[float, ...] = (0.0, 1e-3)
+    """Shares of the parameters that are tried where a restoration fails; at zero
+    itself a root has no gradient."""
+    rounds: int = 3
+    """Searches, restorations included, at most."""
+
+
 TOLERANCES = Tolerances()
+LOCAL = LocalTolerances()

@@ -15,11 +15,10 @@ import torch
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.problem.terms import AbstractTerm
-from oneproj.projection.balance import apart, imbalance, relative
 from oneproj.projection.convex import project_convex
 from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.local_model import random_direction
-from oneproj.projection.remarks import described
+from oneproj.projection.report import apart, described, imbalance, relative
 from oneproj.projection.within_sets import SetBundle
 from oneproj.results import Projection
 from oneproj.sets import SetConstraint

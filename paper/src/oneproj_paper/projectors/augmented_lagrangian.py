@@ -39,10 +39,10 @@ from oneproj.problem.autograd import borrowing_gradients
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.evaluator import Evaluation
-from oneproj.projection.trail import Trail
 from oneproj.results import Projection
 from oneproj.vectors.arithmetic import Vector, assign, combine, difference, dot, norm
 from oneproj.vectors.qp import solve_nonnegative_qp
+from oneproj_paper.projectors.visited import VisitedPoints
 
 TINY = 1e-300
 """In place of a distance of 0, by which nothing can be divided."""
@@ -128,61 +128,65 @@ class AugmentedLagrangian(AbstractProjector):
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
     ) -> Projection:
         """Project in place and report."""
-        trail = Trail(parameters, constraints, self._tolerance, strict=self._strict)
-        if trail.accepted:
-            return trail.report()
+        visited = VisitedPoints(
+            parameters, constraints, self._tolerance, strict=self._strict
+        )
+        if visited.accepted:
+            return visited.report()
         try:
-            mu = self._run_rounds(trail)
-            self._refine(trail)
+            mu = self._run_rounds(visited)
+            self._refine(visited)
         except BaseException:
             # NaN at a visited point, or Ctrl-C: leave the best point, not that one.
-            assign(parameters, trail.best_point)
+            assign(parameters, visited.best_point)
             raise
-        active = trail.slack - self._tolerance - self._boundary_tolerance
-        values = trail.best.values
-        mu = _balancing(trail, [k for k in values if mu[k] > 0 or values[k] >= active])
-        moved = difference(trail.best_point, trail.evaluator.origin)
-        forces = _lagrangian_gradient(trail, trail.best, trail.best_point, mu)
-        return trail.report(
+        active = visited.slack - self._tolerance - self._boundary_tolerance
+        values = visited.best.values
+        mu = _balancing(
+            visited, [k for k in values if mu[k] > 0 or values[k] >= active]
+        )
+        moved = difference(visited.best_point, visited.evaluator.origin)
+        forces = _lagrangian_gradient(visited, visited.best, visited.best_point, mu)
+        return visited.report(
             multipliers=mu, kkt_residual=norm(forces) / max(norm(moved), TINY)
         )
 
-    def _run_rounds(self, trail: Trail) -> dict[str, float]:
+    def _run_rounds(self, visited: VisitedPoints) -> dict[str, float]:
         """Adam on the augmented Lagrangian; returns the last multipliers."""
-        x, rho = list(trail.evaluator.parameters), self._penalty
-        mu = dict.fromkeys(trail.evaluator.constraints, 0.0)
-        seen = trail.evaluator.first
+        x, rho = list(visited.evaluator.parameters), self._penalty
+        mu = dict.fromkeys(visited.evaluator.constraints, 0.0)
+        seen = visited.evaluator.first
         for _ in range(self._rounds):
             with borrowing_gradients(x):
                 adam = Adam(x, lr=self._lr)
                 for _ in range(self._inner_steps):
-                    weights = _updated(mu, rho, seen, trail.shift)
-                    forces = _lagrangian_gradient(trail, seen, x, weights)
+                    weights = _updated(mu, rho, seen, visited.shift)
+                    forces = _lagrangian_gradient(visited, seen, x, weights)
                     for p, force in zip(x, forces, strict=True):
                         p.grad = force
                     adam.step()
-                    seen = trail.visit()
-            mu = _updated(mu, rho, seen, trail.shift)
+                    seen = visited.visit()
+            mu = _updated(mu, rho, seen, visited.shift)
             rho = min(self._growth * rho, self._max_penalty)
         return mu
 
-    def _refine(self, trail: Trail) -> None:
+    def _refine(self, visited: VisitedPoints) -> None:
         """Reach feasibility if the rounds did not; then step back to the boundary."""
         left = self._refinements
-        while left > 0 and not trail.accepted:
+        while left > 0 and not visited.accepted:
             left -= 1
-            least = trail.best
-            _restore(trail)
-            if trail.best is least:
+            least = visited.best
+            _restore(visited)
+            if visited.best is least:
                 return  # the linearisation does not help; neither would the same again
-        inside = trail.best_point
-        low, high, end = 0.0, 1.0, trail.slack - self._boundary_tolerance
-        while left > 0 and trail.accepted and trail.best.worst < end:
+        inside = visited.best_point
+        low, high, end = 0.0, 1.0, visited.slack - self._boundary_tolerance
+        while left > 0 and visited.accepted and visited.best.worst < end:
             left -= 1
             middle = 0.5 * (low + high)
-            target = combine([1.0 - middle, middle], [trail.evaluator.origin, inside])
-            assign(trail.evaluator.parameters, target)
-            if trail.visit().worst <= trail.slack:
+            target = combine([1.0 - middle, middle], [visited.evaluator.origin, inside])
+            assign(visited.evaluator.parameters, target)
+            if visited.visit().worst <= visited.slack:
                 high = middle
             else:
                 low = middle
@@ -199,33 +203,33 @@ def _updated(
 
 
 def _lagrangian_gradient(
-    trail: Trail, seen: Evaluation, x: Vector, weights: Mapping[str, float]
+    visited: VisitedPoints, seen: Evaluation, x: Vector, weights: Mapping[str, float]
 ) -> Vector:
     """``x - x_0 + sum_j w_j grad c_j(x)``."""
     used = {name: weight for name, weight in weights.items() if weight > 0}
     pulls = [seen.gradients[name] for name in used]
-    moved = difference(x, trail.evaluator.origin)
+    moved = difference(x, visited.evaluator.origin)
     return combine([1.0, *used.values()], [moved, *pulls])
 
 
-def _balancing(trail: Trail, names: list[str]) -> dict[str, float]:
+def _balancing(visited: VisitedPoints, names: list[str]) -> dict[str, float]:
     """``argmin |x - x_0 + sum_j mu_j grad c_j(x)|`` over mu >= 0 of these names."""
-    pulls = [trail.best.gradients[name] for name in names]
-    moved, n = difference(trail.best_point, trail.evaluator.origin), len(names)
+    pulls = [visited.best.gradients[name] for name in names]
+    moved, n = difference(visited.best_point, visited.evaluator.origin), len(names)
     P = np.array([[dot(a, b) for b in pulls] for a in pulls]).reshape(n, n)
     mu = solve_nonnegative_qp(P, np.array([dot(moved, a) for a in pulls])).z
     return dict(zip(names, mu.tolist(), strict=True))
 
 
-def _restore(trail: Trail) -> None:
+def _restore(visited: VisitedPoints) -> None:
     """Step from the best point to where the worst constraint's linearisation is met."""
-    values = trail.best.values
+    values = visited.best.values
     worst = max(values, key=lambda name: values[name])
-    gradient = trail.best.gradients[worst]
+    gradient = visited.best.gradients[worst]
     steepness = dot(gradient, gradient)
     if steepness == 0.0:
         return  # a flat constraint says nothing about where to go
-    length = (values[worst] + trail.shift) / steepness
-    step = combine([1.0, -length], [trail.best_point, gradient])
-    assign(trail.evaluator.parameters, step)
-    trail.visit()
+    length = (values[worst] + visited.shift) / steepness
+    step = combine([1.0, -length], [visited.best_point, gradient])
+    assign(visited.evaluator.parameters, step)
+    visited.visit()

@@ -32,7 +32,6 @@ from torch import Tensor
 from oneproj.arguments import check_count, check_number
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
-from oneproj.projection.trail import Trail
 from oneproj.results import Projection
 from oneproj.vectors.arithmetic import (
     Vector,
@@ -44,6 +43,7 @@ from oneproj.vectors.arithmetic import (
     norm,
 )
 from oneproj_paper.projectors.example_dual import ExampleDual
+from oneproj_paper.projectors.visited import VisitedPoints
 
 DOUBLINGS = 40
 """Of the multiplier, from one Newton step's: beyond 2^40 of it, the set seems empty."""
@@ -117,27 +117,29 @@ class DualBisection(AbstractProjector):
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
     ) -> Projection:
         """Project in place and report."""
-        trail = Trail(parameters, constraints, self._tolerance, strict=self._strict)
-        if trail.accepted:
-            return trail.report()
-        sides = [_Side(name, trail) for name in constraints]
+        visited = VisitedPoints(
+            parameters, constraints, self._tolerance, strict=self._strict
+        )
+        if visited.accepted:
+            return visited.report()
+        sides = [_Side(name, visited) for name in constraints]
         try:
-            self._cycle(trail, sides)
+            self._cycle(visited, sides)
         except BaseException:
             # NaN at a visited point, or Ctrl-C: leave the best point, not that one.
-            assign(parameters, trail.best_point)
+            assign(parameters, visited.best_point)
             raise
-        moved = difference(trail.best_point, trail.evaluator.origin)
+        moved = difference(visited.best_point, visited.evaluator.origin)
         apart = norm(combine([1.0] * (1 + len(sides)), [moved, *_pulls(sides)]))
-        return trail.report(
+        return visited.report(
             multipliers={side.name: side.mu for side in sides},
             kkt_residual=apart / max(norm(moved), apart) if apart > 0 else 0.0,
             lower_bound=math.sqrt(2.0 * max(0.0, _dual_value(sides))),
         )
 
-    def _cycle(self, trail: Trail, sides: list[_Side]) -> None:
+    def _cycle(self, visited: VisitedPoints, sides: list[_Side]) -> None:
         """Project onto one constraint after the other until the gap is closed."""
-        origin = trail.evaluator.origin
+        origin = visited.evaluator.origin
         at = combine([0.0], [origin])
         for _ in range(self._cycles if len(sides) > 1 else 1):
             for side in sides:
@@ -146,10 +148,10 @@ class DualBisection(AbstractProjector):
                 if found is None:
                     return
                 at = found
-            half = 0.5 * distance(trail.best_point, origin) ** 2
+            half = 0.5 * distance(visited.best_point, origin) ** 2
             # At a solution half - dual value = -sum_j mu_j c_j, and c_j >= -2 tol.
             allowed = WITHIN * self._tolerance * math.fsum(side.mu for side in sides)
-            if trail.accepted and half - _dual_value(sides) <= allowed:
+            if visited.accepted and half - _dual_value(sides) <= allowed:
                 return
 
     def _project_onto(self, side: _Side, y: list[Tensor]) -> list[Tensor] | None:
@@ -182,12 +184,12 @@ class DualBisection(AbstractProjector):
 class _Side:
     """One constraint: its multiplier, and what it takes off the point."""
 
-    def __init__(self, name: str, trail: Trail) -> None:
+    def __init__(self, name: str, visited: VisitedPoints) -> None:
         """Start with a multiplier of 0."""
         self.name, self.mu = name, 0.0
-        self._trail = trail
-        self._gap = trail.evaluator.margins[name]
-        self.dual = ExampleDual(combine([0.0], [trail.evaluator.origin]))
+        self._trail = visited
+        self._gap = visited.evaluator.margins[name]
+        self.dual = ExampleDual(combine([0.0], [visited.evaluator.origin]))
 
     @property
     def pull(self) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""The trail of a reference projector: what it accepts, and which point it keeps."""
+"""The visited of a reference projector: what it accepts, and which point it keeps."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ import torch
 from torch import Tensor
 
 import oneproj
-from oneproj.projection.trail import Trail
 from oneproj.results import Status
 from oneproj.vectors.arithmetic import assign
+from oneproj_paper.projectors.visited import VisitedPoints
 
 
-def on_a_line(*, strict: bool) -> tuple[Tensor, Trail]:
+def on_a_line(*, strict: bool) -> tuple[Tensor, VisitedPoints]:
     w = torch.tensor([3.0], dtype=torch.float64, requires_grad=True)
-    return w, Trail([w], {"w": oneproj.function(w.sum) <= 1.0}, 0.1, strict=strict)
+    return w, VisitedPoints(
+        [w], {"w": oneproj.function(w.sum) <= 1.0}, 0.1, strict=strict
+    )
 
 
-def visit(w: Tensor, trail: Trail, value: float) -> None:
+def visit(w: Tensor, visited: VisitedPoints, value: float) -> None:
     assign([w], [torch.tensor([value])])
-    trail.visit()
+    visited.visit()
 
 
 def test_the_nearest_accepted_point_is_kept_wherever_the_search_goes() -> None:
-    w, trail = on_a_line(strict=True)
+    w, visited = on_a_line(strict=True)
     for value in (2.0, 0.5, 0.75, 0.25, 1.5):
-        visit(w, trail, value)
-    done = trail.report()
+        visit(w, visited, value)
+    done = visited.report()
     assert w.item() == 0.75
     assert done.status is Status.FEASIBLE
     assert (done.distance, done.residuals["w"]) == (2.25, -0.25)
@@ -34,21 +36,21 @@ def test_the_nearest_accepted_point_is_kept_wherever_the_search_goes() -> None:
 
 
 def test_without_an_accepted_point_the_least_infeasible_is_kept() -> None:
-    w, trail = on_a_line(strict=True)
+    w, visited = on_a_line(strict=True)
     for value in (2.0, 1.0625, 5.0):
-        visit(w, trail, value)
-    done = trail.report()
+        visit(w, visited, value)
+    done = visited.report()
     assert w.item() == 1.0625
     assert done.status is Status.INFEASIBLE
     assert done.residuals["w"] == 0.0625
 
 
 def test_the_paper_accepts_a_tolerance_and_the_status_does_not() -> None:
-    w, trail = on_a_line(strict=False)
-    visit(w, trail, 0.5)
-    visit(w, trail, 1.0625)  # nearer, and within the tolerance of 0.1
-    assert trail.accepted
-    assert trail.shift == 0.0
-    done = trail.report()
+    w, visited = on_a_line(strict=False)
+    visit(w, visited, 0.5)
+    visit(w, visited, 1.0625)  # nearer, and within the tolerance of 0.1
+    assert visited.accepted
+    assert visited.shift == 0.0
+    done = visited.report()
     assert w.item() == 1.0625
     assert done.status is Status.INFEASIBLE

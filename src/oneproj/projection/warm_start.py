@@ -19,7 +19,7 @@ from oneproj.vectors.space import space_around
 
 
 @dataclass(frozen=True)
-class Past:
+class WarmStart:
     """What the last projection learned, and the problem that it belongs to.
 
     A cut of a convex constraint is valid for good, wherever the next start is: only its
@@ -41,7 +41,7 @@ class Past:
         *,
         cuts: Bundle | None = None,
         models: Carried | None = None,
-    ) -> Past:
+    ) -> WarmStart:
         """Keep what was learned, and the evaluator's problem and origin with it."""
         parameters, constraints = (
             list(evaluator.parameters),
@@ -87,7 +87,7 @@ class Past:
         *,
         cuts: int,
         vectors: int,
-    ) -> Past | None:
+    ) -> WarmStart | None:
         """The past of such a state; None if it is of other constraints.
 
         At the edge of the safeguard ball the ball is one of them, made anew for every

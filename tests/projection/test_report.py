@@ -10,7 +10,7 @@ import torch
 
 import oneproj
 from oneproj.projection.cuts import Cuts
-from oneproj.projection.remarks import SLIGHT, UNBALANCED, remarked
+from oneproj.projection.report import SLIGHT, UNBALANCED, remarked
 from oneproj.results import Projection, Status
 from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 

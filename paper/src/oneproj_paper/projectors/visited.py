@@ -12,13 +12,13 @@ from collections.abc import Mapping
 
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.evaluator import Evaluation, Evaluator
-from oneproj.projection.remarks import described
+from oneproj.projection.report import described
 from oneproj.results import Projection
 from oneproj.vectors.arithmetic import Vector, assign, distance, snapshot
 from oneproj.vectors.blocks import combined_norm
 
 
-class Trail:
+class VisitedPoints:
     """Counts the looks and remembers the best point, from the start onwards.
 
     Args:
@@ -30,10 +30,11 @@ class Trail:
     Example:
         >>> import torch, oneproj
         >>> w = torch.tensor([2.0], requires_grad=True)
-        >>> trail = Trail([w], {"w": oneproj.function(w.sum) <= 1.0}, 1e-5, strict=True)
-        >>> assign([w], [torch.tensor([0.5])]); trail.visit().worst
+        >>> cap = {"w": oneproj.function(w.sum) <= 1.0}
+        >>> visited = VisitedPoints([w], cap, 1e-5, strict=True)
+        >>> assign([w], [torch.tensor([0.5])]); visited.visit().worst
         -0.5
-        >>> trail.accepted, trail.report().distance, trail.report().gradients
+        >>> visited.accepted, visited.report().distance, visited.report().gradients
         (True, 1.5, 2)
     """
 
