@@ -7,6 +7,7 @@ plain number, a path or a tensor, or raises an error that says what is wrong.
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -256,3 +257,27 @@ def check_unmasked(name: str, given: object) -> None:
             "or leave out the rows."
         )
         raise InvalidProblemError(message)
+
+
+BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+"""Units of memory, as they are written."""
+
+
+def read_bytes(name: str, text: str) -> int:
+    """Return the number of bytes that a text names.
+
+    Raises:
+        InvalidProblemError: It is not a positive number with a unit.
+
+    Example:
+        >>> read_bytes("memory", "1.5 GB"), read_bytes("memory", "200kB")
+        (1500000000, 200000)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?B)\s*", text)
+    if found is None or float(found[1]) == 0:
+        message = (
+            f"{name} as text is a positive number and a unit, one of "
+            f"{', '.join(BYTES)}; got {text!r}. Try {name}='2 GB'."
+        )
+        raise InvalidProblemError(message)
+    return int(float(found[1]) * BYTES[found[2]])

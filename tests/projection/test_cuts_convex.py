@@ -255,7 +255,7 @@ def test_the_answer_stays_feasible_in_other_batches(kind: str, chunk_size: int) 
 @pytest.mark.parametrize("count", [1, 3, 5])
 def test_two_more_vectors_than_constraints_suffice_for_smooth_ones(count: int) -> None:
     caps = draw("logistic", 60, count)
-    done = caps.project(caps.parameter(), capacity=1)
+    done = caps.project(caps.parameter(), memory=1)
     exact = caps.project(caps.parameter())
     assert done.distance == pytest.approx(exact.distance, rel=1e-8)
     assert done.gradients < 4 * exact.gradients
@@ -266,7 +266,7 @@ def test_little_memory_at_kinks_costs_accuracy_not_feasibility(
     dimension: int, count: int
 ) -> None:
     caps = draw("hinge", dimension, count)
-    done = caps.project(caps.parameter(), capacity=1)
+    done = caps.project(caps.parameter(), memory=1)
     exact = caps.project(caps.parameter())
     assert done.status is Status.FEASIBLE
     assert max(done.residuals.values()) <= 0

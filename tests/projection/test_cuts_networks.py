@@ -355,7 +355,7 @@ def test_little_memory_is_enough_to_become_feasible() -> None:
     for name in ARCHITECTURES:
         net, constraints = case(name, 0)
         start = snapshot(list(net.parameters()))
-        done = project(net, constraints, capacity=1)
+        done = project(net, constraints, memory=1)
         assign(list(net.parameters()), start)
         ample = project(net, constraints)
         assert done.status is Status.FEASIBLE

@@ -64,7 +64,7 @@ def test_fewer_gradients_and_vectors_are_used_beside_a_rank_if_asked_for() -> No
     assert few.gradients < ample.gradients
     assert few.kkt_residual > 10 * ample.kkt_residual, "it stopped before the end"
     # With one vector it ends where rounding leads it: 3 % farther was seen.
-    assert project_risk(Cuts(capacity=1)).distance <= 1.2 * ample.distance
+    assert project_risk(Cuts(memory=1)).distance <= 1.2 * ample.distance
 
 
 def test_beside_a_rank_nothing_is_proven_empty() -> None:

@@ -162,9 +162,7 @@ def test_few_cuts_are_mixed_and_the_bound_stays_one() -> None:
             lambda w=w: (1 - Z @ w).clamp(min=0).mean(), curvature="convex"
         )
         constraints = {"box": sets.Box(-0.5, 0.7).on(w), "risk": risk <= 0.9}
-        answers.append(
-            oneproj.project(w, constraints, projector=Cuts(capacity=capacity))
-        )
+        answers.append(oneproj.project(w, constraints, projector=Cuts(memory=capacity)))
     exact, mixed = answers
     assert mixed.status is Status.FEASIBLE
     assert mixed.lower_bound is not None

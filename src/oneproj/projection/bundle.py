@@ -269,6 +269,7 @@ class Bundle:
         """
         self._select(self.idle < TOLERANCES.stale)
         self.offset = self.offset - self.normals @ self.basis.products(move)
+        self.blur = self.blur + move.eps * move.norm()
         self._proof = 0.0
         if 2 * len(self) < len(self.basis):
             self._rotate(_orthonormal(self.normals))
@@ -319,7 +320,8 @@ class Bundle:
         for start in (self.z, None):
             found = solve_nonnegative_qp(self.gram, offsets, start)
             self.z, self.d = found.z, -(found.z @ self.normals)
-            noise = EPSILON * float(self.z.sum()) ** 2
+            total = float(self.z.sum())
+            noise = EPSILON * total * total
             noisy = noise > TOLERANCES.blurred * float(self.d @ self.d)
             if found.ray is None and not noisy:
                 return True
@@ -387,7 +389,8 @@ class Bundle:
         levels = self.normals[:, : len(y)] @ y
         owner = np.argmax(self.worth, axis=1) if len(self) else np.zeros(0, dtype=int)
         limits = np.array([values[name] for name in self.names])
-        above = (levels - self.offset) * self.slope
+        # What rounding may have done to a cut refutes nothing.
+        above = (levels - self.offset - TOLERANCES.sure_units * self.blur) * self.slope
         more = (self.slope > 0) & (above > limits[owner] if len(self) else above > 0)
         return [
             Prediction.of(

@@ -210,7 +210,7 @@ class Curvature:
             self._error = kept * self._error + error / size
             self._bent = kept * self._bent + bent / size
         if moved > 0:
-            self._recent.append(max(0.0, 2.0 * excess / moved**2))
+            self._recent.append(max(0.0, 2.0 * excess / (moved * moved)))
 
     def _move_center(self, seen: Center) -> None:
         """Go on from a point that lowers the merit, or stay for a shorter step."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from oneproj.arguments import check_count, check_number
+from oneproj.arguments import check_count, check_number, read_bytes
 from oneproj.errors import InvalidProblemError, old_argument
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
@@ -33,6 +33,7 @@ from oneproj.projection.report import (
     stationary,
 )
 from oneproj.projection.sqp import Sqp
+from oneproj.projection.tolerances import TOLERANCES
 from oneproj.projection.warm_start import WarmStart
 from oneproj.projection.within_any import (
     project_within_any,
@@ -43,22 +44,9 @@ from oneproj.results import Projection
 from oneproj.sets.region import Region, boxes_of, region_of
 from oneproj.vectors.arithmetic import Vector, assign, dimension
 
-ROOM, AMPLE, FEW = 100, 1000, 10_000_000
-"""Parameter-size vectors to keep unless the user says otherwise: 100; of cuts, which
-stay valid, up to 1000 as long as that is fewer numbers than ten million."""
-ENOUGH, PER_DIMENSION = 200, 4
-"""Full gradients after which to stop improving, unless the user says otherwise. Where a
-convex constraint has a facet for every direction, as a maximum over examples does, the
-answer lies on as many facets as there are parameters, and about two looks find one."""
-SOON, STEADY = 20, 1e-2
-"""Full gradients of the local search before what may be convex is tried as if it were,
-unless they lowered the worst residual to this share."""
-WHOLE, LARGE, VECTORS = 512, 1_000_000, 16
-"""Parameters up to which the local search works in all of their space, and from which
-it keeps 16 parameter-size vectors beyond the model by default."""
-
 
 @old_argument("progress", "min_gain")
+@old_argument("capacity", "memory")
 class Cuts(AbstractProjector):
     """Projects by linearisation: exactly if all constraints are convex, else locally.
 
@@ -76,13 +64,13 @@ class Cuts(AbstractProjector):
             for 200, or more if the constraints are convex and the parameters are many.
             Where no feasible point was seen by then, or one behind a plateau, other
             ways may take several times as many.
-        memory: Nonconvex: moves from which the curvature is estimated.
-        capacity: Parameter-size vectors to keep at most; None for 100, or more cuts if
-            the model is small. The least, which large models want, is two more than
-            there are constraints (nonconvex: than twice as many, and the gradients of
-            the last look beside them). With the least a
-            smooth convex constraint is projected onto as exactly as with more; at kinks
-            up to a percent of the distance is lost, which ``lower_bound`` shows.
+        memory: What to keep beyond the model: a number of parameter-size vectors, or
+            bytes as text, such as ``"2 GB"``. None for 16 vectors from a million
+            parameters on, and for as many as help below. The least that is used is two
+            vectors more than there are constraints (nonconvex: than twice as many, and
+            the gradients of the last points). With the least a smooth convex constraint
+            is projected onto as exactly as with more; at kinks up to a percent of the
+            distance is lost, which ``lower_bound`` shows.
 
     Example:
         >>> import torch, oneproj
@@ -103,23 +91,23 @@ class Cuts(AbstractProjector):
         tolerance: float = 1e-6,
         min_gain: float = 1e-4,
         max_evaluations: int | None = None,
-        memory: int = 100,
-        capacity: int | None = None,
+        memory: int | str | None = None,
     ) -> None:
         """Check and keep the settings."""
         residual, gain = "It is a relative residual.", "It is a share of a gain."
         self._tolerance = check_number("tolerance", tolerance, residual, zero=True)
         self._min_gain = check_number("min_gain", min_gain, gain, zero=True)
-        self._memory = check_count("memory", memory, "It counts moves.", least=0)
-        self._max_evaluations, self._capacity = max_evaluations, capacity
+        self._max_evaluations, self._memory = max_evaluations, memory
         if max_evaluations is not None:
             looks = "It counts full constraint gradients; None for the default."
             self._max_evaluations = check_count(
                 "max_evaluations", max_evaluations, looks
             )
-        if capacity is not None:
-            vectors = "It counts vectors that are kept; None for the default."
-            self._capacity = check_count("capacity", capacity, vectors)
+        if isinstance(memory, str):
+            read_bytes("memory", memory)
+        elif memory is not None:
+            vectors = 'It counts vectors that are kept, or is bytes as text: "2 GB".'
+            self._memory = check_count("memory", memory, vectors)
         self._warm = False
         self._past: WarmStart | None = None
 
@@ -222,8 +210,10 @@ class Cuts(AbstractProjector):
         known = None if past is None else past.cuts_from(evaluator)
         bundle = known or Bundle(room)
         facets = min(room, dimension(evaluator.parameters))
-        budget = self._max_evaluations or max(ENOUGH, PER_DIMENSION * facets)
-        evaluator.keep(FEW // dimension(evaluator.parameters))
+        budget = self._max_evaluations or max(
+            TOLERANCES.gradients, TOLERANCES.gradients_per_dimension * facets
+        )
+        evaluator.keep(TOLERANCES.cut_numbers // dimension(evaluator.parameters))
         empty = project_convex(evaluator, bundle, max_evaluations=budget)
         if empty:
             challenge(evaluator)
@@ -254,9 +244,9 @@ class Cuts(AbstractProjector):
 
     def _project_within(self, evaluator: Evaluator, region: Region) -> Projection:
         room = self._convex_room(evaluator.parameters, evaluator.constraints)
-        budget = self._max_evaluations or ENOUGH
+        budget = self._max_evaluations or TOLERANCES.gradients
         bundle = SetBundle(region, evaluator.origin, room)
-        evaluator.keep(FEW // dimension(evaluator.parameters))
+        evaluator.keep(TOLERANCES.cut_numbers // dimension(evaluator.parameters))
         empty = project_convex(evaluator, bundle, max_evaluations=budget)
         if empty:
             challenge(evaluator, lambda x: region.member(x, like=evaluator.origin))
@@ -288,8 +278,8 @@ class Cuts(AbstractProjector):
 
         The nearer of the two answers counts.
         """
-        room = max(self._capacity or ROOM, len(evaluator.constraints) + SPARE)
-        few = self._max_evaluations or ENOUGH
+        room = self._convex_room(evaluator.parameters, evaluator.constraints)
+        few = self._max_evaluations or TOLERANCES.gradients
         near, sure = project_within_any(
             evaluator, region, capacity=room, max_evaluations=few
         )
@@ -309,7 +299,9 @@ class Cuts(AbstractProjector):
     ) -> Projection:
         region = region_of(evaluator.parameters, evaluator.constraints)
         sets = boxes_of(evaluator.parameters, evaluator.constraints)
-        limit = evaluator.evaluations - 1 + (self._max_evaluations or ENOUGH)
+        limit = (
+            evaluator.evaluations - 1 + (self._max_evaluations or TOLERANCES.gradients)
+        )
         carried = None if past is None else past.models
         search = Sqp(
             evaluator,
@@ -323,10 +315,17 @@ class Cuts(AbstractProjector):
         steady = True
         while steady and evaluator.evaluations < limit:
             before = evaluator.best.worst
-            soon = limit if carried is not None else evaluator.evaluations + SOON
+            soon = (
+                limit
+                if carried is not None
+                else evaluator.evaluations + TOLERANCES.local_first
+            )
             search.run(min(soon, limit), last=soon >= limit)
             ended = search.settled or search.stationary
-            steady = not ended and 0 < evaluator.best.worst <= STEADY * before
+            steady = (
+                not ended
+                and 0 < evaluator.best.worst <= TOLERANCES.local_steady * before
+            )
         if not (search.settled or search.stationary):
             if not sets.places and search.may_be_convex:
                 # What was not declared is nobody's mistake.
@@ -354,19 +353,32 @@ class Cuts(AbstractProjector):
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
     ) -> int:
         """How many cuts of convex constraints are kept."""
-        ample = min(AMPLE, FEW // dimension(parameters))
-        return max(self._capacity or max(ROOM, ample), len(constraints) + SPARE)
+        most = self._vectors(parameters)
+        if most is None:
+            numbers = TOLERANCES.cut_numbers // dimension(parameters)
+            most = max(TOLERANCES.vectors, min(TOLERANCES.cuts, numbers))
+        return max(most, len(constraints) + SPARE)
+
+    def _vectors(self, parameters: Vector) -> int | None:
+        """How many parameter-size vectors may be kept; None for as many as help."""
+        if isinstance(self._memory, str):
+            size = sum(p.numel() * p.element_size() for p in parameters)
+            return read_bytes("memory", self._memory) // max(size, 1)
+        if self._memory is None and dimension(parameters) >= TOLERANCES.large:
+            return TOLERANCES.large_vectors
+        return self._memory
 
     def _local_room(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
     ) -> int:
         """How many vectors the basis of the local search has at most."""
         size, count = dimension(parameters), len(constraints)
-        most = self._capacity
-        if most is None and size < LARGE:
-            return WHOLE if size <= WHOLE else max(ROOM, 4 * count + SPARE)
+        most, whole = self._vectors(parameters), TOLERANCES.whole_space
+        if most is None:
+            plain = max(TOLERANCES.vectors, 4 * count + SPARE)
+            return whole if size <= whole else plain
         # The start, the best point and two sums; gradients at four points.
-        return max((most or VECTORS) - 4 - 4 * count, 2 * count + 2 * SPARE)
+        return max(most - 4 - 4 * count, 2 * count + 2 * SPARE)
 
 
 def _from_the_start(evaluator: Evaluator) -> Evaluator:

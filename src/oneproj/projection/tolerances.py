@@ -13,6 +13,30 @@ class Tolerances:
     ``benchmarks/NOTES.md``.
     """
 
+    # --- how much is kept, and how long is searched -------------------------------
+    vectors: int = 100
+    """Parameter-size vectors to keep below a million parameters. Not tuned."""
+    cuts: int = 1000
+    """Cuts of convex constraints to keep, for they stay valid, as long as ..."""
+    cut_numbers: int = 10_000_000
+    """... they hold at most so many numbers: 80 MB. Not tuned."""
+    large: int = 1_000_000
+    """Parameters from which memory counts, and only ``large_vectors`` are kept."""
+    large_vectors: int = 16
+    """Parameter-size vectors beyond a large model, by default."""
+    whole_space: int = 512
+    """Parameters up to which the local search works in all of their space."""
+    gradients: int = 200
+    """Full gradients after which to stop improving. Not tuned."""
+    gradients_per_dimension: int = 4
+    """The same for each cut that may bind: a maximum over examples has a facet for
+    every direction, and about two gradients find one."""
+    local_first: int = 20
+    """Gradients of the local search before what may be convex is tried as if it were;
+    smooth problems take fewer (suite)."""
+    local_steady: float = 1e-2
+    """Share of the worst residual that is left where those gradients made progress."""
+
     # --- convex: the bundle of cuts -----------------------------------------------
     independent: float = 16.0
     """Rounding units: what is left of a gradient below this is in the basis already."""
