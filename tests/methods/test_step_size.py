@@ -225,14 +225,30 @@ def test_a_score_of_more_weights_takes_shorter_steps(n: int, shorter: int) -> No
 def test_steps_of_a_trained_model_keep_near_what_is_capped(
     cap: float, unit: float
 ) -> None:
-    # The capped term has no slope at the start; a step of s makes it 100^2 s^2, and
-    # bends by half of that. The mean step of a run is half of the first.
+    # The capped term has no slope at the start; a step of s makes it 100^2 s^2. The
+    # mean step of a run is half of the first.
     w = torch.zeros(100, requires_grad=True)
     moved = oneproj.function(lambda: unit * w.sum().square()) <= unit * cap
     problem = oneproj.Problem(w, oneproj.function(lambda: -w.sum()), {"kl": moved})
     reached = (100 * default_lr(problem) / 2) ** 2
-    most = 2.0 * oneproj.Defaults().lr_slacks * cap
-    assert 0.25 * most < reached <= most
+    assert 0.25 * cap < reached <= cap
+
+
+@pytest.mark.parametrize("f_unit", [1.0, 1e3])
+@pytest.mark.parametrize("c_unit", [1.0, 1e-3])
+def test_a_step_beyond_the_gain_does_not_pay_for_a_cap(
+    f_unit: float, c_unit: float
+) -> None:
+    # The objective is 0 from 0.01 on, and the cap is violated by 0.001 and s more: up
+    # to twice 0.011 is allowed, and 0.0125 is tried after 0.025.
+    w = torch.zeros(1, requires_grad=True)
+    floor = oneproj.function(lambda: f_unit * (0.01 - w).clamp(min=0.0).sum())
+    cap = oneproj.function(lambda: c_unit * w.sum()) <= -0.001 * c_unit
+    assert default_lr(oneproj.Problem(w, floor, {"cap": cap})) == LR / 4
+    assert default_lr(oneproj.Problem(w, floor, {})) == LR
+    lenient = replace(oneproj.Defaults(), lr_rise=5.0)
+    problem = oneproj.Problem(w, floor, {"cap": cap})
+    assert default_lr(problem, defaults=lenient) == LR
 
 
 def test_a_linear_cap_at_its_bound_shortens_nothing() -> None:
