@@ -179,9 +179,7 @@ def _value(term: AbstractTerm, some: Tensor | None, parameters: Vector) -> Tenso
         return term.batch_value(some)
 
 
-def _mean_step(
-    looks: Sequence[Look], parameters: Vector
-) -> tuple[list[Tensor], float]:
+def _mean_step(looks: Sequence[Look], parameters: Vector) -> tuple[list[Tensor], float]:
     """Minus the mean gradient over its root mean square, and the mean's size."""
     wide = [torch.promote_types(p.dtype, torch.float32) for p in parameters]
     pairs = list(zip(parameters, wide, strict=True))
