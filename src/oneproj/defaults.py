@@ -28,11 +28,9 @@ class Defaults:
             problems.
         lr_halvings: Halvings of it down to the shortest. Source: the battery's
             fine-tuning family.
-        lr_bend: Largest bend of a constraint along the first step: the difference of
-            its changes in both halves, over the change in the first. Below 2, which is
-            that of a parabola from its minimum. Source: the battery's trained models.
-        lr_slacks: Bend that is always allowed, in values of the constraint at the
-            start. Source: trained_cnn_old_risk, continual_cnn_500.
+        lr_rise: Largest growth of violations along half of the first step, in their
+            sum at the start plus the objective's fall, each over the size of its
+            gradient. Source: attention, trained_cnn_old_risk, abstention ClimSim.
         far_start_parameters: Parameters up to which a start far from feasible lengthens
             the steps.
         far_start_path: Length of all steps together, in distances to the bounds.
@@ -81,8 +79,7 @@ class Defaults:
 
     longest_lr: float = 0.1
     lr_halvings: int = 14
-    lr_bend: float = 1.9
-    lr_slacks: float = 10.0
+    lr_rise: float = 2.0
     far_start_parameters: int = 1000
     far_start_path: float = 12.0
     far_start_share: float = 0.05

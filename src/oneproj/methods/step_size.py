@@ -42,7 +42,9 @@ MINIBATCHES = 8
 noise, and a step along it is too long where a step of the run is not. Source:
 worst_group_network."""
 ROUNDINGS = 8.0
-"""Units of rounding: differences of three values are no more exact than this."""
+"""Units of rounding: a difference of values is no more exact than this."""
+FLAT = 1e-30
+"""No gradient is taken for smaller: what has none is lost as soon as it is violated."""
 FARTHEST = 1e6
 """No distance to a bound is taken for longer: c_j may be flat where it is."""
 
@@ -102,10 +104,10 @@ def default_lr(
     objective's gradient on several minibatches over its root mean square, which is
     between -1 and 1 in each parameter and near 0 where minibatches disagree. Then
 
-    * no shorter step may bend a constraint too much. It changes by a in the first half
-      of a step and by b in the second, and b would be a if it were linear; with the
-      value c at the start, ``|b - a| <= max(lr_bend |a|, lr_slacks |c|)``.
     * the objective, on the minibatches, is not larger than at the start.
+    * violations do not grow too much. ``V = sum_j max(c_j, 0) / |grad c_j|_1`` is their
+      sum, with gradients at the start, so that units do not count. It may grow by
+      ``lr_rise`` times what it was plus the objective's fall over ``|grad f|_1``.
 
     Fresh networks allow about one over the width of their layers, trained ones less.
     Rows of an embedding that no example looks up do not move, and so do not count.
@@ -113,7 +115,7 @@ def default_lr(
     Args:
         problem: Its parameters hold the start, and hold it again afterwards.
         examples: Of each term in a minibatch, drawn at random.
-        defaults: The longest step, the number of its halvings, and the limits.
+        defaults: The longest step, the number of its halvings, and the limit.
         counts: Where the gradients are counted; None for nowhere.
 
     Example:
@@ -134,22 +136,31 @@ def default_lr(
         partial(_value, c, c.draw(examples, draws), parameters)
         for c in problem.constraints.values()
     ]
-    start, direction = snapshot(parameters), _mean_step(objective, parameters)
+    start = snapshot(parameters)
+    direction, slope = _mean_step(objective, parameters)
+    slopes = [_size(_slopes(look, parameters)) for look in constraints]
     if counts is not None:
         counts.objective_gradients += several
+        counts.constraint_gradients += len(constraints)
 
-    def move(t: float) -> None:
+    def at(t: float) -> tuple[float, float]:
         torch._foreach_copy_(parameters, start)
         torch._foreach_add_(parameters, direction, alpha=t)
+        f = math.fsum(look().item() for look in objective) / several
+        pairs = zip(constraints, slopes, strict=True)
+        return f / slope, sum(max(look().item(), 0.0) / size for look, size in pairs)
 
-    unit = ROUNDINGS * rounding_unit(parameters)
-    shortest = 0.5 * defaults.longest_lr * 0.5**defaults.lr_halvings
+    t = 0.5 * defaults.longest_lr
+    shortest = t * 0.5**defaults.lr_halvings
     try:
         with torch.no_grad():
-            t = _straight(constraints, move, shortest, defaults, unit)
-            least = _mean(objective, move, 0.0)
-            least += unit * abs(least)
-            while t > shortest and not _mean(objective, move, t) <= least:
+            most, violated = at(0.0)
+            most += ROUNDINGS * rounding_unit(parameters) * abs(most)
+            while t > shortest:
+                f, V = at(t)
+                allowed = defaults.lr_rise * (violated + most - f)
+                if f <= most and V - violated <= allowed:
+                    break
                 t *= 0.5
     finally:
         assign(parameters, start)
@@ -160,39 +171,6 @@ Look: TypeAlias = Callable[[], Tensor]
 """The value of a term on a sample, where the parameters are."""
 
 
-def _straight(
-    constraints: Sequence[Look],
-    move: Callable[[float], None],
-    shortest: float,
-    defaults: Defaults,
-    unit: float,
-) -> float:
-    """The longest mean step before a constraint bends too much, by doubling."""
-
-    def values(t: float) -> list[float]:
-        move(t)
-        return [look().item() for look in constraints]
-
-    t = shortest
-    before, middle = values(0.0), values(t)
-    while 2.0 * t < defaults.longest_lr:
-        after = values(2.0 * t)
-        for first, half, last in zip(before, middle, after, strict=True):
-            bend = abs((last - half) - (half - first))
-            rounding = unit * max(abs(first), abs(half), abs(last))
-            linear = defaults.lr_bend * abs(half - first)
-            if not bend <= max(linear, defaults.lr_slacks * abs(first), rounding):
-                return t
-        t, middle = 2.0 * t, after
-    return t
-
-
-def _mean(looks: Sequence[Look], move: Callable[[float], None], t: float) -> float:
-    """The mean of values after a mean step of that length."""
-    move(t)
-    return math.fsum(look().item() for look in looks) / len(looks)
-
-
 def _value(term: AbstractTerm, some: Tensor | None, parameters: Vector) -> Tensor:
     """The value of a term on some examples, as in evaluation mode."""
     drawn = torch.random.fork_rng(range(torch.cuda.device_count()))
@@ -201,8 +179,8 @@ def _value(term: AbstractTerm, some: Tensor | None, parameters: Vector) -> Tenso
         return term.batch_value(some)
 
 
-def _mean_step(looks: Sequence[Look], parameters: Vector) -> list[Tensor]:
-    """Minus the mean gradient over its root mean square; 0 where that is 0."""
+def _mean_step(looks: Sequence[Look], parameters: Vector) -> tuple[list[Tensor], float]:
+    """Minus the mean gradient over its root mean square, and the mean's size."""
     wide = [torch.promote_types(p.dtype, torch.float32) for p in parameters]
     pairs = list(zip(parameters, wide, strict=True))
     total, squares = ([torch.zeros_like(p, dtype=d) for p, d in pairs] for _ in "mv")
@@ -213,7 +191,13 @@ def _mean_step(looks: Sequence[Look], parameters: Vector) -> list[Tensor]:
         torch._foreach_addcmul_(squares, slopes, slopes)
     sizes = [(len(looks) * square).sqrt() for square in squares]
     steps = zip(total, sizes, parameters, strict=True)
-    return [torch.where(v > 0, -m / v, 0.0).to(p.dtype) for m, v, p in steps]
+    step = [torch.where(v > 0, -m / v, 0.0).to(p.dtype) for m, v, p in steps]
+    return step, _size(total) / len(looks)
+
+
+def _size(slopes: Sequence[Tensor]) -> float:
+    """The sum of absolute entries, or nearly 0 where they are 0."""
+    return max(math.fsum(float(slope.abs().sum()) for slope in slopes), FLAT)
 
 
 @torch.enable_grad()
