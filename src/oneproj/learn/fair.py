@@ -7,8 +7,6 @@ from dataclasses import replace
 from itertools import permutations
 from typing import Any, Literal, Self, TypeAlias
 
-from torch import Tensor
-
 from oneproj import rates
 from oneproj.errors import InvalidProblemError
 from oneproj.learn.base import (
@@ -22,11 +20,12 @@ from oneproj.learn.groups import read_groups
 from oneproj.learn.models import ModelLike, own_random_numbers
 from oneproj.problem.terms import AbstractExpression, AbstractTerm
 from oneproj.rates.confirm import Confirmation
+from oneproj.rates.functions import Score
 
 Parity = Literal[
     "demographic_parity", "equal_opportunity", "equalized_odds", "error_parity"
 ]
-Rate: TypeAlias = Callable[..., AbstractExpression]
+Rate: TypeAlias = Callable[..., rates.Rate]
 PARITIES: dict[str, dict[str, Rate]] = {
     "demographic_parity": {"positive rate": rates.positive_rate},
     "equal_opportunity": {"true positive rate": rates.true_positive_rate},
@@ -166,7 +165,7 @@ class FairClassifier(AbstractThresholdClassifier):
         made: dict[str, AbstractTerm] = {}
         for name, rate in PARITIES[self.constraint].items():
             each = [
-                rate(self._score, data=_data(_members(rows, j, name), name))
+                _rate(rate, self._score, _members(rows, j, name), name)
                 for j in range(len(self.groups_))
             ]
             for a, b in permutations(range(len(each)), 2):
@@ -185,5 +184,7 @@ def _members(rows: Rows, group: int, rate: str) -> Rows:
     return rows.of(chosen)
 
 
-def _data(rows: Rows, rate: str) -> Tensor | tuple[Tensor, Tensor]:
-    return rows.x if rate == "positive rate" else (rows.x, rows.y)
+def _rate(rate: Rate, score: Score, rows: Rows, name: str) -> AbstractExpression:
+    """The rate of these rows, whose gradient follows their losses: few errors."""
+    data = rows.x if name == "positive rate" else (rows.x, rows.y)
+    return rate(score, data=data).with_loss_gradient(rows.y)

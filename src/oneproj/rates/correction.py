@@ -1,7 +1,7 @@
 """Projecting onto bounds on counts: surrogate bounds, searched until the counts hold.
 
 A count is a staircase, which no projector can follow. So the projection is onto a
-smooth set, ``s(z) <= cap``, with s the near surrogate in place of every rate. What the
+smooth set, ``s(z) <= cap``, with s the surrogate in place of every rate. What the
 cap should be is found by a fixed-point iteration. At the point y of the last round,
 with the count c and the surrogate s relative to the least value L that rates can give
 the constraint,
@@ -60,9 +60,9 @@ def has_rates(constraint: AbstractTerm) -> bool:
 
 
 def smooth(constraint: AbstractTerm) -> Constraint:
-    """Return the constraint with near surrogates in place of its rates.
+    """Return the constraint with smooth surrogates in place of its rates.
 
-    Their widths are those of the scores at the parameters as they are now.
+    Their widths are those of the scores at the current parameters.
 
     Example:
         >>> import oneproj, torch
@@ -73,7 +73,7 @@ def smooth(constraint: AbstractTerm) -> Constraint:
     """
     found = parts(constraint)
     terms = tuple(
-        Weighted(a, t.surrogate("near") if isinstance(t, Rate) else t)
+        Weighted(a, t.surrogate() if isinstance(t, Rate) else t)
         for a, t in found.weighted
     )
     bound = Constraint(Combination(terms, 0.0), -found.constant, sense=1)

@@ -12,7 +12,7 @@ from oneproj.arguments import TensorLike, as_number, as_tensor, check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.problem.data import DataLike, Source, as_source
 from oneproj.problem.functions import CHUNK_SIZE
-from oneproj.rates.terms import Precision, Rate
+from oneproj.rates.terms import Precision, Rate, as_bools
 
 Score = Callable[[Any], Tensor]
 """Takes a batch of rows and returns one number for each, shape ``(n,)``."""
@@ -272,7 +272,7 @@ class _Options:
         why = "It is the number of rows per forward pass: fewer take less memory."
         self._chunk_size = check_count("chunk_size", chunk_size, why)
         self._source, self._threshold = source, number
-        self._where = None if where is None else _as_bools("where", where, source.size)
+        self._where = None if where is None else as_bools("where", where, source.size)
         self._weights = None if weights is None else _as_weights(weights, source.size)
 
     def rate(self, kind: str, score: Score, rows: Tensor, positive: Tensor) -> Rate:
@@ -319,27 +319,7 @@ def _labelled(data: object) -> tuple[Source, Tensor]:
         )
         raise InvalidProblemError(message)
     source = as_source(data[0])
-    return source, _as_bools("labels", data[1], source.size)
-
-
-def _as_bools(name: str, given: object, size: int) -> Tensor:
-    values = as_tensor(name, given).cpu()
-    if values.shape != (size,):
-        message = (
-            f"{name} must have one entry per row, shape ({size},), but has shape "
-            f"{tuple(values.shape)}."
-        )
-        raise InvalidProblemError(message)
-    bad = ~((values == 0) | (values == 1))
-    if bool(bad.any()):
-        found = sorted(set(values[bad].tolist()))[:3]
-        message = (
-            f"{name} must be 0 and 1, or bools, but {int(bad.sum())} of {size} are "
-            f"others, such as {', '.join(map(str, found))}. Of labels -1 and 1 pass "
-            "y > 0; of several classes, y == c for the one that counts as positive."
-        )
-        raise InvalidProblemError(message)
-    return values == 1
+    return source, as_bools("labels", data[1], source.size)
 
 
 def _as_weights(given: object, size: int) -> Tensor:
