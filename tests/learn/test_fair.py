@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.rates.adult import adult_folder, load_adult
-from oneproj import InvalidProblemError
+from oneproj import InfeasibleError, InvalidProblemError, OneprojWarning
 from oneproj.learn import FairClassifier
 
 WHERE = {
@@ -118,3 +118,23 @@ def test_ten_folds_with_pandas_and_routing(table) -> None:
     assert all(each.solution_.feasible for each in fitted)
     assert search.best_params_ == {"tolerance": 0.5}  # the looser is more accurate
     assert list(search.best_estimator_.feature_names_in_) == list("abcd")
+
+
+def test_groups_of_a_few_rows_are_said() -> None:
+    X, y = np.random.default_rng(0).normal(size=(6, 2)), [0, 1, 0, 1, 0, 1]
+    clf = FairClassifier(steps=5, validation_fraction=0, random_state=0)
+    with pytest.warns(OneprojWarning) as said:
+        clf.fit(X, y, sensitive_features=list("aaabbb"))
+    assert "Group 'a' has 3 row(s)" in str(said[0].message)
+
+
+def test_parity_that_cannot_be_met_names_the_estimator() -> None:
+    # One row of the group "b" is twice in the table, with both labels.
+    X = np.array([[0.0], [1.0], [1.0]])
+    clf = FairClassifier("error_parity", 0.05, steps=5, validation_fraction=0)
+    with (
+        pytest.warns(OneprojWarning, match=r"has 1 row\(s\)"),
+        pytest.raises(InfeasibleError, match="could not be met") as caught,
+    ):
+        clf.fit(X, [0, 0, 1], sensitive_features=["a", "b", "b"])
+    assert "FairClassifier found no model" in caught.value.__notes__[0]

@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import Any, Literal, Self, TypeAlias
 
 from oneproj import rates
-from oneproj.errors import InvalidProblemError
+from oneproj.errors import InvalidProblemError, warn
 from oneproj.learn.base import (
     AbstractThresholdClassifier,
     Constraints,
@@ -120,6 +120,7 @@ class FairClassifier(AbstractThresholdClassifier):
                 self.model_[0].shift.fill_(-self._scores_of(train.x).max())
             self.threshold_ = 0.0
             risk = logistic_risk(self._score, train)
+            self._warn_of_small_groups(train)
             self._solve(risk, self._constraints(train), seed)
         self._confirm_held_out(held_out)
         return self
@@ -160,6 +161,22 @@ class FairClassifier(AbstractThresholdClassifier):
                         f"{name}. Merge small groups, or compare another rate."
                     )
                     raise InvalidProblemError(message)
+
+    def _warn_of_small_groups(self, rows: Rows) -> None:
+        """Say where one row changes a rate by more than the tolerance."""
+        for name in PARITIES[self.constraint]:
+            sizes = [len(_members(rows, j, name)) for j in range(len(self.groups_))]
+            fewest = min(sizes)
+            if fewest * self.tolerance < 1:
+                label = self.groups_[sizes.index(fewest)]
+                warn(
+                    f"Group {label!r} has {fewest} row(s) to train on for its {name}: "
+                    f"one of them changes it by {1 / fewest:.2g}, more than the "
+                    f"tolerance, {self.tolerance:g}. Such parity is met by chance, or "
+                    "by one decision for all. Give more rows, merge small groups, or "
+                    "allow a larger tolerance."
+                )
+                return
 
     def _constraints(self, rows: Rows) -> Constraints:
         made: dict[str, AbstractTerm] = {}

@@ -50,6 +50,14 @@ CORRECTIONS: dict[str, str] = {
         "hold, where not all do, is not confirmed together."
     ),
 }
+STATEMENTS = CORRECTIONS | {
+    "independent": (
+        "With probability {at_least}, all confidence bounds are right together: each "
+        "is from rows of its own. An order statistic was chosen among these rows, and "
+        "its bound holds by that choice."
+    )
+}
+"""What the bounds of a ``Confirmation`` mean; ``confirm`` makes the first three."""
 ROUNDING = 1e-6
 """A value may be outside of its range by this share of the range: float32 rounds."""
 
@@ -119,7 +127,8 @@ class Confirmation(Readable):
     Attributes:
         checks: Name to what was found about that constraint.
         confidence: The probability that the statement above is right.
-        correction: How several constraints share the error.
+        correction: How several constraints share the error; ``"independent"`` for
+            thresholds that an estimator chose, each on rows of its own.
 
     Example:
         >>> check = ConstraintCheck(0.003, "<=", 0.01, 0.0077, 1000, True, "binomial")
@@ -150,7 +159,7 @@ class Confirmation(Readable):
 
     def _parts(self) -> list[Rows | str]:
         rows = [(name, *check._cells()) for name, check in self.checks.items()]  # noqa: SLF001 - our own
-        said = CORRECTIONS[self.correction].format(
+        said = STATEMENTS[self.correction].format(
             at_least=f"at least {self.confidence:g}",
             at_most=f"at most {1 - self.confidence:.6g}",
         )

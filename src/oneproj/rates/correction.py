@@ -23,8 +23,9 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from oneproj.errors import warn
 from oneproj.problem.terms import AbstractTerm, Combination, Constraint, Weighted
-from oneproj.rates.terms import Parts, Rate, parts
+from oneproj.rates.terms import Parts, PrecisionTerm, Rate, parts
 from oneproj.results import Projection, Status
 from oneproj.vectors.arithmetic import Vector, assign, combine, distance, snapshot
 
@@ -147,8 +148,16 @@ def project_counts(
         no gradients, so nothing says how near the nearest point is: the KKT residual
         is infinite if the point moved. The multipliers are those of the surrogates.
     """
-    search = _Search(parameters, constraints, project)
-    return search.run()
+    found = _Search(parameters, constraints, project).run()
+    for name, constraint in constraints.items():
+        term = constraint.term if isinstance(constraint, Constraint) else None
+        if isinstance(term, PrecisionTerm) and term.stated.counts().rows == 0:
+            warn(
+                f"{name!r} holds since no row is accepted: a precision of nothing is "
+                "undefined, and meets every bound. Add a bound on what must be found, "
+                "such as true_positive_rate >= 0.3, or ask for less precision."
+            )
+    return found
 
 
 class _Search:

@@ -225,7 +225,8 @@ def precision(
 
     Only ``precision(...) >= p`` can be stated, with a number p between 0 and 1: it
     reads ``(1 - p) TP >= p FP``, which is linear in the counts. A model that accepts
-    no row satisfies it.
+    no row satisfies it; a warning says so. Its gradient is that of
+    ``Rate.with_loss_gradient``.
 
     Args:
         score: As for ``false_positive_rate``.
@@ -246,7 +247,10 @@ def precision(
     options = _Options(source, where, threshold, weights, chunk_size)
     hits = options.rate("true positive rate", score, labels, labels)
     false_alarms = options.rate("false positive rate", score, ~labels, ~labels)
-    return Precision(hits, false_alarms)
+    # By the counts' own gradient runs end where no row is accepted, see NOTES.md.
+    return Precision(
+        hits.with_loss_gradient(labels), false_alarms.with_loss_gradient(labels)
+    )
 
 
 class _Options:
