@@ -42,11 +42,23 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Constraints: TypeAlias = Mapping[str, AbstractTerm]
 BINARY = 2
 SPARSE = ("csr", "csc")
-"""Sparse formats that are read as they are; scikit-learn converts others."""
-DEFAULT_CONFIDENCE = 0.95
-"""Of ``confirm`` where the estimator has none."""
+"""Sparse formats that are read directly; scikit-learn converts others."""
 LARGEST_SEED = 2**31 - 1
 """Seeds are drawn below this; torch and NumPy both take them."""
+
+
+@dataclass(frozen=True)
+class LearnDefaults:
+    """The numbers behind the estimators."""
+
+    confidence: float = 0.95
+    """Of ``confirm`` where the estimator has none."""
+    score_rounding: float = 1e-9
+    """By how much a threshold exceeds the score that it is chosen by, relative to the
+    largest: far above what the order of sums changes a score by in float64."""
+
+
+DEFAULTS = LearnDefaults()
 
 
 @dataclass(frozen=True)
@@ -333,7 +345,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
     @abstractmethod
     def _constraints(self, rows: Rows) -> Constraints:
-        """The constraints on these rows, at the thresholds as they are."""
+        """The constraints on these rows, at the current thresholds."""
 
     def _promise(self, checks: Mapping[str, ConstraintCheck | None]) -> None:
         """Keep what thresholds promise, one for each group of independent rows."""
@@ -357,7 +369,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     def _bounds(self, rows: Rows, **options: Any) -> Confirmation:  # noqa: ANN401
         """What ``oneproj.confirm`` finds on rows that training did not see."""
         confidence = self.confidence
-        sure = DEFAULT_CONFIDENCE if confidence is None else confidence
+        sure = DEFAULTS.confidence if confidence is None else confidence
         return confirm(self._constraints(rows), sure, **options)
 
     # --- predicting -------------------------------------------------------------------

@@ -7,11 +7,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from oneproj.errors import warn
+from oneproj.learn.base import DEFAULTS
 from oneproj.rates.bounds import Count, neyman_pearson_rank, rows_needed
 from oneproj.rates.confirm import ConstraintCheck
-
-ROUNDING = 1e-9
-"""Relative; far above what the order of sums changes a score by in float64."""
 
 
 class CalibratedThreshold(NamedTuple):
@@ -63,7 +61,7 @@ def calibrate_threshold(
             "a larger validation_fraction or alpha, or a smaller confidence."
         )
     else:
-        room = ROUNDING * max(1.0, float(scores.abs().max()))
+        room = DEFAULTS.score_rounding * max(1.0, float(scores.abs().max()))
         threshold = float(scores.double().kthvalue(rank).values) + room
     if n == 0:
         return CalibratedThreshold(None, None)

@@ -25,6 +25,7 @@ from oneproj.rates.bounds import (
     Part,
     upper_of_sum,
 )
+from oneproj.rates.defaults import DEFAULTS
 from oneproj.rates.rows import RowSet, shared_rows
 from oneproj.rates.terms import PrecisionTerm, Rate, parts
 from oneproj.results import Readable, Rows, Solution
@@ -58,8 +59,6 @@ STATEMENTS = CORRECTIONS | {
     )
 }
 """What the bounds of a ``Confirmation`` mean; ``confirm`` makes the first three."""
-ROUNDING = 1e-6
-"""A value may be outside of its range by this share of the range: float32 rounds."""
 
 
 @dataclass(frozen=True)
@@ -418,7 +417,7 @@ def _average(
         raise NonFiniteError(quantity)
     values = seen.double().cpu().numpy()
     low, high = values_range
-    room = ROUNDING * (high - low)
+    room = DEFAULTS.range_rounding * (high - low)
     if values.min() < low - room or values.max() > high + room:
         message = (
             f"{name!r} was observed between {values.min():.6g} and {values.max():.6g}, "

@@ -19,33 +19,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torch import Tensor
 
 from oneproj.errors import warn
 from oneproj.problem.terms import AbstractTerm, Combination, Constraint, Weighted
+from oneproj.rates.defaults import DEFAULTS
 from oneproj.rates.terms import Parts, PrecisionTerm, Rate, parts
 from oneproj.results import Projection, Status
 from oneproj.vectors.arithmetic import Vector, assign, combine, distance, snapshot
 
 Project = Callable[[Vector, Mapping[str, AbstractTerm]], Projection]
 """``AbstractProjector.project``."""
-
-
-@dataclass(frozen=True)
-class CorrectionDefaults:
-    """The numbers of the search; benchmarks/NOTES.md has the runs behind them."""
-
-    rounds: int = 12
-    """Projections onto surrogate bounds, at most."""
-    gain: float = 0.01
-    """Share of the distance by which a round must be nearer for another one."""
-    halvings: int = 8
-    """Points on the way back to the start whose counts are looked at."""
-
-
-DEFAULTS = CorrectionDefaults()
 
 
 def has_rates(constraint: AbstractTerm) -> bool:

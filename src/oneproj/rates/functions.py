@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -18,15 +18,20 @@ Score = Callable[[Any], Tensor]
 """Takes a batch of rows and returns one number for each, shape ``(n,)``."""
 
 
-def positive_rate(
-    score: Score,
-    data: DataLike,
-    *,
-    where: TensorLike | None = None,
-    threshold: float = 0.0,
-    weights: TensorLike | None = None,
-    chunk_size: int = CHUNK_SIZE,
-) -> Rate:
+Labelled: TypeAlias = tuple[DataLike, TensorLike]
+"""The pair ``(rows, labels)``; labels are 0 and 1, or bools."""
+
+
+class RateOptions(TypedDict, total=False):
+    """What all rates take beside a score and data; see ``positive_rate``."""
+
+    where: TensorLike | None
+    threshold: float
+    weights: TensorLike | None
+    chunk_size: int
+
+
+def positive_rate(score: Score, data: DataLike, **options: Unpack[RateOptions]) -> Rate:
     """The share of rows whose score exceeds the threshold.
 
     Args:
@@ -34,12 +39,11 @@ def positive_rate(
             each, shape ``(n,)``.
         data: The rows: a tensor or array, a tuple or dict of them, a ``Dataset`` or a
             ``DataLoader``, as for ``oneproj.mean``.
-        where: One bool per row; only rows with True are part of the rate. None for
-            all.
-        threshold: A row is accepted if its score is above it; 0 by default.
-        weights: One nonnegative weight per row, 1 by default. The rate is the weighted
-            share: they need not average 1.
-        chunk_size: Rows per forward pass of a full evaluation.
+        **options: ``where``: one bool per row; only rows with True are part of the
+            rate, all by default. ``threshold``: a row is accepted if its score is above
+            it, 0 by default. ``weights``: one nonnegative weight per row, 1 by default;
+            the rate is the weighted share, so they need not average 1.
+            ``chunk_size``: rows per forward pass of a full evaluation.
 
     Example:
         >>> w = torch.ones(1, requires_grad=True)
@@ -52,19 +56,12 @@ def positive_rate(
         (0.5, 0.25)
     """
     source = as_source(data)
-    options = _Options(source, where, threshold, weights, chunk_size)
     everyone = torch.ones(source.size, dtype=torch.bool, device="cpu")
-    return options.rate("positive rate", score, everyone, everyone)
+    return _Rows(source, **options).rate("positive rate", score, everyone, everyone)
 
 
 def false_positive_rate(
-    score: Score,
-    data: tuple[DataLike, TensorLike],
-    *,
-    where: TensorLike | None = None,
-    threshold: float = 0.0,
-    weights: TensorLike | None = None,
-    chunk_size: int = CHUNK_SIZE,
+    score: Score, data: Labelled, **options: Unpack[RateOptions]
 ) -> Rate:
     """The share of negative rows (label 0) whose score exceeds the threshold.
 
@@ -73,11 +70,7 @@ def false_positive_rate(
             shape ``(n,)``.
         data: The pair ``(rows, labels)``. Rows are what ``positive_rate`` takes; labels
             are 0 and 1, or bools.
-        where: One bool per row; only rows with True are part of the rate. None for
-            all.
-        threshold: A row is accepted if its score is above it; 0 by default.
-        weights: One nonnegative weight per row, 1 by default.
-        chunk_size: Rows per forward pass of a full evaluation.
+        **options: As for ``positive_rate``.
 
     Example:
         >>> w = torch.ones(1, requires_grad=True)
@@ -87,28 +80,16 @@ def false_positive_rate(
         (0.5, 1, 2)
     """
     source, labels = _labelled(data)
-    options = _Options(source, where, threshold, weights, chunk_size)
-    return options.rate("false positive rate", score, ~labels, ~labels)
+    rows = _Rows(source, **options)
+    return rows.rate("false positive rate", score, ~labels, ~labels)
 
 
 def true_positive_rate(
-    score: Score,
-    data: tuple[DataLike, TensorLike],
-    *,
-    where: TensorLike | None = None,
-    threshold: float = 0.0,
-    weights: TensorLike | None = None,
-    chunk_size: int = CHUNK_SIZE,
+    score: Score, data: Labelled, **options: Unpack[RateOptions]
 ) -> Rate:
     """The share of positive rows (label 1) whose score exceeds the threshold.
 
-    Args:
-        score: As for ``false_positive_rate``.
-        data: The pair ``(rows, labels)``, likewise.
-        where: One bool per row, likewise.
-        threshold: Above which a row is accepted; 0 by default.
-        weights: One nonnegative weight per row, 1 by default.
-        chunk_size: Rows per forward pass of a full evaluation.
+    It takes what ``false_positive_rate`` takes.
 
     Example:
         >>> w = torch.ones(1, requires_grad=True)
@@ -117,28 +98,16 @@ def true_positive_rate(
         1.0
     """
     source, labels = _labelled(data)
-    options = _Options(source, where, threshold, weights, chunk_size)
-    return options.rate("true positive rate", score, labels, labels)
+    rows = _Rows(source, **options)
+    return rows.rate("true positive rate", score, labels, labels)
 
 
 def false_negative_rate(
-    score: Score,
-    data: tuple[DataLike, TensorLike],
-    *,
-    where: TensorLike | None = None,
-    threshold: float = 0.0,
-    weights: TensorLike | None = None,
-    chunk_size: int = CHUNK_SIZE,
+    score: Score, data: Labelled, **options: Unpack[RateOptions]
 ) -> Rate:
     """The share of positive rows (label 1) whose score is at most the threshold.
 
-    Args:
-        score: As for ``false_positive_rate``.
-        data: The pair ``(rows, labels)``, likewise.
-        where: One bool per row, likewise.
-        threshold: Above which a row is accepted; 0 by default.
-        weights: One nonnegative weight per row, 1 by default.
-        chunk_size: Rows per forward pass of a full evaluation.
+    It takes what ``false_positive_rate`` takes.
 
     Example:
         >>> w = torch.ones(1, requires_grad=True)
@@ -147,28 +116,16 @@ def false_negative_rate(
         0.3333
     """
     source, labels = _labelled(data)
-    options = _Options(source, where, threshold, weights, chunk_size)
-    return options.rate("false negative rate", score, labels, ~labels)
+    rows = _Rows(source, **options)
+    return rows.rate("false negative rate", score, labels, ~labels)
 
 
 def true_negative_rate(
-    score: Score,
-    data: tuple[DataLike, TensorLike],
-    *,
-    where: TensorLike | None = None,
-    threshold: float = 0.0,
-    weights: TensorLike | None = None,
-    chunk_size: int = CHUNK_SIZE,
+    score: Score, data: Labelled, **options: Unpack[RateOptions]
 ) -> Rate:
     """The share of negative rows (label 0) whose score is at most the threshold.
 
-    Args:
-        score: As for ``false_positive_rate``.
-        data: The pair ``(rows, labels)``, likewise.
-        where: One bool per row, likewise.
-        threshold: Above which a row is accepted; 0 by default.
-        weights: One nonnegative weight per row, 1 by default.
-        chunk_size: Rows per forward pass of a full evaluation.
+    It takes what ``false_positive_rate`` takes.
 
     Example:
         >>> w = torch.ones(1, requires_grad=True)
@@ -177,28 +134,14 @@ def true_negative_rate(
         0.5
     """
     source, labels = _labelled(data)
-    options = _Options(source, where, threshold, weights, chunk_size)
-    return options.rate("true negative rate", score, ~labels, labels)
+    rows = _Rows(source, **options)
+    return rows.rate("true negative rate", score, ~labels, labels)
 
 
-def error_rate(
-    score: Score,
-    data: tuple[DataLike, TensorLike],
-    *,
-    where: TensorLike | None = None,
-    threshold: float = 0.0,
-    weights: TensorLike | None = None,
-    chunk_size: int = CHUNK_SIZE,
-) -> Rate:
+def error_rate(score: Score, data: Labelled, **options: Unpack[RateOptions]) -> Rate:
     """The share of rows whose decision, score above threshold, is not their label.
 
-    Args:
-        score: As for ``false_positive_rate``.
-        data: The pair ``(rows, labels)``, likewise.
-        where: One bool per row, likewise.
-        threshold: Above which a row is accepted; 0 by default.
-        weights: One nonnegative weight per row, 1 by default.
-        chunk_size: Rows per forward pass of a full evaluation.
+    It takes what ``false_positive_rate`` takes.
 
     Example:
         >>> w = torch.ones(1, requires_grad=True)
@@ -207,34 +150,19 @@ def error_rate(
         0.25
     """
     source, labels = _labelled(data)
-    options = _Options(source, where, threshold, weights, chunk_size)
-    everyone = torch.ones_like(labels)
-    return options.rate("error rate", score, everyone, ~labels)
+    rows = _Rows(source, **options)
+    return rows.rate("error rate", score, torch.ones_like(labels), ~labels)
 
 
 def precision(
-    score: Score,
-    data: tuple[DataLike, TensorLike],
-    *,
-    where: TensorLike | None = None,
-    threshold: float = 0.0,
-    weights: TensorLike | None = None,
-    chunk_size: int = CHUNK_SIZE,
+    score: Score, data: Labelled, **options: Unpack[RateOptions]
 ) -> Precision:
     """The share of accepted rows that are positive, to be bounded from below.
 
     Only ``precision(...) >= p`` can be stated, with a number p between 0 and 1: it
     reads ``(1 - p) TP >= p FP``, which is linear in the counts. A model that accepts
     no row satisfies it; a warning says so. Its gradient is that of
-    ``Rate.with_loss_gradient``.
-
-    Args:
-        score: As for ``false_positive_rate``.
-        data: The pair ``(rows, labels)``, likewise.
-        where: One bool per row, likewise.
-        threshold: Above which a row is accepted; 0 by default.
-        weights: One nonnegative weight per row, 1 by default.
-        chunk_size: Rows per forward pass of a full evaluation.
+    ``Rate.with_loss_gradient``. It takes what ``false_positive_rate`` takes.
 
     Example:
         >>> w = torch.ones(1, requires_grad=True)
@@ -244,25 +172,25 @@ def precision(
         (0.6667, True)
     """
     source, labels = _labelled(data)
-    options = _Options(source, where, threshold, weights, chunk_size)
-    hits = options.rate("true positive rate", score, labels, labels)
-    false_alarms = options.rate("false positive rate", score, ~labels, ~labels)
+    rows = _Rows(source, **options)
+    hits = rows.rate("true positive rate", score, labels, labels)
+    false_alarms = rows.rate("false positive rate", score, ~labels, ~labels)
     # By the counts' own gradient runs end where no row is accepted, see NOTES.md.
     return Precision(
         hits.with_loss_gradient(labels), false_alarms.with_loss_gradient(labels)
     )
 
 
-class _Options:
-    """The arguments that all rates share, checked."""
+class _Rows:
+    """The rows of a rate, with the options that all rates share, checked."""
 
     def __init__(
         self,
         source: Source,
-        where: object,
-        threshold: object,
-        weights: object,
-        chunk_size: int,
+        where: object = None,
+        threshold: object = 0.0,
+        weights: object = None,
+        chunk_size: int = CHUNK_SIZE,
     ) -> None:
         """Check them."""
         number = as_number(threshold)

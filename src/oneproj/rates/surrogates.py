@@ -18,27 +18,11 @@ scores leave the slope zero.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-
-@dataclass(frozen=True)
-class SurrogateDefaults:
-    """The numbers behind the width of a surrogate; benchmarks/NOTES.md has the runs."""
-
-    near_share: float = 0.1
-    """Share of the rows that lie within one width of the threshold."""
-    near_rows: int = 8
-    """Rows that lie within one width of the threshold, at least."""
-    least_width: float = 1e-3
-    """Least width, as a share of the mean distance from the threshold."""
-    ridge: float = 0.02
-    """Weight of the plain mean in the local regression, in squared widths."""
-
-
-DEFAULTS = SurrogateDefaults()
+from oneproj.rates.defaults import DEFAULTS
 
 
 def width_of(margins: Tensor) -> float:

@@ -30,11 +30,9 @@ from oneproj.problem.terms import (
     Survey,
     Weighted,
 )
+from oneproj.rates.defaults import DEFAULTS
 from oneproj.rates.surrogates import loss_slopes, slopes_of, smooth_step, width_of
 from oneproj.vectors.arithmetic import Vector
-
-ROUNDINGS = 8
-"""Units of rounding by which a score may be off, relative to the largest score."""
 
 
 class RateCounts(NamedTuple):
@@ -168,13 +166,13 @@ class Rate(AbstractExpression):
     def doubt(self) -> float:
         """Return the share of rows whose decision rounding might change.
 
-        Their score differs from the threshold by less than ``ROUNDINGS`` units of
-        rounding of the largest one.
+        Their score differs from the threshold by at most a few units of rounding of
+        the largest one.
         """
         _, margins = self._look()
         eps = torch.finfo(self._dtype or margins.dtype).eps
         largest = float(margins.abs().max()) + abs(self.threshold)
-        near = margins.abs().double() <= ROUNDINGS * eps * largest
+        near = margins.abs().double() <= DEFAULTS.roundings * eps * largest
         return float(self._weighed(near.double(), slice(None)).mean())
 
     def width(self) -> float:
