@@ -23,7 +23,6 @@ from oneproj.learn.base import (
 from oneproj.learn.calibration import calibrate_threshold
 from oneproj.learn.models import ModelLike, own_random_numbers
 from oneproj.problem.functions import mean
-from oneproj.rates.confirm import Confirmation
 
 
 class AbstainingClassifier(AbstractClassifier):
@@ -126,19 +125,6 @@ class AbstainingClassifier(AbstractClassifier):
         accepted = self._accepted(self._scores_of(seen.x))
         self.coverage_ = float((~accepted.all(axis=1)).mean())
         return self
-
-    def confirm(self, X: object, y: object) -> Confirmation:
-        """Bound both class errors on new rows, from such rows.
-
-        Args:
-            X: Rows that training did not see.
-            y: Their labels.
-
-        Returns:
-            What ``oneproj.confirm`` found, at the confidence of this estimator; 0.95
-            if that is None.
-        """
-        return self._bounds(self._labelled(X, y))
 
     def _open(self, rows: Rows) -> None:
         """Start from one trained score and its negative, shifted to keep the caps."""

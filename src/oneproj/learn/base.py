@@ -366,6 +366,19 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         except InvalidProblemError as error:
             warn(f"There is no confirmation, from {len(rows)} held-out rows: {error}")
 
+    def confirm(self, X: object, y: object) -> Confirmation:
+        """Bound the constraints on new rows, from such rows.
+
+        Args:
+            X: Rows that training did not see; of the source, for a transfer.
+            y: Their labels.
+
+        Returns:
+            What ``oneproj.confirm`` found, at the confidence of this estimator; 0.95
+            if that is None.
+        """
+        return self._bounds(self._labelled(X, y))
+
     def _bounds(self, rows: Rows, **options: Any) -> Confirmation:  # noqa: ANN401
         """What ``oneproj.confirm`` finds on rows that training did not see."""
         confidence = self.confidence

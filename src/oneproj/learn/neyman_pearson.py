@@ -17,7 +17,6 @@ from oneproj.learn.base import (
 )
 from oneproj.learn.calibration import calibrate_threshold
 from oneproj.learn.models import ModelLike, own_random_numbers
-from oneproj.rates.confirm import Confirmation
 
 
 class NeymanPearsonClassifier(AbstractThresholdClassifier):
@@ -112,19 +111,6 @@ class NeymanPearsonClassifier(AbstractThresholdClassifier):
             self.threshold_ = 0.0 if found.threshold is None else found.threshold
             self._promise({"false positive rate": found.check})
         return self
-
-    def confirm(self, X: object, y: object) -> Confirmation:
-        """Bound the false positive rate on new rows, from such rows.
-
-        Args:
-            X: Rows that training did not see.
-            y: Their labels.
-
-        Returns:
-            What ``oneproj.confirm`` found, at the confidence of this estimator; 0.95
-            if that is None.
-        """
-        return self._bounds(self._labelled(X, y))
 
     def _open(self, rows: Rows) -> None:
         """Start from a logistic score, shifted to keep the cap."""
