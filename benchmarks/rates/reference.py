@@ -91,7 +91,7 @@ def _smooth(constraint: Constraint, tighter: float) -> Constraint:
     """The constraint with sigmoids of the score in place of decisions."""
     found = parts(constraint)
     smooth = tuple(
-        Weighted(a, t.surrogate("near", width=1.0) if isinstance(t, Rate) else t)
+        Weighted(a, t.surrogate(width=1.0) if isinstance(t, Rate) else t)
         for a, t in found.weighted
     )
     return Constraint(Combination(smooth, found.constant), -tighter, sense=1)

@@ -83,3 +83,18 @@ def test_no_held_out_row_means_no_promise(table) -> None:
         clf.fit(table.X, table.y)
     assert not clf.guaranteed_
     assert clf.confirmation_ is None
+
+
+def test_what_is_guaranteed_is_what_the_confirmation_says() -> None:
+    # With 145 rows of each class held out the rule of one class, whose error is
+    # 1 - sqrt(.95), finds a threshold; half of the error would not: 146 are needed.
+    rng = np.random.default_rng(0)
+    y = np.arange(580) % 2
+    X = rng.normal(size=(580, 2)) + y[:, None]
+    alpha = 1 - (1 - 0.95**0.5) ** (1 / 145)
+    alpha = (alpha + 1 - 0.025 ** (1 / 145)) / 2
+    clf = AbstainingClassifier(alpha, steps=5, random_state=0).fit(X, y)
+    assert [check.rows for check in clf.confirmation_.checks.values()] == [145, 145]
+    assert clf.guaranteed_
+    assert clf.confirmation_.holds
+    assert "its bound holds by that choice" in str(clf.confirmation_)

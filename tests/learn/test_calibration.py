@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from oneproj import OneprojWarning
-from oneproj.learn.calibration import calibrated_threshold
+from oneproj.learn.calibration import calibrate_threshold
 
 DRAWS = 2000
 
@@ -15,7 +15,8 @@ DRAWS = 2000
 def test_new_scores_seldom_exceed_it_too_often(rows: int, alpha: float) -> None:
     # Of uniform scores, a share 1 - t exceeds the threshold t.
     scores = torch.rand(DRAWS, rows, generator=torch.Generator().manual_seed(0))
-    found = [calibrated_threshold(s, alpha, 0.1, what="the cap") for s in scores]
+    made = [calibrate_threshold(s, alpha, 0.1, what="the cap") for s in scores]
+    found = [each.threshold for each in made]
     failures = sum(1 - t > alpha for t in found if t is not None)
     spread = (DRAWS * 0.1 * 0.9) ** 0.5
     assert failures <= DRAWS * 0.1 + 3 * spread
@@ -24,4 +25,19 @@ def test_new_scores_seldom_exceed_it_too_often(rows: int, alpha: float) -> None:
 
 def test_too_few_rows_promise_nothing() -> None:
     with pytest.warns(OneprojWarning, match="takes 59 of them, so nothing is promised"):
-        assert calibrated_threshold(torch.arange(58.0), 0.05, 0.05, what="it") is None
+        found = calibrate_threshold(torch.arange(58.0), 0.05, 0.05, what="it")
+    assert found.threshold is None
+    assert not found.check.holds
+
+
+def test_its_bound_holds_although_the_scores_chose_the_threshold() -> None:
+    scores = torch.rand(DRAWS, 200, generator=torch.Generator().manual_seed(1))
+    made = [calibrate_threshold(s, 0.05, 0.1, what="the cap") for s in scores]
+    wrong = sum(1 - each.threshold > each.check.confidence_bound for each in made)
+    spread = (DRAWS * 0.1 * 0.9) ** 0.5
+    assert abs(wrong - DRAWS * 0.1) <= 3 * spread  # exact, so neither more nor fewer
+    assert {each.check.holds for each in made} == {True}
+    # Ties: a threshold above equal scores leaves fewer of them, not a smaller bound.
+    tied = calibrate_threshold((scores[0] * 5).floor(), 0.05, 0.1, what="the cap")
+    assert tied.check.observed == 0
+    assert tied.check.confidence_bound == made[0].check.confidence_bound

@@ -41,6 +41,7 @@ def test_several_columns_are_combined() -> None:
         (None, "sensitive_features is missing"),
         (["f", "m", None, "f"], "1 missing value"),
         ([1.0, 2.0, float("nan"), float("nan")], "2 missing value"),
+        (pd.Series(["f", pd.NA, "m", "f"], dtype="string"), "1 missing value"),
         (["f", "m"], "inconsistent numbers of samples"),
     ],
 )

@@ -38,13 +38,17 @@ def test_a_module_must_return_one_score_per_row() -> None:
         score(torch.ones(4, 3, dtype=torch.float64))
 
 
-def test_columns_are_standardised_and_constant_ones_only_centred() -> None:
-    x = torch.tensor([[1e6, 7.0], [1e6 + 2, 7.0]], dtype=torch.float64)
+def test_columns_are_scaled_by_what_they_hold() -> None:
+    # Numbers by their deviation, two values by their difference, a constant by nothing.
+    rows = [[1e6, 7.0, 1.0], [1e6 + 3, 7.0, 0.0], [1e6 + 6, 7.0, 0.0]]
+    x = torch.tensor(rows, dtype=torch.float64)
     seen = []
-    score = Score(nn.Linear(2, 1).double(), x)
+    score = Score(nn.Linear(3, 1).double(), x)
     score.network.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     score(x)
-    assert seen[0].tolist() == [[-1.0, 0.0], [1.0, 0.0]]
+    assert seen[0][:, 0].tolist() == pytest.approx([-(1.5**0.5), 0.0, 1.5**0.5])
+    assert seen[0][:, 1].tolist() == [0.0, 0.0, 0.0]
+    assert seen[0][:, 2].tolist() == pytest.approx([2 / 3, -1 / 3, -1 / 3])
 
 
 def test_weights_do_not_touch_the_global_generator() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.functional import softplus
 
 import oneproj
 from oneproj import rates
@@ -57,7 +56,7 @@ def test_the_gradient_does_not_grow_the_scores() -> None:
     assert 0 < rate.value() < 0.02
     _, (slope,) = rate.value_and_gradient([w])
     along = float(slope @ w.detach()) / float(slope.norm() * w.detach().norm())
-    _, (plain,) = rate.surrogate("near").value_and_gradient([w])
+    _, (plain,) = rate.surrogate().value_and_gradient([w])
     biased = float(plain @ w.detach()) / float(plain.norm() * w.detach().norm())
     assert abs(along) < 0.2 * abs(biased)
 
@@ -80,33 +79,37 @@ def test_a_model_of_zeros_has_a_gradient() -> None:
     assert float(slope.norm()) > 0
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    seed=st.integers(0, 2**16), shift=st.floats(-3, 3), width=st.sampled_from([0.01, 1])
-)
-def test_the_upper_surrogate_is_never_below_the_count(
-    seed: int, shift: float, width: float
-) -> None:
-    x, w = normal(40, seed), torch.tensor([1.0, 0.5])
-    y = x[:, 0] > 0
-    weights = torch.rand(40, generator=torch.Generator().manual_seed(seed)) + 0.01
-    given_data, of_label = (x, y), rates.false_positive_rate
-    for rate in (rates.error_rate, of_label, rates.false_negative_rate):
-        term = rate(lambda b: b @ w + shift, given_data, weights=weights)
-        for chosen in (width, None):
-            upper = term.surrogate("upper", width=chosen)
-            assert upper.value() >= term.value() - 1e-6
-
-
-def test_the_near_surrogate_is_near() -> None:
+def test_the_surrogate_is_near() -> None:
     _, rate = make(5000)
-    assert rate.surrogate("near").value() == pytest.approx(rate.value(), abs=0.02)
+    assert rate.surrogate().value() == pytest.approx(rate.value(), abs=0.02)
 
 
-def test_an_unknown_surrogate_is_refused() -> None:
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_loss_gradient_changes_the_weights_of_the_loss(*, weighted: bool) -> None:
+    # Acceptances minus rejections of the right rows: a combination of their losses.
+    x, w = normal(300), torch.tensor([1.0, 0.5], requires_grad=True)
+    y, mask = x[:, 1] > 0, x[:, 0] > -0.5
+    weights = torch.rand(300, generator=torch.Generator().manual_seed(1)) + 0.1
+    given = weights if weighted else None
+    rate = rates.positive_rate(lambda b: b @ w, x, where=mask, weights=given)
+    rate = rate.with_loss_gradient(y)
+    value, (slope,) = rate.value_and_gradient([w])
+    scores = (x @ w)[mask]
+    losses = softplus(torch.where(y[mask], -scores, scores))
+    sign = torch.where(y[mask], -1.0, 1.0)
+    share = weights[mask] / weights[mask].sum() if weighted else 1 / mask.sum()
+    (expected,) = torch.autograd.grad((share * sign * losses).sum(), [w])
+    assert torch.allclose(slope, expected, atol=1e-6)
+    accepted = scores > 0
+    assert value == pytest.approx(float((share * accepted).sum()))
+    (batch,) = torch.autograd.grad(rate.batch_value(None), [w])
+    assert torch.allclose(batch, expected, atol=1e-6)
+
+
+def test_labels_of_the_loss_gradient_are_checked() -> None:
     _, rate = make()
-    with pytest.raises(oneproj.InvalidProblemError, match="near"):
-        rate.surrogate("hinge")  # type: ignore[arg-type]
+    with pytest.raises(oneproj.InvalidProblemError, match="labels must be 0 and 1"):
+        rate.with_loss_gradient(torch.full((400,), 2))
 
 
 class TestParts:

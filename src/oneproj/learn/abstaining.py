@@ -20,10 +20,9 @@ from oneproj.learn.base import (
     Rows,
     check_share,
 )
-from oneproj.learn.calibration import calibrated_threshold
+from oneproj.learn.calibration import calibrate_threshold
 from oneproj.learn.models import ModelLike, own_random_numbers
 from oneproj.problem.functions import mean
-from oneproj.rates.confirm import Confirmation
 
 
 class AbstainingClassifier(AbstractClassifier):
@@ -117,28 +116,15 @@ class AbstainingClassifier(AbstractClassifier):
                 self._pretrain(train, seed)
                 self._open(train)
             ambiguity = mean(self._ambiguity, data=train.x)
-            self._solve(ambiguity, self._constraints(train), seed)
-        self.guaranteed_ = False
+            constraints = self._constraints(train)
+            self._solve(ambiguity, constraints, seed, pretrained=True)
+        self._promise({})
         if self.confidence is not None:
             self._calibrate(held_out, self.confidence)
         seen = held_out if len(held_out) else rows
         accepted = self._accepted(self._scores_of(seen.x))
         self.coverage_ = float((~accepted.all(axis=1)).mean())
-        self._confirm_held_out(held_out)
         return self
-
-    def confirm(self, X: object, y: object) -> Confirmation:
-        """Bound both class errors on new rows, from such rows.
-
-        Args:
-            X: Rows that training did not see.
-            y: Their labels.
-
-        Returns:
-            What ``oneproj.confirm`` found, at the confidence of this estimator; 0.95
-            if that is None.
-        """
-        return self._bounds(self._labelled(X, y))
 
     def _open(self, rows: Rows) -> None:
         """Start from one trained score and its negative, shifted to keep the caps."""
@@ -154,13 +140,16 @@ class AbstainingClassifier(AbstractClassifier):
         """Move the thresholds so that both caps hold on new rows."""
         # The rows of the two classes are independent: the confidences multiply.
         error = 1 - math.sqrt(confidence)
-        scores, found = torch.from_numpy(self._scores_of(rows.x)), []
-        for j, cap in enumerate(self._caps):
+        scores, checks = torch.from_numpy(self._scores_of(rows.x)), {}
+        for j, (label, cap) in enumerate(
+            zip(self.classes_.tolist(), self._caps, strict=True)
+        ):
             refusals = -scores[rows.y == j, j]
-            what = f"the cap on errors of class {self.classes_.tolist()[j]!r}"
-            found.append(calibrated_threshold(refusals, cap, error, what=what))
-        self.guaranteed_ = None not in found
-        self.thresholds_ = np.array([0.0 if t is None else -t for t in found])
+            what = f"the cap on errors of class {label!r}"
+            found = calibrate_threshold(refusals, cap, error, what=what)
+            self.thresholds_[j] = -(found.threshold or 0.0)
+            checks[f"errors of class {label}"] = found.check
+        self._promise(checks)
 
     def _ambiguity(self, x: Tensor) -> Tensor:
         """The hinge surrogate of "both classes are accepted", for each row."""

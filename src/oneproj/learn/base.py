@@ -24,12 +24,17 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from oneproj.arguments import check_count, check_flag, plain
-from oneproj.errors import InvalidProblemError, OneprojWarning, warn
+from oneproj.errors import (
+    InfeasibleError,
+    InvalidProblemError,
+    OneprojWarning,
+    warn,
+)
 from oneproj.learn.models import ModelLike, Score, make_network
 from oneproj.problem.functions import CHUNK_SIZE, mean
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractExpression, AbstractTerm
-from oneproj.rates.confirm import Confirmation, confirm
+from oneproj.rates.confirm import Confirmation, ConstraintCheck, confirm
 from oneproj.results import Solution
 from oneproj.training.solve import solve
 
@@ -37,11 +42,23 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Constraints: TypeAlias = Mapping[str, AbstractTerm]
 BINARY = 2
 SPARSE = ("csr", "csc")
-"""Sparse formats that are read as they are; scikit-learn converts others."""
-DEFAULT_CONFIDENCE = 0.95
-"""Of ``confirm`` where the estimator has none."""
+"""Sparse formats that are read directly; scikit-learn converts others."""
 LARGEST_SEED = 2**31 - 1
 """Seeds are drawn below this; torch and NumPy both take them."""
+
+
+@dataclass(frozen=True)
+class LearnDefaults:
+    """The numbers behind the estimators."""
+
+    confidence: float = 0.95
+    """Of ``confirm`` where the estimator has none."""
+    score_rounding: float = 1e-9
+    """By how much a threshold exceeds the score that it is chosen by, relative to the
+    largest: far above what the order of sums changes a score by in float64."""
+
+
+DEFAULTS = LearnDefaults()
 
 
 @dataclass(frozen=True)
@@ -171,8 +188,10 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         solution_: What ``oneproj.solve`` returned.
         multipliers_: Of each constraint: by about how much the objective would fall
             per unit by which its bound is loosened.
-        confirmation_: What ``oneproj.confirm`` found on the held-out rows; None if none
-            were, or if nothing can be said, with a warning that has the reason.
+        confirmation_: Bounds on new rows from the held-out rows; None if there are
+            none, or if nothing can be said, with a warning that has the reason.
+            Thresholds that these rows chose are order statistics of them, whose bounds
+            hold by construction; else they are those of ``oneproj.confirm``.
     """
 
     confidence: float | None
@@ -291,16 +310,33 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         constraints: Constraints,
         seed: int,
         module: nn.Module | None = None,
+        *,
+        pretrained: bool = False,
     ) -> None:
-        """Train the model, or a part of it, in place; keep what ``solve`` returns."""
+        """Train the model, or a part of it, in place; keep what ``solve`` returns.
+
+        With ``pretrained`` the model is good already, if that is all that can be had.
+        """
         trained = self.model_.train() if module is None else module.train()
         problem = Problem(trained.parameters(), objective, constraints, model=trained)
         with warnings.catch_warnings():
-            # They advise arguments of solve; the solution's status says the rest.
-            warnings.simplefilter("ignore", OneprojWarning)
-            self.solution_ = solve(problem, steps=self.steps, seed=seed, progress=False)
+            if pretrained:  # to go back to a trained start is an ordinary end
+                ignored = "The answer is (the start|an earlier point)"
+                warnings.filterwarnings("ignore", ignored, OneprojWarning)
+            self.solution_ = self._run(problem, seed)
         self.multipliers_ = dict(self.solution_.certificate.multipliers)
         self.model_.eval()
+
+    def _run(self, problem: Problem, seed: int) -> Solution:
+        try:
+            return solve(problem, steps=self.steps, seed=seed, progress=False)
+        except InfeasibleError as error:
+            error.add_note(
+                f"{type(self).__name__} found no model that keeps its constraints on "
+                "the rows to train on. Loosen them, train for more steps, or give more "
+                "rows: with few of them only some rates can occur."
+            )
+            raise
 
     def _pretrain(self, rows: Rows, seed: int) -> None:
         """Train the last score by itself, without constraints: a start for the rest."""
@@ -309,7 +345,16 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
     @abstractmethod
     def _constraints(self, rows: Rows) -> Constraints:
-        """The constraints on these rows, at the thresholds as they are."""
+        """The constraints on these rows, at the current thresholds."""
+
+    def _promise(self, checks: Mapping[str, ConstraintCheck | None]) -> None:
+        """Keep what thresholds promise, one for each group of independent rows."""
+        known = {name: check for name, check in checks.items() if check is not None}
+        self.confirmation_ = None
+        if known and self.confidence is not None:
+            self.confirmation_ = Confirmation(known, self.confidence, "independent")
+        whole = bool(checks) and len(known) == len(checks)
+        self.guaranteed_ = whole and all(check.holds for check in known.values())
 
     def _confirm_held_out(self, rows: Rows) -> None:
         """Bound the constraints on new rows, from rows that training did not see."""
@@ -321,10 +366,23 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         except InvalidProblemError as error:
             warn(f"There is no confirmation, from {len(rows)} held-out rows: {error}")
 
+    def confirm(self, X: object, y: object) -> Confirmation:
+        """Bound the constraints on new rows, from such rows.
+
+        Args:
+            X: Rows that training did not see; of the source, for a transfer.
+            y: Their labels.
+
+        Returns:
+            What ``oneproj.confirm`` found, at the confidence of this estimator; 0.95
+            if that is None.
+        """
+        return self._bounds(self._labelled(X, y))
+
     def _bounds(self, rows: Rows, **options: Any) -> Confirmation:  # noqa: ANN401
         """What ``oneproj.confirm`` finds on rows that training did not see."""
         confidence = self.confidence
-        sure = DEFAULT_CONFIDENCE if confidence is None else confidence
+        sure = DEFAULTS.confidence if confidence is None else confidence
         return confirm(self._constraints(rows), sure, **options)
 
     # --- predicting -------------------------------------------------------------------

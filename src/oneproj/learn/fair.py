@@ -7,10 +7,8 @@ from dataclasses import replace
 from itertools import permutations
 from typing import Any, Literal, Self, TypeAlias
 
-from torch import Tensor
-
 from oneproj import rates
-from oneproj.errors import InvalidProblemError
+from oneproj.errors import InvalidProblemError, warn
 from oneproj.learn.base import (
     AbstractThresholdClassifier,
     Constraints,
@@ -22,11 +20,12 @@ from oneproj.learn.groups import read_groups
 from oneproj.learn.models import ModelLike, own_random_numbers
 from oneproj.problem.terms import AbstractExpression, AbstractTerm
 from oneproj.rates.confirm import Confirmation
+from oneproj.rates.functions import Score
 
 Parity = Literal[
     "demographic_parity", "equal_opportunity", "equalized_odds", "error_parity"
 ]
-Rate: TypeAlias = Callable[..., AbstractExpression]
+Rate: TypeAlias = Callable[..., rates.Rate]
 PARITIES: dict[str, dict[str, Rate]] = {
     "demographic_parity": {"positive rate": rates.positive_rate},
     "equal_opportunity": {"true positive rate": rates.true_positive_rate},
@@ -121,6 +120,7 @@ class FairClassifier(AbstractThresholdClassifier):
                 self.model_[0].shift.fill_(-self._scores_of(train.x).max())
             self.threshold_ = 0.0
             risk = logistic_risk(self._score, train)
+            self._warn_of_small_groups(train)
             self._solve(risk, self._constraints(train), seed)
         self._confirm_held_out(held_out)
         return self
@@ -162,11 +162,27 @@ class FairClassifier(AbstractThresholdClassifier):
                     )
                     raise InvalidProblemError(message)
 
+    def _warn_of_small_groups(self, rows: Rows) -> None:
+        """Say where one row changes a rate by more than the tolerance."""
+        for name in PARITIES[self.constraint]:
+            sizes = [len(_members(rows, j, name)) for j in range(len(self.groups_))]
+            fewest = min(sizes)
+            if fewest * self.tolerance < 1:
+                label = self.groups_[sizes.index(fewest)]
+                warn(
+                    f"Group {label!r} has {fewest} row(s) to train on for its {name}: "
+                    f"one of them changes it by {1 / fewest:.2g}, more than the "
+                    f"tolerance, {self.tolerance:g}. Such parity is met by chance, or "
+                    "by one decision for all. Give more rows, merge small groups, or "
+                    "allow a larger tolerance."
+                )
+                return
+
     def _constraints(self, rows: Rows) -> Constraints:
         made: dict[str, AbstractTerm] = {}
         for name, rate in PARITIES[self.constraint].items():
             each = [
-                rate(self._score, data=_data(_members(rows, j, name), name))
+                _rate(rate, self._score, _members(rows, j, name), name)
                 for j in range(len(self.groups_))
             ]
             for a, b in permutations(range(len(each)), 2):
@@ -185,5 +201,7 @@ def _members(rows: Rows, group: int, rate: str) -> Rows:
     return rows.of(chosen)
 
 
-def _data(rows: Rows, rate: str) -> Tensor | tuple[Tensor, Tensor]:
-    return rows.x if rate == "positive rate" else (rows.x, rows.y)
+def _rate(rate: Rate, score: Score, rows: Rows, name: str) -> AbstractExpression:
+    """The rate of these rows, whose gradient follows their losses: few errors."""
+    data = rows.x if name == "positive rate" else (rows.x, rows.y)
+    return rate(score, data=data).with_loss_gradient(rows.y)

@@ -43,7 +43,7 @@ def read_groups(
     given = np.array(sensitive_features, dtype=object)
     check_consistent_length(X, given)
     columns = given.reshape(len(given), -1)
-    missing = sum(value is None or value != value for value in columns.flat)  # noqa: PLR0124 - NaN
+    missing = sum(map(_is_missing, columns.flat))
     if missing:
         message = (
             f"sensitive_features has {missing} missing value(s). Every row must belong "
@@ -61,3 +61,13 @@ def read_groups(
         raise InvalidProblemError(message)
     at = {label: j for j, label in enumerate(labels)}
     return labels, torch.tensor([at[key] for key in keys], dtype=torch.long)
+
+
+def _is_missing(value: Any) -> bool:  # noqa: ANN401 - of any type
+    """Whether a value is None, NaN or pandas' NA."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)  # noqa: PLR0124 - NaN
+    except TypeError:  # pandas' NA: no comparison with it has a truth value
+        return True

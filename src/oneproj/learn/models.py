@@ -27,14 +27,16 @@ class Score(nn.Module):
 
     Args:
         network: Takes rows of shape (n, columns) and returns (n,) or (n, 1).
-        x: The rows whose mean and standard deviation are used. A column that does not
-            vary is only centred.
+        x: The rows whose mean and standard deviation are used. A column with two
+            values, such as one of a one-hot encoding, is divided by their difference:
+            its standard deviation would make a rare value large, and training noisy.
+            A column that does not vary is only centred.
 
     Example:
-        >>> x = torch.tensor([[0.0, 5.0], [2.0, 5.0]], dtype=torch.float64)
-        >>> score = Score(nn.Linear(2, 1).double(), x)
-        >>> score(x).shape, score.mean.tolist(), score.scale.tolist()
-        (torch.Size([2]), [1.0, 5.0], [1.0, 1.0])
+        >>> x = torch.tensor([[0.0, 5.0, 1.0], [3.0, 5.0, 0.0], [6.0, 5.0, 0.0]])
+        >>> score = Score(nn.Linear(3, 1), x)
+        >>> score(x).shape, score.scale
+        (torch.Size([3]), tensor([2.4495, 1.0000, 1.0000]))
     """
 
     mean: Tensor
@@ -45,11 +47,12 @@ class Score(nn.Module):
     def __init__(self, network: nn.Module, x: Tensor) -> None:
         super().__init__()
         self.network = network
-        deviation = x.std(dim=0, correction=0)
+        least, most = x.aminmax(dim=0)
+        has_two = ((x == least) | (x == most)).all(dim=0)
+        scale = torch.where(has_two, most - least, x.std(dim=0, correction=0))
         floor = torch.finfo(x.dtype).eps * x.abs().amax(dim=0)
         self.register_buffer("mean", x.mean(dim=0))
-        varies = deviation > floor
-        self.register_buffer("scale", torch.where(varies, deviation, 1.0))
+        self.register_buffer("scale", torch.where(scale > floor, scale, 1.0))
         self.register_buffer("sign", x.new_ones(()))
         self.register_buffer("shift", x.new_zeros(()))
 

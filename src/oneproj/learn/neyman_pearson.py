@@ -15,9 +15,8 @@ from oneproj.learn.base import (
     check_share,
     logistic_risk,
 )
-from oneproj.learn.calibration import calibrated_threshold
+from oneproj.learn.calibration import calibrate_threshold
 from oneproj.learn.models import ModelLike, own_random_numbers
-from oneproj.rates.confirm import Confirmation
 
 
 class NeymanPearsonClassifier(AbstractThresholdClassifier):
@@ -32,11 +31,12 @@ class NeymanPearsonClassifier(AbstractThresholdClassifier):
 
     A logistic score is trained without a cap, then shifted to keep it, and from there
     trained to have few misses under the cap, counted on the decisions for negative
-    rows. Then the threshold is chosen on negative rows that training did not
-    see: the smallest of their scores that is high enough by the exact binomial rule of
-    Tong, Feng and Li (2018). If there are too few of them for that, a warning says how
-    many are needed, the threshold stays the trained one, and ``guaranteed_`` is False.
-    The columns are standardised inside.
+    rows; the bound changes the weight of these rows in the loss. Then the threshold is
+    chosen on negative rows that training did not see: the smallest of their scores
+    that is high enough by the exact binomial rule of Tong, Feng and Li (2018). If there
+    are too few of them for that, a warning says how many are needed, the threshold
+    stays the trained one, and ``guaranteed_`` is False. The columns are standardised
+    inside.
 
     Args:
         alpha: Cap on the false positive rate, between 0 and 1.
@@ -102,29 +102,15 @@ class NeymanPearsonClassifier(AbstractThresholdClassifier):
                 self._pretrain(train, seed)
                 self._open(train)
             misses = logistic_risk(self._score, train.of(train.y == 1))
-            self._solve(misses, self._constraints(train), seed)
-        self.guaranteed_ = False
+            self._solve(misses, self._constraints(train), seed, pretrained=True)
+        self._promise({})
         if self.confidence is not None:
             error, cap = 1 - self.confidence, "the cap on false positives"
             scores = torch.from_numpy(self._scores_of(held_out.x)[:, 0])
-            found = calibrated_threshold(scores, self.alpha, error, what=cap)
-            self.guaranteed_ = found is not None
-            self.threshold_ = 0.0 if found is None else found
-        self._confirm_held_out(held_out)
+            found = calibrate_threshold(scores, self.alpha, error, what=cap)
+            self.threshold_ = 0.0 if found.threshold is None else found.threshold
+            self._promise({"false positive rate": found.check})
         return self
-
-    def confirm(self, X: object, y: object) -> Confirmation:
-        """Bound the false positive rate on new rows, from such rows.
-
-        Args:
-            X: Rows that training did not see.
-            y: Their labels.
-
-        Returns:
-            What ``oneproj.confirm`` found, at the confidence of this estimator; 0.95
-            if that is None.
-        """
-        return self._bounds(self._labelled(X, y))
 
     def _open(self, rows: Rows) -> None:
         """Start from a logistic score, shifted to keep the cap."""
@@ -146,4 +132,5 @@ class NeymanPearsonClassifier(AbstractThresholdClassifier):
         flagged = rates.false_positive_rate(
             self._score, data=(rows.x, rows.y), threshold=self.threshold_
         )
+        flagged = flagged.with_loss_gradient(rows.y)
         return {"false positive rate": flagged <= self.alpha}

@@ -18,7 +18,6 @@ from oneproj.learn.base import (
     logistic_risk,
 )
 from oneproj.learn.models import ModelLike, own_random_numbers
-from oneproj.rates.confirm import Confirmation
 
 
 class TransferClassifier(AbstractThresholdClassifier):
@@ -107,18 +106,6 @@ class TransferClassifier(AbstractThresholdClassifier):
             self._solve(risk, self._constraints(train), seed)
         self._confirm_held_out(held_out)
         return self
-
-    def confirm(self, X: object, y: object) -> Confirmation:
-        """Bound the source errors on new rows, from such rows.
-
-        Args:
-            X: Rows of the source that training did not see.
-            y: Their labels.
-
-        Returns:
-            What ``oneproj.confirm`` found, at the confidence of this estimator.
-        """
-        return self._bounds(self._labelled(X, y))
 
     def _read_source(self, X: object, y: object) -> Rows:
         if X is None or y is None:

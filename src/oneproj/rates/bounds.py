@@ -18,43 +18,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import special
 
+from oneproj.rates.defaults import DEFAULTS
+
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """The numbers behind the bounds; none of them affects that a bound is valid.
-
-    ``benchmarks/NOTES.md`` ("Confidence bounds") has the widths that chose them.
-    """
-
-    nuisance_share: float = 0.002
-    """Share of the error spent on an interval for one of two rates."""
-    cells: int = 32
-    """Cells that this interval is divided into."""
-    split: int = 8
-    """Cells that each of those is divided into, between the rates at its ends."""
-    smallest_spread: float = 1e-3
-    """Parts that vary less, relative to the one that varies most, count as this."""
-    ranking_quantile: float = 1.645
-    """Normal quantile of the limits by which outcomes of two counts are ranked."""
-    step: float = 1e-4
-    """Precision of the other rate, as a share of the interval."""
-    tail: float = 1e-12
-    """Probability of counts that are not enumerated; it is added to the test's."""
-    largest_bet: float = 0.75
-    """Share of the capital that a bet may lose, at most."""
-    bisections: int = 40
-    """Bisection steps for a mean: it is rounded up to 2^-40 of its range."""
-
-
-SETTINGS = _Settings()
 
 
 class AbstractEstimate(ABC):
@@ -197,9 +168,9 @@ def _betting_bound(values: Array, bets: Array, error: float) -> float:
     """
     enough = -math.log(error)
     low, high = 0.0, 1.0
-    for _ in range(SETTINGS.bisections):
+    for _ in range(DEFAULTS.bisections):
         middle = (low + high) / 2
-        sizes = np.minimum(bets, SETTINGS.largest_bet / (1.0 - middle))
+        sizes = np.minimum(bets, DEFAULTS.largest_bet / (1.0 - middle))
         capital = np.cumsum(np.log1p(sizes * (middle - values)))
         if float(capital.max()) >= enough:
             high = middle
@@ -263,7 +234,7 @@ def share_error(spreads: Sequence[float], error: float) -> list[float]:
         return [0.0 for _ in spreads]
     # A part whose share were almost nothing would have no finite bound.
     given = np.array(spreads)
-    least = SETTINGS.smallest_spread
+    least = DEFAULTS.smallest_spread
     scaled = np.where(given > 0, np.maximum(given / largest, least), 0.0)
     if np.count_nonzero(scaled) == 1:
         return [error if s else 0.0 for s in scaled]
@@ -292,7 +263,7 @@ def _upper_of_two(
     """Return the bound on ``a p + b q`` of two independent rates.
 
     Outcomes are ranked by an approximate upper limit (Wilson's limits of the two rates,
-    combined), so that a high rank speaks for a large sum. A pair of rates (p, q) is
+    combined), so that a high rank means a large sum. A pair of rates (p, q) is
     rejected if outcomes that rank as low as the observed one have probability at most
     ``error - g`` under it, or if q is outside its own exact interval of error g. The
     bound is the largest ``a p + b q`` that is not rejected (Buehler 1957; for the
@@ -327,24 +298,24 @@ class _Pair:
 
     def upper(self, error: float) -> float:
         """Return the largest ``a p + b q`` that is not rejected, rounded up."""
-        spent = error * SETTINGS.nuisance_share
+        spent = error * DEFAULTS.nuisance_share
         lowest, highest = self._q.lower(spent / 2), self._q.upper(spent / 2)
         self._enumerate(lowest, highest)
-        self._error, self._step = error - spent, SETTINGS.step * (highest - lowest)
-        edges = np.linspace(lowest, highest, SETTINGS.cells + 1)
+        self._error, self._step = error - spent, DEFAULTS.step * (highest - lowest)
+        edges = np.linspace(lowest, highest, DEFAULTS.cells + 1)
         rates = self._largest(edges, np.zeros_like(edges), np.ones_like(edges))
         # The largest p falls in q, so those of a cell lie between those of its ends.
-        inner = np.linspace(edges[:-1], edges[1:], SETTINGS.split + 1, axis=-1)
+        inner = np.linspace(edges[:-1], edges[1:], DEFAULTS.split + 1, axis=-1)
         left, right = inner[:, :-1].ravel(), inner[:, 1:].ravel()
-        low = np.repeat(np.maximum(rates[1:], 0.0), SETTINGS.split)
-        high = np.repeat(rates[:-1], SETTINGS.split)
+        low = np.repeat(np.maximum(rates[1:], 0.0), DEFAULTS.split)
+        high = np.repeat(rates[:-1], DEFAULTS.split)
         kept = np.isfinite(high)
         tops = self._largest(left[kept], low[kept], high[kept])
         return float(np.max(self._a * tops + self._b * right[kept]))
 
     def _enumerate(self, lowest: float, highest: float) -> None:
         """Keep the counts of the nuisance that can occur, and what each allows."""
-        n, rows, tail = self._p.rows, self._q.rows, SETTINGS.tail
+        n, rows, tail = self._p.rows, self._q.rows, DEFAULTS.tail
         first = int(special.bdtrik(tail, rows, lowest)) if lowest > 0 else 0
         last = rows
         if highest < 1:
@@ -401,13 +372,13 @@ class _Pair:
         cumulated = below[:, None] + np.cumsum(each, axis=1)
         index = np.clip(self._most - first, 0, None)
         reached = np.where(self._most >= 0, cumulated[:, index], 0.0)
-        chance: Array = (masses * reached).sum(axis=1) + 2 * SETTINGS.tail
+        chance: Array = (masses * reached).sum(axis=1) + 2 * DEFAULTS.tail
         return chance
 
 
 def _wilson(k: np.ndarray[Any, Any], n: int) -> tuple[Array, Array]:
     """The observed rate, and how far Wilson's upper limit is above it."""
-    z = SETTINGS.ranking_quantile
+    z = DEFAULTS.ranking_quantile
     rate = k / n
     middle = (rate + z * z / (2 * n)) / (1 + z * z / n)
     half = z * np.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n)) / (1 + z * z / n)

@@ -200,7 +200,7 @@ def abstention_thresholds(
 
     Args:
         negative_scores: Of rows with label 0 that training did not see.
-        positive_scores: Of rows with label 1 likewise. High scores speak for 1.
+        positive_scores: Of rows with label 1 likewise; high scores mean class 1.
         alpha: The error rate that no class may exceed; a pair for classes 0 and 1.
         confidence: The probability of the statement above; 0.95 by default.
 

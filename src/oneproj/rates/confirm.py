@@ -25,6 +25,7 @@ from oneproj.rates.bounds import (
     Part,
     upper_of_sum,
 )
+from oneproj.rates.defaults import DEFAULTS
 from oneproj.rates.rows import RowSet, shared_rows
 from oneproj.rates.terms import PrecisionTerm, Rate, parts
 from oneproj.results import Readable, Rows, Solution
@@ -50,8 +51,14 @@ CORRECTIONS: dict[str, str] = {
         "hold, where not all do, is not confirmed together."
     ),
 }
-ROUNDING = 1e-6
-"""A value may be outside of its range by this share of the range: float32 rounds."""
+STATEMENTS = CORRECTIONS | {
+    "independent": (
+        "With probability {at_least}, all confidence bounds are right together: each "
+        "is from rows of its own. An order statistic was chosen among these rows, and "
+        "its bound holds by that choice."
+    )
+}
+"""What the bounds of a ``Confirmation`` mean; ``confirm`` makes the first three."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,8 @@ class Confirmation(Readable):
     Attributes:
         checks: Name to what was found about that constraint.
         confidence: The probability that the statement above is right.
-        correction: How several constraints share the error.
+        correction: How several constraints share the error; ``"independent"`` for
+            thresholds that an estimator chose, each on rows of its own.
 
     Example:
         >>> check = ConstraintCheck(0.003, "<=", 0.01, 0.0077, 1000, True, "binomial")
@@ -150,7 +158,7 @@ class Confirmation(Readable):
 
     def _parts(self) -> list[Rows | str]:
         rows = [(name, *check._cells()) for name, check in self.checks.items()]  # noqa: SLF001 - our own
-        said = CORRECTIONS[self.correction].format(
+        said = STATEMENTS[self.correction].format(
             at_least=f"at least {self.confidence:g}",
             at_most=f"at most {1 - self.confidence:.6g}",
         )
@@ -409,7 +417,7 @@ def _average(
         raise NonFiniteError(quantity)
     values = seen.double().cpu().numpy()
     low, high = values_range
-    room = ROUNDING * (high - low)
+    room = DEFAULTS.range_rounding * (high - low)
     if values.min() < low - room or values.max() > high + room:
         message = (
             f"{name!r} was observed between {values.min():.6g} and {values.max():.6g}, "

@@ -1,7 +1,7 @@
 """Projecting onto bounds on counts: surrogate bounds, searched until the counts hold.
 
 A count is a staircase, which no projector can follow. So the projection is onto a
-smooth set, ``s(z) <= cap``, with s the near surrogate in place of every rate. What the
+smooth set, ``s(z) <= cap``, with s the surrogate in place of every rate. What the
 cap should be is found by a fixed-point iteration. At the point y of the last round,
 with the count c and the surrogate s relative to the least value L that rates can give
 the constraint,
@@ -19,32 +19,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torch import Tensor
 
+from oneproj.errors import warn
 from oneproj.problem.terms import AbstractTerm, Combination, Constraint, Weighted
-from oneproj.rates.terms import Parts, Rate, parts
+from oneproj.rates.defaults import DEFAULTS
+from oneproj.rates.terms import Parts, PrecisionTerm, Rate, parts
 from oneproj.results import Projection, Status
 from oneproj.vectors.arithmetic import Vector, assign, combine, distance, snapshot
 
 Project = Callable[[Vector, Mapping[str, AbstractTerm]], Projection]
 """``AbstractProjector.project``."""
-
-
-@dataclass(frozen=True)
-class CorrectionDefaults:
-    """The numbers of the search; benchmarks/NOTES.md has the runs behind them."""
-
-    rounds: int = 12
-    """Projections onto surrogate bounds, at most."""
-    gain: float = 0.01
-    """Share of the distance by which a round must be nearer for another one."""
-    halvings: int = 8
-    """Points on the way back to the start whose counts are looked at."""
-
-
-DEFAULTS = CorrectionDefaults()
 
 
 def has_rates(constraint: AbstractTerm) -> bool:
@@ -60,9 +47,9 @@ def has_rates(constraint: AbstractTerm) -> bool:
 
 
 def smooth(constraint: AbstractTerm) -> Constraint:
-    """Return the constraint with near surrogates in place of its rates.
+    """Return the constraint with smooth surrogates in place of its rates.
 
-    Their widths are those of the scores at the parameters as they are now.
+    Their widths are those of the scores at the current parameters.
 
     Example:
         >>> import oneproj, torch
@@ -73,7 +60,7 @@ def smooth(constraint: AbstractTerm) -> Constraint:
     """
     found = parts(constraint)
     terms = tuple(
-        Weighted(a, t.surrogate("near") if isinstance(t, Rate) else t)
+        Weighted(a, t.surrogate() if isinstance(t, Rate) else t)
         for a, t in found.weighted
     )
     bound = Constraint(Combination(terms, 0.0), -found.constant, sense=1)
@@ -147,8 +134,16 @@ def project_counts(
         no gradients, so nothing says how near the nearest point is: the KKT residual
         is infinite if the point moved. The multipliers are those of the surrogates.
     """
-    search = _Search(parameters, constraints, project)
-    return search.run()
+    found = _Search(parameters, constraints, project).run()
+    for name, constraint in constraints.items():
+        term = constraint.term if isinstance(constraint, Constraint) else None
+        if isinstance(term, PrecisionTerm) and term.stated.counts().rows == 0:
+            warn(
+                f"{name!r} holds since no row is accepted: a precision of nothing is "
+                "undefined, and meets every bound. Add a bound on what must be found, "
+                "such as true_positive_rate >= 0.3, or ask for less precision."
+            )
+    return found
 
 
 class _Search:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -12,21 +12,26 @@ from oneproj.arguments import TensorLike, as_number, as_tensor, check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.problem.data import DataLike, Source, as_source
 from oneproj.problem.functions import CHUNK_SIZE
-from oneproj.rates.terms import Precision, Rate
+from oneproj.rates.terms import Precision, Rate, as_bools
 
 Score = Callable[[Any], Tensor]
 """Takes a batch of rows and returns one number for each, shape ``(n,)``."""
 
 
-def positive_rate(
-    score: Score,
-    data: DataLike,
-    *,
-    where: TensorLike | None = None,
-    threshold: float = 0.0,
-    weights: TensorLike | None = None,
-    chunk_size: int = CHUNK_SIZE,
-) -> Rate:
+Labelled: TypeAlias = tuple[DataLike, TensorLike]
+"""The pair ``(rows, labels)``; labels are 0 and 1, or bools."""
+
+
+class RateOptions(TypedDict, total=False):
+    """What all rates take beside a score and data; see ``positive_rate``."""
+
+    where: TensorLike | None
+    threshold: float
+    weights: TensorLike | None
+    chunk_size: int
+
+
+def positive_rate(score: Score, data: DataLike, **options: Unpack[RateOptions]) -> Rate:
     """The share of rows whose score exceeds the threshold.
 
     Args:
@@ -34,12 +39,11 @@ def positive_rate(
             each, shape ``(n,)``.
         data: The rows: a tensor or array, a tuple or dict of them, a ``Dataset`` or a
             ``DataLoader``, as for ``oneproj.mean``.
-        where: One bool per row; only rows with True are part of the rate. None for
-            all.
-        threshold: A row is accepted if its score is above it; 0 by default.
-        weights: One nonnegative weight per row, 1 by default. The rate is the weighted
-            share: they need not average 1.
-        chunk_size: Rows per forward pass of a full evaluation.
+        **options: ``where``: one bool per row; only rows with True are part of the
+            rate, all by default. ``threshold``: a row is accepted if its score is above
+            it, 0 by default. ``weights``: one nonnegative weight per row, 1 by default;
+            the rate is the weighted share, so they need not average 1.
+            ``chunk_size``: rows per forward pass of a full evaluation.
 
     Example:
         >>> w = torch.ones(1, requires_grad=True)
@@ -52,19 +56,12 @@ def positive_rate(
         (0.5, 0.25)
     """
     source = as_source(data)
-    options = _Options(source, where, threshold, weights, chunk_size)
     everyone = torch.ones(source.size, dtype=torch.bool, device="cpu")
-    return options.rate("positive rate", score, everyone, everyone)
+    return _Rows(source, **options).rate("positive rate", score, everyone, everyone)
 
 
 def false_positive_rate(
-    score: Score,
-    data: tuple[DataLike, TensorLike],
-    *,
-    where: TensorLike | None = None,
-    threshold: float = 0.0,
-    weights: TensorLike | None = None,
-    chunk_size: int = CHUNK_SIZE,
+    score: Score, data: Labelled, **options: Unpack[RateOptions]
 ) -> Rate:
     """The share of negative rows (label 0) whose score exceeds the threshold.
 
@@ -73,11 +70,7 @@ def false_positive_rate(
             shape ``(n,)``.
         data: The pair ``(rows, labels)``. Rows are what ``positive_rate`` takes; labels
             are 0 and 1, or bools.
-        where: One bool per row; only rows with True are part of the rate. None for
-            all.
-        threshold: A row is accepted if its score is above it; 0 by default.
-        weights: One nonnegative weight per row, 1 by default.
-        chunk_size: Rows per forward pass of a full evaluation.
+        **options: As for ``positive_rate``.
 
     Example:
         >>> w = torch.ones(1, requires_grad=True)
@@ -87,28 +80,16 @@ def false_positive_rate(
         (0.5, 1, 2)
     """
     source, labels = _labelled(data)
-    options = _Options(source, where, threshold, weights, chunk_size)
-    return options.rate("false positive rate", score, ~labels, ~labels)
+    rows = _Rows(source, **options)
+    return rows.rate("false positive rate", score, ~labels, ~labels)
 
 
 def true_positive_rate(
-    score: Score,
-    data: tuple[DataLike, TensorLike],
-    *,
-    where: TensorLike | None = None,
-    threshold: float = 0.0,
-    weights: TensorLike | None = None,
-    chunk_size: int = CHUNK_SIZE,
+    score: Score, data: Labelled, **options: Unpack[RateOptions]
 ) -> Rate:
     """The share of positive rows (label 1) whose score exceeds the threshold.
 
-    Args:
-        score: As for ``false_positive_rate``.
-        data: The pair ``(rows, labels)``, likewise.
-        where: One bool per row, likewise.
-        threshold: Above which a row is accepted; 0 by default.
-        weights: One nonnegative weight per row, 1 by default.
-        chunk_size: Rows per forward pass of a full evaluation.
+    It takes what ``false_positive_rate`` takes.
 
     Example:
         >>> w = torch.ones(1, requires_grad=True)
@@ -117,28 +98,16 @@ def true_positive_rate(
         1.0
     """
     source, labels = _labelled(data)
-    options = _Options(source, where, threshold, weights, chunk_size)
-    return options.rate("true positive rate", score, labels, labels)
+    rows = _Rows(source, **options)
+    return rows.rate("true positive rate", score, labels, labels)
 
 
 def false_negative_rate(
-    score: Score,
-    data: tuple[DataLike, TensorLike],
-    *,
-    where: TensorLike | None = None,
-    threshold: float = 0.0,
-    weights: TensorLike | None = None,
-    chunk_size: int = CHUNK_SIZE,
+    score: Score, data: Labelled, **options: Unpack[RateOptions]
 ) -> Rate:
     """The share of positive rows (label 1) whose score is at most the threshold.
 
-    Args:
-        score: As for ``false_positive_rate``.
-        data: The pair ``(rows, labels)``, likewise.
-        where: One bool per row, likewise.
-        threshold: Above which a row is accepted; 0 by default.
-        weights: One nonnegative weight per row, 1 by default.
-        chunk_size: Rows per forward pass of a full evaluation.
+    It takes what ``false_positive_rate`` takes.
 
     Example:
         >>> w = torch.ones(1, requires_grad=True)
@@ -147,28 +116,16 @@ def false_negative_rate(
         0.3333
     """
     source, labels = _labelled(data)
-    options = _Options(source, where, threshold, weights, chunk_size)
-    return options.rate("false negative rate", score, labels, ~labels)
+    rows = _Rows(source, **options)
+    return rows.rate("false negative rate", score, labels, ~labels)
 
 
 def true_negative_rate(
-    score: Score,
-    data: tuple[DataLike, TensorLike],
-    *,
-    where: TensorLike | None = None,
-    threshold: float = 0.0,
-    weights: TensorLike | None = None,
-    chunk_size: int = CHUNK_SIZE,
+    score: Score, data: Labelled, **options: Unpack[RateOptions]
 ) -> Rate:
     """The share of negative rows (label 0) whose score is at most the threshold.
 
-    Args:
-        score: As for ``false_positive_rate``.
-        data: The pair ``(rows, labels)``, likewise.
-        where: One bool per row, likewise.
-        threshold: Above which a row is accepted; 0 by default.
-        weights: One nonnegative weight per row, 1 by default.
-        chunk_size: Rows per forward pass of a full evaluation.
+    It takes what ``false_positive_rate`` takes.
 
     Example:
         >>> w = torch.ones(1, requires_grad=True)
@@ -177,28 +134,14 @@ def true_negative_rate(
         0.5
     """
     source, labels = _labelled(data)
-    options = _Options(source, where, threshold, weights, chunk_size)
-    return options.rate("true negative rate", score, ~labels, labels)
+    rows = _Rows(source, **options)
+    return rows.rate("true negative rate", score, ~labels, labels)
 
 
-def error_rate(
-    score: Score,
-    data: tuple[DataLike, TensorLike],
-    *,
-    where: TensorLike | None = None,
-    threshold: float = 0.0,
-    weights: TensorLike | None = None,
-    chunk_size: int = CHUNK_SIZE,
-) -> Rate:
+def error_rate(score: Score, data: Labelled, **options: Unpack[RateOptions]) -> Rate:
     """The share of rows whose decision, score above threshold, is not their label.
 
-    Args:
-        score: As for ``false_positive_rate``.
-        data: The pair ``(rows, labels)``, likewise.
-        where: One bool per row, likewise.
-        threshold: Above which a row is accepted; 0 by default.
-        weights: One nonnegative weight per row, 1 by default.
-        chunk_size: Rows per forward pass of a full evaluation.
+    It takes what ``false_positive_rate`` takes.
 
     Example:
         >>> w = torch.ones(1, requires_grad=True)
@@ -207,33 +150,19 @@ def error_rate(
         0.25
     """
     source, labels = _labelled(data)
-    options = _Options(source, where, threshold, weights, chunk_size)
-    everyone = torch.ones_like(labels)
-    return options.rate("error rate", score, everyone, ~labels)
+    rows = _Rows(source, **options)
+    return rows.rate("error rate", score, torch.ones_like(labels), ~labels)
 
 
 def precision(
-    score: Score,
-    data: tuple[DataLike, TensorLike],
-    *,
-    where: TensorLike | None = None,
-    threshold: float = 0.0,
-    weights: TensorLike | None = None,
-    chunk_size: int = CHUNK_SIZE,
+    score: Score, data: Labelled, **options: Unpack[RateOptions]
 ) -> Precision:
     """The share of accepted rows that are positive, to be bounded from below.
 
     Only ``precision(...) >= p`` can be stated, with a number p between 0 and 1: it
     reads ``(1 - p) TP >= p FP``, which is linear in the counts. A model that accepts
-    no row satisfies it.
-
-    Args:
-        score: As for ``false_positive_rate``.
-        data: The pair ``(rows, labels)``, likewise.
-        where: One bool per row, likewise.
-        threshold: Above which a row is accepted; 0 by default.
-        weights: One nonnegative weight per row, 1 by default.
-        chunk_size: Rows per forward pass of a full evaluation.
+    no row satisfies it; a warning says so. Its gradient is that of
+    ``Rate.with_loss_gradient``. It takes what ``false_positive_rate`` takes.
 
     Example:
         >>> w = torch.ones(1, requires_grad=True)
@@ -243,22 +172,25 @@ def precision(
         (0.6667, True)
     """
     source, labels = _labelled(data)
-    options = _Options(source, where, threshold, weights, chunk_size)
-    hits = options.rate("true positive rate", score, labels, labels)
-    false_alarms = options.rate("false positive rate", score, ~labels, ~labels)
-    return Precision(hits, false_alarms)
+    rows = _Rows(source, **options)
+    hits = rows.rate("true positive rate", score, labels, labels)
+    false_alarms = rows.rate("false positive rate", score, ~labels, ~labels)
+    # By the counts' own gradient runs end where no row is accepted, see NOTES.md.
+    return Precision(
+        hits.with_loss_gradient(labels), false_alarms.with_loss_gradient(labels)
+    )
 
 
-class _Options:
-    """The arguments that all rates share, checked."""
+class _Rows:
+    """The rows of a rate, with the options that all rates share, checked."""
 
     def __init__(
         self,
         source: Source,
-        where: object,
-        threshold: object,
-        weights: object,
-        chunk_size: int,
+        where: object = None,
+        threshold: object = 0.0,
+        weights: object = None,
+        chunk_size: int = CHUNK_SIZE,
     ) -> None:
         """Check them."""
         number = as_number(threshold)
@@ -272,7 +204,7 @@ class _Options:
         why = "It is the number of rows per forward pass: fewer take less memory."
         self._chunk_size = check_count("chunk_size", chunk_size, why)
         self._source, self._threshold = source, number
-        self._where = None if where is None else _as_bools("where", where, source.size)
+        self._where = None if where is None else as_bools("where", where, source.size)
         self._weights = None if weights is None else _as_weights(weights, source.size)
 
     def rate(self, kind: str, score: Score, rows: Tensor, positive: Tensor) -> Rate:
@@ -319,27 +251,7 @@ def _labelled(data: object) -> tuple[Source, Tensor]:
         )
         raise InvalidProblemError(message)
     source = as_source(data[0])
-    return source, _as_bools("labels", data[1], source.size)
-
-
-def _as_bools(name: str, given: object, size: int) -> Tensor:
-    values = as_tensor(name, given).cpu()
-    if values.shape != (size,):
-        message = (
-            f"{name} must have one entry per row, shape ({size},), but has shape "
-            f"{tuple(values.shape)}."
-        )
-        raise InvalidProblemError(message)
-    bad = ~((values == 0) | (values == 1))
-    if bool(bad.any()):
-        found = sorted(set(values[bad].tolist()))[:3]
-        message = (
-            f"{name} must be 0 and 1, or bools, but {int(bad.sum())} of {size} are "
-            f"others, such as {', '.join(map(str, found))}. Of labels -1 and 1 pass "
-            "y > 0; of several classes, y == c for the one that counts as positive."
-        )
-        raise InvalidProblemError(message)
-    return values == 1
+    return source, as_bools("labels", data[1], source.size)
 
 
 def _as_weights(given: object, size: int) -> Tensor:

@@ -1,49 +1,28 @@
-"""Differentiable stand-ins for the step function that a count adds up.
+"""Differentiable replacements for the step function that a count adds up.
 
 A decision is right or wrong: as a function of the parameters its count is a staircase
 without a gradient. With ``m`` the margin by which a row is counted (``score -
 threshold`` for rows that count when they are accepted, minus that for rows that count
-when they are not), a count adds up ``1[m > 0]``. Two functions replace it:
+when they are not), a count adds up ``1[m > 0]``. Training follows one of two slopes:
 
-- near: ``sigmoid(m / width)``, close to the step on average over rows;
-- upper: ``max(0, 1 + m / width)``, never below the step and convex in the score.
+- ``slopes_of``, the derivative of the expected count, estimated from the rows near the
+  threshold: for the least objective at which the count holds;
+- ``loss_slopes``, the derivatives of the rows' logistic losses: for the fewest errors
+  at which the count holds, where the objective is a logistic loss.
 
-The width follows the scores: it is the distance within which the rows nearest to the
-threshold lie, so that neither small nor saturated scores leave the slope zero.
-
-Training follows neither of the two, but the derivative of the expected count, which
-``slopes_of`` estimates from the same rows.
+A projection follows ``smooth_step``, ``sigmoid(m / width)``. The width is the distance
+within which the rows nearest to the threshold lie, so that neither small nor saturated
+scores leave the slope zero.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from oneproj.errors import InvalidProblemError
-
-Kind = Literal["near", "upper"]
-
-
-@dataclass(frozen=True)
-class SurrogateDefaults:
-    """The numbers behind the width of a surrogate; benchmarks/NOTES.md has the runs."""
-
-    near_share: float = 0.1
-    """Share of the rows that lie within one width of the threshold."""
-    near_rows: int = 8
-    """Rows that lie within one width of the threshold, at least."""
-    least_width: float = 1e-3
-    """Least width, as a share of the mean distance from the threshold."""
-    ridge: float = 0.02
-    """Weight of the plain mean in the local regression, in squared widths."""
-
-
-DEFAULTS = SurrogateDefaults()
+from oneproj.rates.defaults import DEFAULTS
 
 
 def width_of(margins: Tensor) -> float:
@@ -73,7 +52,7 @@ def slopes_of(margins: Tensor, weights: Tensor | None = None) -> Tensor:
     margins at 0, times the mean gradient of a margin that is 0. The density is that of
     a logistic kernel of the rows' width. The mean gradient is a local linear regression
     at 0: with kernel weights ``K``, a row gets ``K (S2 - S1 m) / (S0 S2 - S1^2)``, with
-    ``S_k = sum K m^k``. The derivative of the near surrogate, a mean over the rows
+    ``S_k = sum K m^k``. The derivative of the sigmoid, a mean over the rows
     around 0, is biased where most of them are on one side, as for small rates: it
     grows the scores, which changes no decision. These weights leave the sum of
     ``slope * m`` at 0, but for a ridge that keeps them from extrapolating when all rows
@@ -86,7 +65,7 @@ def slopes_of(margins: Tensor, weights: Tensor | None = None) -> Tensor:
     Example:
         >>> margins = torch.linspace(-4.0, 1.0, 101)
         >>> slopes, width = slopes_of(margins), width_of(margins)
-        >>> plain = smooth_step(margins, "near", width)
+        >>> plain = smooth_step(margins, width)
         >>> plain = plain * (1.0 - plain) / width
         >>> abs(float(slopes @ margins)) < 0.1 * abs(float(plain @ margins))
         True
@@ -101,32 +80,33 @@ def slopes_of(margins: Tensor, weights: Tensor | None = None) -> Tensor:
     return slopes.to(margins.dtype)
 
 
-def smooth_step(margins: Tensor, kind: Kind, width: float) -> Tensor:
+def loss_slopes(margins: Tensor, is_error: Tensor) -> Tensor:
+    """Return how fast the logistic loss of each row changes with its margin.
+
+    A row that is counted if it is decided wrongly counts ``1[m > 0]``, which becomes
+    its loss ``log(1 + exp(m))``; one that is counted if it is decided rightly counts
+    ``1 - 1[-m > 0]``, which becomes ``1 - log(1 + exp(-m))``. A multiple of the count,
+    added to a logistic loss, then changes the weights of its rows: the reduction of
+    Agarwal et al. (2018), "A reductions approach to fair classification".
+
+    Args:
+        margins: Of the rows, in units of the score.
+        is_error: Whether the decision that is counted is wrong for the row.
+
+    Example:
+        >>> margins, is_error = torch.tensor([5.0, 5.0]), torch.tensor([True, False])
+        >>> loss_slopes(margins, is_error)
+        tensor([0.9933, 0.0067])
+    """
+    m = margins.detach()
+    return torch.sigmoid(torch.where(is_error.to(m.device), m, -m))
+
+
+def smooth_step(margins: Tensor, width: float) -> Tensor:
     """Return the surrogate of ``1[margin > 0]``, row by row.
 
     Example:
-        >>> smooth_step(torch.tensor([-2.0, 0.0, 1.0]), "upper", width=1.0)
-        tensor([0., 1., 2.])
-        >>> smooth_step(torch.tensor([0.0]), "near", width=1.0)
-        tensor([0.5000])
+        >>> smooth_step(torch.tensor([-2.0, 0.0]), width=1.0)
+        tensor([0.1192, 0.5000])
     """
-    scaled = margins / width
-    return torch.sigmoid(scaled) if kind == "near" else (1.0 + scaled).clamp(min=0.0)
-
-
-def check_kind(kind: object) -> Kind:
-    """Return the name of a surrogate; refuse any other.
-
-    Example:
-        >>> check_kind("near")
-        'near'
-    """
-    if kind == "near":
-        return "near"
-    if kind == "upper":
-        return "upper"
-    message = (
-        f'A surrogate is "near" or "upper", got {kind!r}. "near" is a sigmoid of the '
-        'margin, close to the count; "upper" is a hinge, which is never below it.'
-    )
-    raise InvalidProblemError(message)
+    return torch.sigmoid(margins / width)

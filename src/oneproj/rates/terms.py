@@ -8,13 +8,15 @@ Minibatches are drawn from its own rows, so that a rare class is never missed.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
+from oneproj.arguments import TensorLike, as_tensor
 from oneproj.errors import InvalidProblemError
 from oneproj.problem.data import Source
 from oneproj.problem.float64 import FLOAT64_MODE
@@ -28,17 +30,9 @@ from oneproj.problem.terms import (
     Survey,
     Weighted,
 )
-from oneproj.rates.surrogates import (
-    Kind,
-    check_kind,
-    slopes_of,
-    smooth_step,
-    width_of,
-)
+from oneproj.rates.defaults import DEFAULTS
+from oneproj.rates.surrogates import loss_slopes, slopes_of, smooth_step, width_of
 from oneproj.vectors.arithmetic import Vector
-
-ROUNDINGS = 8
-"""Units of rounding by which a score may be off, relative to the largest score."""
 
 
 class RateCounts(NamedTuple):
@@ -89,6 +83,8 @@ class Rate(AbstractExpression):
     """
 
     _dtype: torch.dtype | None = None
+    _is_error: Tensor | None = None
+    """Of each row, whether the counted decision is wrong; None for the local slope."""
 
     def __init__(
         self,
@@ -158,7 +154,7 @@ class Rate(AbstractExpression):
         events, margins = self._look()
         value, gradient = self._count(events).rate, None
         if parameters is not None:
-            slopes = slopes_of(margins, self._own_weights(slice(None)))
+            slopes = self._slopes(margins, slice(None))
             gradient = (
                 self._mean(lambda margins, at: margins * slopes[at].to(margins))
                 .survey(parameters, each=False)
@@ -170,13 +166,13 @@ class Rate(AbstractExpression):
     def doubt(self) -> float:
         """Return the share of rows whose decision rounding might change.
 
-        Their score differs from the threshold by less than ``ROUNDINGS`` units of
-        rounding of the largest one.
+        Their score differs from the threshold by at most a few units of rounding of
+        the largest one.
         """
         _, margins = self._look()
         eps = torch.finfo(self._dtype or margins.dtype).eps
         largest = float(margins.abs().max()) + abs(self.threshold)
-        near = margins.abs().double() <= ROUNDINGS * eps * largest
+        near = margins.abs().double() <= DEFAULTS.roundings * eps * largest
         return float(self._weighed(near.double(), slice(None)).mean())
 
     def width(self) -> float:
@@ -194,25 +190,50 @@ class Rate(AbstractExpression):
             torch.cat([margins for _, margins in seen]),
         )
 
-    def surrogate(self, kind: Kind = "near", *, width: float | None = None) -> Mean:
-        """Return a smooth term in place of the count, over the same rows.
+    def with_loss_gradient(self, labels: TensorLike) -> Self:
+        """Return the same count, with the gradient of the rows' logistic losses.
+
+        For an objective that is the mean logistic loss of the same score, where few
+        errors are wanted rather than a small loss. By default a rate's gradient is the
+        derivative of its expected count: training then finds the least logistic loss
+        at which the count holds, which may accept fewer rows than the fewest errors
+        would. With this one a bound changes the weights of rows in the loss.
 
         Args:
-            kind: ``"near"``, a sigmoid of the margin; or ``"upper"``, a hinge, which is
-                never below the count and convex in the score.
-            width: The scale of the margin, in units of the score; None for that of
-                the rows nearest to the threshold, at the parameters as they are now.
+            labels: 0 and 1, or bools, one per row of the data.
 
         Example:
             >>> import oneproj
             >>> w, x = torch.ones(1, requires_grad=True), torch.tensor([[1.0], [-2.0]])
             >>> accepted = oneproj.rates.positive_rate(lambda rows: rows @ w, data=x)
-            >>> accepted.value(), accepted.surrogate("upper", width=1.0).value()
-            (0.5, 1.0)
+            >>> errors = accepted.with_loss_gradient([0, 0])
+            >>> errors.value(), errors.value_and_gradient([w])[1]
+            (0.5, [tensor([0.2463])])
         """
-        chosen, scale = check_kind(kind), self.width() if width is None else width
+        own = as_bools("labels", labels, self._data.size)[self.rows]
+        other = copy.copy(self)
+        other._is_error = own != self.counted  # noqa: SLF001 - a copy of itself
+        return other
 
-        return self._mean(lambda margins, _: smooth_step(margins, chosen, scale))
+    def surrogate(self, *, width: float | None = None) -> Mean:
+        """Return a smooth term in place of the count, over the same rows.
+
+        It is the mean of ``sigmoid(margin / width)``, with the margin by which a row is
+        counted.
+
+        Args:
+            width: In units of the score; None for the distance within which the rows
+                nearest to the threshold lie at the current parameters.
+
+        Example:
+            >>> import oneproj
+            >>> w, x = torch.ones(1, requires_grad=True), torch.tensor([[1.0], [-2.0]])
+            >>> accepted = oneproj.rates.positive_rate(lambda rows: rows @ w, data=x)
+            >>> accepted.value(), round(accepted.surrogate(width=1.0).value(), 4)
+            (0.5, 0.4251)
+        """
+        scale = self.width() if width is None else width
+        return self._mean(lambda margins, _: smooth_step(margins, scale))
 
     def _mean(self, fn: Callable[[Tensor, Tensor], Tensor]) -> Mean:
         """The mean of a function of margins and places, over its own rows."""
@@ -236,9 +257,15 @@ class Rate(AbstractExpression):
         self, scores: Tensor, indices: Tensor, margins: Tensor
     ) -> Tensor:
         """The count of each row, with a gradient that estimates the whole count's."""
-        smooth = margins * slopes_of(margins, self._own_weights(indices))
+        smooth = margins * self._slopes(margins, indices)
         events = self._events(scores, indices).to(smooth)
         return self._weighed(events + (smooth - smooth.detach()), indices)
+
+    def _slopes(self, margins: Tensor, at: Tensor | slice) -> Tensor:
+        """What a unit of each margin adds to its count, for the gradient."""
+        if self._is_error is None:
+            return slopes_of(margins, self._own_weights(at))
+        return loss_slopes(margins, self._is_error[at])
 
     def _weighed(self, values: Tensor, at: Tensor | slice) -> Tensor:
         """Values times weights, which average 1 over all rows."""
@@ -296,6 +323,32 @@ class Rate(AbstractExpression):
         if bad:
             self.check_finite(math.nan)
         return scores
+
+
+def as_bools(name: str, given: object, size: int) -> Tensor:
+    """Return one bool per row; refuse what is neither 0 nor 1.
+
+    Example:
+        >>> as_bools("labels", [0, 1], 2)
+        tensor([False,  True])
+    """
+    values = as_tensor(name, given).cpu()
+    if values.shape != (size,):
+        message = (
+            f"{name} must have one entry per row, shape ({size},), but has shape "
+            f"{tuple(values.shape)}."
+        )
+        raise InvalidProblemError(message)
+    bad = ~((values == 0) | (values == 1))
+    if bool(bad.any()):
+        found = sorted(set(values[bad].tolist()))[:3]
+        message = (
+            f"{name} must be 0 and 1, or bools, but {int(bad.sum())} of {size} are "
+            f"others, such as {', '.join(map(str, found))}. Of labels -1 and 1 pass "
+            "y > 0; of several classes, y == c for the one that counts as positive."
+        )
+        raise InvalidProblemError(message)
+    return values == 1
 
 
 class Precision:
