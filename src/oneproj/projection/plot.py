@@ -59,6 +59,7 @@ def plot_history(
             label=label,
             zorder=3,
         )
+    ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_xlabel("full constraint gradients")
     ax.set_ylabel("distance from the start")
     right = ax.twinx()
