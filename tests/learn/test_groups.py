@@ -40,6 +40,8 @@ def test_several_columns_are_combined() -> None:
     [
         (None, "sensitive_features is missing"),
         (["f", "m", None, "f"], "1 missing value"),
+        ([0.5, 1.0, 2.0, 2.0], "holds measurements, such as 0.5"),
+        (np.array([[1.0, 2.0], [1.0, 2.5]] * 2), "holds measurements, such as 2.5"),
         ([1.0, 2.0, float("nan"), float("nan")], "2 missing value"),
         (pd.Series(["f", pd.NA, "m", "f"], dtype="string"), "1 missing value"),
         (["f", "m"], "inconsistent numbers of samples"),

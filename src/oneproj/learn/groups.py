@@ -50,6 +50,14 @@ def read_groups(
             "to a group: name a group for them, or leave these rows out."
         )
         raise InvalidProblemError(message)
+    measured = [x for x in columns.flat if isinstance(x, float) and not x.is_integer()]
+    if measured:
+        message = (
+            f"sensitive_features holds measurements, such as {measured[0]!r}, and each "
+            "distinct value would be a group of its own. Cut them into groups first, "
+            "for example with pandas.cut."
+        )
+        raise InvalidProblemError(message)
     keys = [row[0] if len(row) == 1 else tuple(row) for row in columns.tolist()]
     labels = sorted(dict.fromkeys(keys), key=str) if known is None else list(known)
     unknown = [key for key in dict.fromkeys(keys) if key not in labels]
