@@ -66,7 +66,7 @@ def project_convex(
         used = evaluator.evaluations - before
         late = used >= max_evaluations
         hurry = late or search.is_stuck
-        if used > 2 * max_evaluations or search.is_done(hurry=hurry):
+        if used > 2 * max_evaluations or search.is_done(hurry=hurry, late=late):
             return False
         if search.is_exhausted():
             return False
@@ -123,7 +123,9 @@ class _Search:
         self._evaluator, self._bundle = evaluator, bundle
         self._declared = declared
         self._sets = bundle if isinstance(bundle, SetBundle) else None
-        self._curvature = Curvature(dense=self._sets is None)
+        # In a basis that is shrunk again and again matrices learn little.
+        ample = bundle.capacity >= min(TOLERANCES.vectors, dimension(evaluator.origin))
+        self._curvature = Curvature(dense=self._sets is None and ample)
         self._witness = Witness(evaluator)
         self._seen, self._moved = evaluator.first, 0.0
         self._at = evaluator.space.displacement(evaluator.origin)
@@ -163,19 +165,20 @@ class _Search:
         self._blurred += 1
         return not bundle.contradicts and self._blurred < TOLERANCES.stuck
 
-    def is_done(self, *, hurry: bool) -> bool:
-        """Whether the nearest feasible point was seen; in a hurry, any feasible one.
+    def is_done(self, *, hurry: bool, late: bool) -> bool:
+        """Whether the nearest feasible point was seen; if it is late, any feasible one.
 
         It was if the solution is feasible, or if another point is and the solution is
-        nearer by no more than the margin costs anyway.
+        nearer by no more than the margin costs anyway; in a hurry, by no progress.
         """
         evaluator = self._evaluator
         if evaluator.best.worst > 0:
             return False
-        if hurry or (self._is_solution and self._seen.worst <= 0):
+        if late or (self._is_solution and self._seen.worst <= 0):
             return True
-        gap = max(evaluator.share, TOLERANCES.gap)
-        return evaluator.best_distance <= self._bundle.length() * (1.0 + gap)
+        ratio = 1.0 + max(evaluator.share, TOLERANCES.gap)
+        ratio = max(ratio, TOLERANCES.farther) if hurry else ratio
+        return evaluator.best_distance <= self._bundle.length() * ratio
 
     def move(self, *, hurry: bool, late: bool) -> bool:
         """Look at the solution, or at a point that allows for curvature.
