@@ -304,7 +304,12 @@ class Projection(Readable):
 
     @property
     def is_nearest(self) -> bool:
-        """Whether the KKT residual, or the lower bound, vouches for the distance."""
+        """Whether the KKT residual, or the lower bound, vouches for the distance.
+
+        A point that is not feasible is not the nearest one, whatever they are.
+        """
+        if not self.status.ok:
+            return False
         bound = self.lower_bound
         if bound is not None and self.distance <= NEAREST.distance_over_bound * bound:
             return True

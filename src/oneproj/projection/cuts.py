@@ -27,9 +27,11 @@ from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.refutation import challenge
 from oneproj.projection.report import (
     apart,
+    balance_within,
     best_balanced,
     bounded,
     described,
+    relative,
     stationary,
 )
 from oneproj.projection.sqp import Sqp
@@ -40,7 +42,7 @@ from oneproj.projection.within_any import (
     seems_linear_within_sets,
 )
 from oneproj.projection.within_sets import SetBundle
-from oneproj.results import Projection
+from oneproj.results import NEAREST, Projection
 from oneproj.sets.region import Region, boxes_of, region_of
 from oneproj.vectors.arithmetic import Vector, assign, dimension
 
@@ -66,11 +68,11 @@ class Cuts(AbstractProjector):
             ways may take several times as many.
         memory: What to keep beyond the model: a number of parameter-size vectors, or
             bytes as text, such as ``"2 GB"``. None for 16 vectors from a million
-            parameters on, and for as many as help below. The least that is used is two
-            vectors more than there are constraints (nonconvex: than twice as many, and
-            the gradients of the last points). With the least a smooth convex constraint
-            is projected onto as exactly as with more; at kinks up to a percent of the
-            distance is lost, which ``lower_bound`` shows.
+            parameters on, and for as many as help below. The search keeps at least a
+            few vectors more than there are constraints, twice as many where they are
+            not convex, and the gradients of the last points. With the least a smooth
+            convex constraint is projected onto as exactly as with more; at kinks up to
+            a percent of the distance is lost, which ``lower_bound`` shows.
 
     Example:
         >>> import torch, oneproj
@@ -213,7 +215,7 @@ class Cuts(AbstractProjector):
         budget = self._max_evaluations or max(
             TOLERANCES.gradients, TOLERANCES.gradients_per_dimension * facets
         )
-        evaluator.keep(TOLERANCES.cut_numbers // dimension(evaluator.parameters))
+        evaluator.keep(self._points(evaluator))
         empty = project_convex(evaluator, bundle, max_evaluations=budget)
         if empty:
             challenge(evaluator)
@@ -246,7 +248,7 @@ class Cuts(AbstractProjector):
         room = self._convex_room(evaluator.parameters, evaluator.constraints)
         budget = self._max_evaluations or TOLERANCES.gradients
         bundle = SetBundle(region, evaluator.origin, room)
-        evaluator.keep(TOLERANCES.cut_numbers // dimension(evaluator.parameters))
+        evaluator.keep(self._points(evaluator))
         empty = project_convex(evaluator, bundle, max_evaluations=budget)
         if empty:
             challenge(evaluator, lambda x: region.member(x, like=evaluator.origin))
@@ -269,7 +271,16 @@ class Cuts(AbstractProjector):
             found = self._project_within(evaluator, region)
         except InvalidProblemError:  # what was not declared is nobody's mistake
             return None
-        return replace(found, lower_bound=None) if found.status.ok else None
+        if not found.status.ok:
+            return None
+        # What the cuts prove holds for linear functions, and these only seem to be.
+        multipliers, left = balance_within(evaluator, region)
+        residual = relative(left, found.distance)
+        if residual > NEAREST.kkt_residual:
+            return None
+        return replace(
+            found, lower_bound=None, multipliers=multipliers, kkt_residual=residual
+        )
 
     def _project_within_any(
         self, evaluator: Evaluator, region: Region, past: WarmStart | None
@@ -367,6 +378,13 @@ class Cuts(AbstractProjector):
         if self._memory is None and dimension(parameters) >= TOLERANCES.large:
             return TOLERANCES.large_vectors
         return self._memory
+
+    def _points(self, evaluator: Evaluator) -> int:
+        """How many visited points, with their gradients, may be kept as evidence."""
+        most = self._vectors(evaluator.parameters)
+        if most is None:
+            return TOLERANCES.cut_numbers // dimension(evaluator.parameters)
+        return most // (2 * (1 + len(evaluator.constraints)))
 
     def _local_room(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]

@@ -207,7 +207,7 @@ class Evaluator:
                 for name, slope in slopes.items():
                     value = self.constraints[name].value() - self.best.values[name]
                     off[name] = max(off[name], abs(value - share * slope))
-        except NonFiniteError:
+        except (NonFiniteError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             off = dict.fromkeys(names, 0.0)  # at the edge of where it is defined
         self.return_to_best()
         self._tell(self.best.worst)

@@ -69,7 +69,7 @@ def described(
         lower_bound=lower_bound,
         history=tuple(evaluator.history),
         remark=remark
-        or _flat(evaluator, best)
+        or _flat(evaluator, best, empty=empty)
         or _rounded(evaluator, best, empty=empty),
     )
     return remarked(projection, evaluator.constraints, evaluator.origin)
@@ -87,8 +87,10 @@ def stationary(evaluator: Evaluator) -> str:
     )
 
 
-def _flat(evaluator: Evaluator, best: Evaluation) -> str:
+def _flat(evaluator: Evaluator, best: Evaluation, *, empty: bool) -> str:
     """What to say of a violated constraint without a slope, before and after."""
+    if empty:  # at the minimum of a convex function it is no surprise
+        return ""
     for name, c in evaluator.first.values.items():
         slopes = evaluator.first.gradients.get(name), best.gradients.get(name)
         if c > 0 and all(s is not None and not any(t.any() for t in s) for s in slopes):

@@ -82,14 +82,14 @@ class Sqp:
         self._gain, self._tolerance = min_gain, tolerance
         self.names = [n for n in evaluator.constraints if n not in region.places]
         m = len(self.names)
-        self._quick = carried is not None
+        self._quick, self._gave_up_sets = carried is not None, False
         self.mu: Array = np.zeros(m)
         self._bend: Array = np.zeros(m)
         """By how much the last linearisation was too low, per squared length."""
         self._basis, self._curvature = Subspace(evaluator.space, room), Curvature(MOVES)
         if carried is not None:
             self.mu, self._bend = carried.mu, carried.bend
-            if carried.basis.free >= 2 * m:
+            if carried.basis.free >= 2 * m + 2:
                 self._basis, self._curvature = carried.basis, carried.curvature
         self._halfspaces: list[tuple[Array, float]] = []
         """Normals a and offsets b with ``a'd <= b`` on the sets."""
@@ -112,6 +112,7 @@ class Sqp:
                     tolerance=tolerance,
                     room=room,
                 )
+                self._gave_up_sets = True
             else:
                 self._begin(place)
         self.may_be_convex = True
@@ -133,8 +134,10 @@ class Sqp:
             self.best = self._place(self._basis.coordinates(moved), seen)
         self._begin(self.best)
 
-    def carry(self) -> Carried:
-        """What helps a search from a point nearby."""
+    def carry(self) -> Carried | None:
+        """What helps a search from a point nearby; None where sets were given up."""
+        if self._gave_up_sets:
+            return None
         return Carried(self.mu, self._bend, self._basis, self._curvature)
 
     # --- points

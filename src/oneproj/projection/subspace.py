@@ -134,7 +134,7 @@ class Subspace:
             if length > INDEPENDENT * math.sqrt(row.dot(row)):
                 kept.append(left / length)
         turn = np.zeros((self.room, self.room))
-        turn[: len(kept), :n] = np.array(kept)
+        turn[: len(kept), :n] = np.array(kept).reshape(-1, n)
         self._pile.rotate(turn[: len(kept), :n])
         return turn
 

@@ -122,10 +122,13 @@ class SetBundle(Bundle):
         del size
         if self.excludes_all:
             return True
-        unit = self._farthest(self.offset, self._zero)
+        offset = self.offset + TOLERANCES.sure_units * self.blur
+        unit = self._farthest(offset, self._zero)
         z = self.z * (TOLERANCES.beyond_sets / max(float(self.z.sum()), EPSILON))
-        far = self._height(z * unit, self.offset, self._zero).length
-        return far <= TOLERANCES.ends_within * unit
+        found = self._height(z * unit, offset, self._zero)
+        # Where the region lowers them most they are above what rounding explains.
+        beyond = float(z @ found.slope) > 0
+        return beyond and found.length <= TOLERANCES.ends_within * unit
 
     def multipliers(self) -> dict[str, float]:
         """Return the weights of constraints; of sets, lengths of ``y - P(y)``."""

@@ -23,6 +23,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy import special
 
+from oneproj.arguments import as_number
+from oneproj.errors import InvalidProblemError
 from oneproj.rates.defaults import DEFAULTS
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
@@ -434,3 +436,20 @@ def rows_needed(alpha: float, error: float) -> int:
     """
     count = max(math.ceil(math.log(error) / math.log1p(-alpha)), 1)
     return count if (1.0 - alpha) ** count <= error else count + 1
+
+
+def as_error(confidence: object) -> float:
+    """Return one minus the confidence: the probability that a statement is wrong.
+
+    Example:
+        >>> round(as_error(0.95), 6)
+        0.05
+    """
+    number = as_number(confidence)
+    if number is not None and 0 < number < 1:
+        return 1.0 - number
+    message = (
+        f"confidence must be a number between 0 and 1, got {confidence!r}. It is the "
+        "probability with which the bounds are right: 0.95, for example."
+    )
+    raise InvalidProblemError(message)

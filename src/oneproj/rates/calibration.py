@@ -12,13 +12,12 @@ import torch
 
 from oneproj.arguments import TensorLike, as_number, as_tensor
 from oneproj.errors import InvalidProblemError
-from oneproj.rates.bounds import neyman_pearson_rank, rows_needed
+from oneproj.rates.bounds import as_error, neyman_pearson_rank, rows_needed
 from oneproj.rates.confirm import (
     Confirmation,
     Constraints,
     Range,
     Training,
-    as_error,
     confirm,
 )
 from oneproj.results import Readable, Rows

@@ -23,6 +23,7 @@ from oneproj.rates.bounds import (
     Count,
     Known,
     Part,
+    as_error,
     upper_of_sum,
 )
 from oneproj.rates.defaults import DEFAULTS
@@ -554,23 +555,6 @@ def _rows_of(training: object) -> list[tuple[Any, Any]]:
         data: Any = training
         return [(as_source(data), None)]
     return [rows for term in terms for rows in term.read_rows()]
-
-
-def as_error(confidence: object) -> float:
-    """Return one minus the confidence: the probability that a statement is wrong.
-
-    Example:
-        >>> round(as_error(0.95), 6)
-        0.05
-    """
-    number = as_number(confidence)
-    if number is not None and 0 < number < 1:
-        return 1.0 - number
-    message = (
-        f"confidence must be a number between 0 and 1, got {confidence!r}. It is the "
-        "probability with which the bounds are right: 0.95, for example."
-    )
-    raise InvalidProblemError(message)
 
 
 def _as_ranges(
