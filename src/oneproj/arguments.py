@@ -259,8 +259,8 @@ def check_unmasked(name: str, given: object) -> None:
         raise InvalidProblemError(message)
 
 
-BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-"""Units of memory, as they are written."""
+BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+"""Units of memory, in capitals; "kb" is as good."""
 
 
 def read_bytes(name: str, text: str) -> int:
@@ -273,7 +273,7 @@ def read_bytes(name: str, text: str) -> int:
         >>> read_bytes("memory", "1.5 GB"), read_bytes("memory", "200kB")
         (1500000000, 200000)
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?B)\s*", text)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B)\s*", text.upper())
     if found is None or float(found[1]) == 0:
         message = (
             f"{name} as text is a positive number and a unit, one of "

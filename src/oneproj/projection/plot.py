@@ -67,5 +67,7 @@ def plot_history(
     right.semilogy(looks, violated, color="tab:red", linestyle=":", label="violation")
     right.set_ylabel("worst residual")
     lines = [*ax.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]
-    right.legend(lines, [line.get_label() for line in lines], loc="best", fontsize=8)
+    # Above the axes: inside them it would cover the last points, which count most.
+    place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": len(lines)}
+    right.legend(lines, [line.get_label() for line in lines], fontsize=8, **place)
     return ax
