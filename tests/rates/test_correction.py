@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 import oneproj
-from benchmarks.rates.problems import RateProblem, Table, build, mixture
+from benchmarks.rates.problems import Table, mixture
 from oneproj import rates
-from oneproj.problem.terms import Constraint
 
 
 def two_classes(n: int = 400, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -246,21 +245,6 @@ class TestSolve:
 def rare() -> Table:
     """6,000 rows, one in a hundred positive."""
     return mixture(61, positives=0.01, rows=6000, apart=2.5)
-
-
-def test_a_precise_model_of_a_rare_class_accepts_rows() -> None:
-    # The least loss without a bound is precise enough: nothing has to be given up.
-    def bounds(score: nn.Module, t: Table) -> dict[str, Constraint]:
-        return {"precision": rates.precision(score, (t.x, t.y)) >= 0.5}
-
-    stated = RateProblem("rare", rare, bounds)
-    plain, bounded = build(stated), build(stated)
-    least = oneproj.solve(plain.problem({}), steps=500, progress=False).objective
-    assert plain.bounds["precision"].value() <= 0
-    solution = oneproj.solve(bounded.problem(), steps=500, progress=False)
-    assert solution.feasible
-    assert int((bounded.model(bounded.table.x) > 0).sum()) > 0
-    assert solution.objective < 1.03 * least
 
 
 def test_a_precision_that_holds_since_nothing_is_accepted_warns() -> None:

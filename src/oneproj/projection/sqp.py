@@ -118,8 +118,7 @@ class Sqp:
         self.may_be_convex = True
         """Whether no gradient turned against a move, by more than this share."""
         self._rounding = math.sqrt(evaluator.eps)
-        self.stationary = False
-        """Whether the search ended at a stationary point of the violation."""
+        self.stationary = False  # whether it ended at one of the violation
         self.settled = False  # whether it ended because little is to be gained
 
     def resume(self) -> None:
@@ -136,9 +135,8 @@ class Sqp:
 
     def carry(self) -> Carried | None:
         """What helps a search from a point nearby; None where sets were given up."""
-        if self._gave_up_sets:
-            return None
-        return Carried(self.mu, self._bend, self._basis, self._curvature)
+        found = Carried(self.mu, self._bend, self._basis, self._curvature)
+        return None if self._gave_up_sets else found
 
     # --- points
 
@@ -515,10 +513,8 @@ class Sqp:
             place, p, correct, lambda t: t.merit(rho, aim), limit
         )
         after, best = search if search is not None else (before, place)
-        full = self._tries == 1
-        self._trusted = (
-            full and before - after >= LOCAL.trusted * self._taken * promised
-        )
+        kept = before - after >= LOCAL.trusted * self._taken * promised
+        self._trusted = self._tries == 1 and kept
         self._recent = []
         if len(self._curvature.moves) >= LOCAL.patience:
             self._recent = [(place.half, place.c)]

@@ -161,8 +161,7 @@ def precision(
 
     Only ``precision(...) >= p`` can be stated, with a number p between 0 and 1: it
     reads ``(1 - p) TP >= p FP``, which is linear in the counts. A model that accepts
-    no row satisfies it; a warning says so. Its gradient is that of
-    ``Rate.with_loss_gradient``. It takes what ``false_positive_rate`` takes.
+    no row satisfies it; a warning says so. It takes what ``false_positive_rate`` takes.
 
     Example:
         >>> w = torch.ones(1, requires_grad=True)
@@ -175,10 +174,7 @@ def precision(
     rows = _Rows(source, **options)
     hits = rows.rate("true positive rate", score, labels, labels)
     false_alarms = rows.rate("false positive rate", score, ~labels, ~labels)
-    # By the counts' own gradient runs end where no row is accepted, see NOTES.md.
-    return Precision(
-        hits.with_loss_gradient(labels), false_alarms.with_loss_gradient(labels)
-    )
+    return Precision(hits, false_alarms)
 
 
 class _Rows:
