@@ -168,17 +168,20 @@ class _Search:
     def is_done(self, *, hurry: bool, late: bool) -> bool:
         """Whether the nearest feasible point was seen; if it is late, any feasible one.
 
+        Within sets, whose points are exact, any one is taken in a hurry too.
+
         It was if the solution is feasible, or if another point is and the solution is
-        nearer by no more than the margin costs anyway; in a hurry, by no progress.
+        nearer by no more than the margin costs anyway.
         """
         evaluator = self._evaluator
         if evaluator.best.worst > 0:
             return False
-        if late or (self._is_solution and self._seen.worst <= 0):
+        if late or (hurry and self._sets is not None):
             return True
-        ratio = 1.0 + max(evaluator.share, TOLERANCES.gap)
-        ratio = max(ratio, TOLERANCES.farther) if hurry else ratio
-        return evaluator.best_distance <= self._bundle.length() * ratio
+        if self._is_solution and self._seen.worst <= 0:
+            return True
+        gap = max(evaluator.share, TOLERANCES.gap)
+        return evaluator.best_distance <= self._bundle.length() * (1.0 + gap)
 
     def move(self, *, hurry: bool, late: bool) -> bool:
         """Look at the solution, or at a point that allows for curvature.

@@ -368,7 +368,7 @@ class Cuts(AbstractProjector):
         if most is None:
             numbers = TOLERANCES.cut_numbers // dimension(parameters)
             most = max(TOLERANCES.vectors, min(TOLERANCES.cuts, numbers))
-        return max(most, len(constraints) + SPARE)
+        return max(most, len(constraints) + 2 * SPARE)
 
     def _vectors(self, parameters: Vector) -> int | None:
         """How many parameter-size vectors may be kept; None for as many as help."""
