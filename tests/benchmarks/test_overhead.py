@@ -65,7 +65,8 @@ def test_every_answer_is_feasible_and_every_update_was_made(
 ) -> None:
     for row in record["rows"][2:]:
         assert row["residual"] <= 0
-        assert 20 <= row["counts"]["objective_gradients"] <= 28  # with the first step
+        spent = row["counts"]["objective_gradients"] - 20
+        assert 0 <= spent <= 18  # 8 minibatches, twice 5 trial updates
         assert row["counts"]["projections"] == 1
 
 

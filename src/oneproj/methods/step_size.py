@@ -130,7 +130,7 @@ def default_lr(
         >>> w = torch.zeros(100, requires_grad=True)
         >>> narrow = oneproj.function(lambda: (w.sum() - 1.0).square())
         >>> default_lr(oneproj.Problem(w, narrow, {}))  # a step of 0.01 is the best
-        0.0125
+        0.025
     """
     parameters, draws = problem.parameters, torch.Generator().manual_seed(0)
     sampler = Sampler(problem.objective, examples, draws)
