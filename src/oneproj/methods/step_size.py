@@ -195,8 +195,8 @@ def _update(parameters: Vector, looks: Iterator[Look], lr: float) -> None:
                 p.grad = slope
             adam.step()
     finally:
-        for p, slope in zip(parameters, kept, strict=True):
-            p.grad = slope
+        for p, grad in zip(parameters, kept, strict=True):
+            p.grad = grad
 
 
 Look: TypeAlias = Callable[[], Tensor]
