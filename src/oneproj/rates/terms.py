@@ -82,6 +82,7 @@ class Rate(AbstractExpression):
         (0.5, True)
     """
 
+    limits = (0.0, 1.0)
     _dtype: torch.dtype | None = None
     _is_error: Tensor | None = None
     """Of each row, whether the counted decision is wrong; None for the local slope."""
