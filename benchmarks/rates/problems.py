@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
+from sklearn.datasets import load_breast_cancer
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
@@ -353,7 +354,15 @@ def _generated() -> list[RateProblem]:
         *(RateProblem(f"linear, {n}", d, b) for n, d, b in linear),
         *(RateProblem(f"network, {n}", d, b, (16,)) for n, d, b in networks),
         *(RateProblem(n, d, b, h, k, s) for n, d, b, h, k, s in starts),
+        RateProblem("cancer, no alarm", cancer, both_rates(0, 0.8)),
     ]
+
+
+def cancer() -> Table:
+    """Scikit-learn's breast cancer table, standardised; benign is positive."""
+    x, y = load_breast_cancer(return_X_y=True)
+    rows = torch.tensor((x - x.mean(0)) / x.std(0)).float()
+    return Table(rows, torch.tensor(y == 1), torch.zeros(len(y), dtype=torch.long))
 
 
 def _adult() -> list[RateProblem]:
