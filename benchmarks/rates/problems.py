@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
+from sklearn.datasets import load_breast_cancer
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
@@ -233,6 +234,24 @@ def precise(least: float, recall: float) -> Callable[[nn.Module, Table], Bounds]
     }
 
 
+def both_rates(
+    allowed: int, recall: float, *, by_group: bool = False
+) -> Callable[[nn.Module, Table], Bounds]:
+    """So many false positives at most, of each group or of all, and a recall."""
+
+    def make(score: nn.Module, t: Table) -> Bounds:
+        groups = range(int(t.group.max()) + 1) if by_group else [None]
+        bounds = {"recall": true_positive_rate(score, (t.x, t.y)) >= recall}
+        for k in groups:
+            own = torch.ones_like(t.y) if k is None else t.group == k
+            most = allowed / int((own & ~t.y).sum())
+            fpr = false_positive_rate(score, (t.x, t.y), where=own)
+            bounds[f"false positives {k}"] = fpr <= most
+        return bounds
+
+    return make
+
+
 def capacity(most: float) -> Callable[[nn.Module, Table], Bounds]:
     """A bounded share of all rows is accepted."""
     return lambda score, t: {"capacity": positive_rate(score, t.x) <= most}
@@ -304,6 +323,15 @@ def _generated() -> list[RateProblem]:
         ("group np .05", data(18, groups=three), group_false_positives(0.05)),
         ("cost .35", data(19), weighted_cost(0.35)),
         ("size and misses", data(20), size_and_misses(0.1, 1.0)),
+        ("no alarm", data(51, apart=3.0), both_rates(0, 0.2)),
+        ("one alarm", data(52, apart=3.0), both_rates(1, 0.25)),
+        ("five alarms", data(53, apart=3.0, rows=1000), both_rates(5, 0.5)),
+        (
+            "one alarm a group",
+            data(54, apart=3.0, groups=three),
+            both_rates(1, 0.2, by_group=True),
+        ),
+        ("precision .95, recall .5", data(55, apart=3.0), precise(0.95, 0.5)),
     ]
     networks = [
         ("np .01", data(31, curved=True), neyman_pearson(0.01)),
@@ -313,6 +341,7 @@ def _generated() -> list[RateProblem]:
         ("odds .05", data(35, curved=True), equalized_odds(0.05)),
         ("precision .75", data(36, curved=True), precise(0.75, 0.3)),
         ("errors .2", data(37, curved=True, groups=three), group_errors(0.2)),
+        ("no alarm", data(56, curved=True, apart=3.0), both_rates(0, 0.2)),
     ]
     starts = [
         ("np .05, saturated", data(41), neyman_pearson(0.05), (), 300.0, 0.0),
@@ -325,7 +354,15 @@ def _generated() -> list[RateProblem]:
         *(RateProblem(f"linear, {n}", d, b) for n, d, b in linear),
         *(RateProblem(f"network, {n}", d, b, (16,)) for n, d, b in networks),
         *(RateProblem(n, d, b, h, k, s) for n, d, b, h, k, s in starts),
+        RateProblem("cancer, no alarm", cancer, both_rates(0, 0.8)),
     ]
+
+
+def cancer() -> Table:
+    """Scikit-learn's breast cancer table, standardised; benign is positive."""
+    x, y = load_breast_cancer(return_X_y=True)
+    rows = torch.tensor((x - x.mean(0)) / x.std(0)).float()
+    return Table(rows, torch.tensor(y == 1), torch.zeros(len(y), dtype=torch.long))
 
 
 def _adult() -> list[RateProblem]:

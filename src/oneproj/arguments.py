@@ -281,3 +281,15 @@ def read_bytes(name: str, text: str) -> int:
         )
         raise InvalidProblemError(message)
     return int(float(found[1]) * BYTES[found[2]])
+
+
+def at_most_five(values: Sequence[object]) -> str:
+    """Return the first five values as text, and how many there are if there are more.
+
+    Example:
+        >>> at_most_five([1, 2]), at_most_five(range(7))
+        ('[1, 2]', '[0, 1, 2, 3, 4, ...], 7 in all')
+    """
+    if len(values) <= 5:  # noqa: PLR2004 - as the name says
+        return f"[{', '.join(map(repr, values))}]"
+    return f"[{', '.join(map(repr, values[:5]))}, ...], {len(values)} in all"

@@ -56,3 +56,16 @@ def test_new_groups_are_refused() -> None:
     assert read_groups(["m"] * 4, X, known=["f", "m"])[1].tolist() == [1] * 4
     with pytest.raises(InvalidProblemError, match=r"did not see: \['x'\]"):
         read_groups(["m", "x", "m", "m"], X, known=["f", "m"])
+
+
+@pytest.mark.parametrize("given", ["a", 3])
+def test_one_value_for_all_rows_is_refused(given: object) -> None:
+    with pytest.raises(InvalidProblemError, match="the one value"):
+        read_groups(given, X)
+
+
+def test_many_unknown_groups_are_not_all_printed() -> None:
+    given = list(range(1000))
+    with pytest.raises(InvalidProblemError, match="1000 in all") as error:
+        read_groups(given, np.zeros((1000, 1)), known=["f", "m"])
+    assert len(str(error.value)) < 200

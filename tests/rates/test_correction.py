@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
@@ -252,3 +253,90 @@ def test_a_precision_that_holds_since_nothing_is_accepted_warns() -> None:
     precise = rates.precision(lambda rows: rows[:, 0] + w, (t.x, t.y)) >= 0.5
     with pytest.warns(oneproj.OneprojWarning, match="no row is accepted"):
         oneproj.project([w], {"precision": precise})
+
+
+class TestThresholds:
+    """Where a move of the bias alone meets the counts, the answer meets them."""
+
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_no_false_positive_and_most_positives_found(self, seed: int) -> None:
+        data = load_breast_cancer()
+        x = torch.tensor((data.data - data.data.mean(0)) / data.data.std(0)).float()
+        y = torch.tensor(data.target)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model = nn.Linear(30, 1)
+
+        def score(rows: Tensor) -> Tensor:
+            return model(rows).squeeze(1)
+
+        def losses(batch: tuple[Tensor, Tensor]) -> Tensor:
+            scores = score(batch[0])
+            return softplus(scores) - batch[1] * scores
+
+        bounds = {
+            "fpr": rates.false_positive_rate(score, (x, y)) <= 0,
+            "tpr": rates.true_positive_rate(score, (x, y)) >= 0.8,
+        }
+        risk = oneproj.mean(losses, data=(x, y.float()))
+        start = [p.detach().clone() for p in model.parameters()]
+        assert oneproj.solve(oneproj.Problem(model.parameters(), risk, bounds)).feasible
+        with torch.no_grad():
+            for p, before in zip(model.parameters(), start, strict=True):
+                p.copy_(before)
+        oneproj.solve(oneproj.Problem(model.parameters(), risk, {}))
+        assert oneproj.project(model.parameters(), bounds).status.ok
+
+    def test_two_scores_get_a_threshold_each(self) -> None:
+        x, y = two_classes(300)
+        w = torch.tensor([1.0, 0.2, 0.0], requires_grad=True)
+        cuts = [torch.zeros(1, requires_grad=True) for _ in range(2)]
+        bounds = {
+            "few": rates.false_positive_rate(lambda r: r @ w + cuts[0], (x, y)) <= 0.01,
+            "many": rates.true_positive_rate(lambda r: cuts[1] - r @ w, (x, y)) >= 0.99,
+        }
+        with torch.no_grad():
+            low = float((x @ w)[~y].max()) + 0.1
+        done = oneproj.project([w, *cuts], bounds)
+        assert done.status.ok
+        assert abs(float(cuts[0].detach())) <= low
+        assert w.detach().tolist() != [0.0, 0.0, 0.0]
+
+    def test_the_error_says_what_to_try(self) -> None:
+        x, y = two_classes()
+        score = Linear()
+        bounds = {
+            "accept": rates.positive_rate(score, x) >= 0.9,
+            "reject": rates.false_positive_rate(score, (x, y)) <= 0.1,
+        }
+        with pytest.raises(oneproj.InfeasibleError, match=r"Try: .*looser"):
+            oneproj.project(score.w, bounds)
+        plain = torch.tensor([1.0, 0.2, 0.0], requires_grad=True)
+        fpr = rates.false_positive_rate(lambda rows: rows @ plain, (x, y))
+        tpr = rates.true_positive_rate(lambda rows: rows @ plain, (x, y))
+        with pytest.raises(oneproj.InfeasibleError, match="bias"):
+            oneproj.project(plain, {"fpr": fpr <= 0, "tpr": tpr >= 1})
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**16),
+    allowed=st.sampled_from([0, 1, 5]),
+    scale=st.sampled_from([0.01, 1.0, 50.0]),
+)
+def test_pairs_of_bounds_hold_wherever_a_threshold_meets_them(
+    seed: int, allowed: int, scale: float
+) -> None:
+    x, y = two_classes(150, seed)
+    draw = torch.Generator().manual_seed(seed)
+    score = Linear(tuple((scale * torch.randn(4, generator=draw)).tolist()))
+    with torch.no_grad():
+        scores = score(x)
+        cut = scores[~y].sort().values[-1 - allowed]
+        found = float((scores[y] > cut).double().mean())
+    bounds = {
+        "fpr": rates.false_positive_rate(score, (x, y)) <= allowed / int((~y).sum()),
+        "tpr": rates.true_positive_rate(score, (x, y)) >= found,
+    }
+    done = oneproj.project(score.w, bounds, on_failure="return")
+    assert max(done.residuals.values()) <= 0

@@ -155,7 +155,9 @@ def test_rows_without_labels_are_refused() -> None:
 
 @pytest.mark.parametrize("where", [[0] * 6, Y == 1])
 def test_an_empty_group_is_refused(where: object) -> None:
-    with pytest.raises(oneproj.InvalidProblemError, match="no row"):
+    inside = int(torch.as_tensor(where).sum())
+    told = f"3 are of its class, {inside} inside where=, and none is both"
+    with pytest.raises(oneproj.InvalidProblemError, match=told):
         rates.false_positive_rate(score, (X, Y), where=where)
 
 
@@ -192,3 +194,30 @@ def test_a_score_is_one_number_per_row(wrong: object, message: str) -> None:
 def test_a_score_that_is_nan_is_an_error_not_a_rejection() -> None:
     with pytest.raises(oneproj.NonFiniteError):
         rates.positive_rate(lambda rows: rows[:, 0].log(), X).value()
+
+
+class TestImpossibleBounds:
+    @pytest.mark.parametrize("bound", [5, -0.1, 1.01])
+    def test_of_a_rate_are_refused(self, bound: float) -> None:
+        fpr = rates.false_positive_rate(score, (X, Y))
+        for compare in (fpr.__le__, fpr.__ge__):
+            with pytest.raises(oneproj.InvalidProblemError, match="0 and 1") as error:
+                compare(bound)
+            assert f"{bound:g}" in str(error.value)
+            assert "0.05" in str(error.value)
+
+    def test_of_a_difference_are_refused(self) -> None:
+        a = rates.positive_rate(score, X, where=Y == 0)
+        b = rates.positive_rate(score, X, where=Y == 1)
+        with pytest.raises(oneproj.InvalidProblemError, match="-1 and 1"):
+            _ = a - b <= 2
+        with pytest.raises(oneproj.InvalidProblemError, match="-1 and 1"):
+            _ = a - b >= -1.5
+
+    def test_ends_of_the_range_and_other_terms_are_allowed(self) -> None:
+        fpr = rates.false_positive_rate(score, (X, Y))
+        w = torch.ones(1, requires_grad=True)
+        size = oneproj.function(w.sum)
+        assert (fpr <= 1).value() <= 0
+        assert (fpr >= 0).value() <= 0
+        assert (fpr + size <= 9).value() <= 0

@@ -23,7 +23,7 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from oneproj.arguments import check_count, check_flag, plain
+from oneproj.arguments import at_most_five, check_count, check_flag, plain
 from oneproj.errors import (
     InfeasibleError,
     InvalidProblemError,
@@ -225,8 +225,8 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         self.classes_, index = np.unique(_binary(labels), return_inverse=True)
         if len(self.classes_) < BINARY:
             message = (
-                f"y holds only one class, {self.classes_[0]!r}. A classifier needs "
-                "rows of two classes: check how the table was split."
+                f"y holds only one class, {plain(self.classes_[0])!r}. A classifier "
+                "needs rows of two classes: check how the table was split."
             )
             raise InvalidProblemError(message)
         return Rows(_dense(table), torch.as_tensor(index, dtype=torch.float64))
@@ -240,7 +240,8 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         if unknown:
             message = (
                 f"The labels hold classes that are not in y: "
-                f"{sorted(unknown, key=str)}; it has {self.classes_.tolist()}."
+                f"{at_most_five(sorted(unknown, key=str))}; it has "
+                f"{self.classes_.tolist()}."
             )
             raise InvalidProblemError(message)
         positive = torch.as_tensor(labels == self.classes_[1], dtype=torch.float64)

@@ -10,6 +10,7 @@ import torch
 from sklearn.utils import check_consistent_length
 from torch import Tensor
 
+from oneproj.arguments import at_most_five
 from oneproj.errors import InvalidProblemError
 
 
@@ -41,6 +42,13 @@ def read_groups(
         )
         raise InvalidProblemError(message)
     given = np.array(sensitive_features, dtype=object)
+    if given.ndim == 0:
+        message = (
+            f"sensitive_features must hold the group of each row, got the one value "
+            f"{sensitive_features!r}. Pass the column itself, such as table['sex'], "
+            "not its name."
+        )
+        raise InvalidProblemError(message)
     check_consistent_length(X, given)
     columns = given.reshape(len(given), -1)
     missing = sum(map(_is_missing, columns.flat))
@@ -63,8 +71,8 @@ def read_groups(
     unknown = [key for key in dict.fromkeys(keys) if key not in labels]
     if unknown:
         message = (
-            f"sensitive_features holds groups that fit did not see: {unknown}. It saw: "
-            f"{labels}."
+            f"sensitive_features holds groups that fit did not see: "
+            f"{at_most_five(unknown)}. It saw: {at_most_five(labels)}."
         )
         raise InvalidProblemError(message)
     at = {label: j for j, label in enumerate(labels)}

@@ -120,7 +120,8 @@ class TransferClassifier(AbstractThresholdClassifier):
 
     def _constraints(self, rows: Rows) -> Constraints:
         errors = rates.error_rate(self._score, data=(rows.x, rows.y))
-        return {"source errors": errors <= self.source_error_ + self.tolerance}
+        most = min(self.source_error_ + self.tolerance, 1.0)
+        return {"source errors": errors <= most}
 
     def predict_proba(self, X: object) -> Array:
         """Return the probability of each class, as the constrained model has it.

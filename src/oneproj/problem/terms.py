@@ -238,6 +238,8 @@ class AbstractExpression(AbstractTerm):
     """A term that can be added, scaled, and compared to make a constraint."""
 
     __array_ufunc__ = None  # NumPy then leaves number * term to this class
+    limits: tuple[float, float] = (-math.inf, math.inf)
+    """The least and the largest value that it can have, whatever the parameters are."""
 
     def __le__(self, bound: float | AbstractExpression) -> Constraint:
         """Require ``term <= bound``."""
@@ -362,6 +364,11 @@ class Combination(AbstractExpression):
         self.size = max((t.size for _, t in terms if t.size is not None), default=None)
         self.tabular = all(term.tabular for _, term in terms)
         self._scale = abs(constant)
+        ends = [sorted((a * t.limits[0], a * t.limits[1])) for a, t in terms if a != 0]
+        self.limits = (
+            constant + sum(low for low, _ in ends),
+            constant + sum(high for _, high in ends),
+        )
         shapes = {
             t.curvature if a > 0 else MIRRORED.get(t.curvature, t.curvature)
             for a, t in terms
@@ -490,6 +497,14 @@ def _compare(
 ) -> Constraint:
     if isinstance(bound, AbstractExpression):
         return Constraint(mine - bound, 0.0, sense=sense)
+    low, high = mine.limits
+    number = as_number(bound)
+    if number is not None and not low <= number <= high:
+        message = (
+            f"{mine!r} is between {low:g} and {high:g}, but its bound is {number:g}: "
+            "it would hold always, or never. Give a bound in between: 5 % is 0.05."
+        )
+        raise InvalidProblemError(message)
     return Constraint(mine, bound, sense=sense)
 
 

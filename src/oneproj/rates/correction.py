@@ -13,12 +13,15 @@ aim a is half a row, and is doubled while the count misses by less than that. Wh
 count is -a already, the cap is s(y): the point is kept, and no slack is left. Where it
 is lower, the cap is looser than s(y), and the point returns towards the start. Every
 projection is from the start, so that the answer is near it.
+
+Where a count is missed, a move of the thresholds is tried (``ThresholdMover``), from
+the start and from where each round ends: if it meets the counts, so does the answer.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from torch import Tensor
@@ -27,6 +30,7 @@ from oneproj.errors import warn
 from oneproj.problem.terms import AbstractTerm, Combination, Constraint, Weighted
 from oneproj.rates.defaults import DEFAULTS
 from oneproj.rates.terms import Parts, PrecisionTerm, Rate, parts
+from oneproj.rates.thresholds import ThresholdMover
 from oneproj.results import Projection, Status
 from oneproj.vectors.arithmetic import Vector, assign, combine, distance, snapshot
 
@@ -46,10 +50,16 @@ def has_rates(constraint: AbstractTerm) -> bool:
     return bool(parts(constraint).rates)
 
 
-def smooth(constraint: AbstractTerm) -> Constraint:
+def smooth(
+    constraint: AbstractTerm, widest: Sequence[float] | None = None
+) -> Constraint:
     """Return the constraint with smooth surrogates in place of its rates.
 
     Their widths are those of the scores at the current parameters.
+
+    Args:
+        constraint: With rates.
+        widest: A limit on the width of each of them.
 
     Example:
         >>> import oneproj, torch
@@ -59,8 +69,11 @@ def smooth(constraint: AbstractTerm) -> Constraint:
         (0.0, True)
     """
     found = parts(constraint)
+    limits = iter([math.inf] * len(found.rates) if widest is None else widest)
     terms = tuple(
-        Weighted(a, t.surrogate() if isinstance(t, Rate) else t)
+        Weighted(a, t.surrogate(width=min(t.width(), next(limits))))
+        if isinstance(t, Rate)
+        else Weighted(a, t)
         for a, t in found.weighted
     )
     bound = Constraint(Combination(terms, 0.0), -found.constant, sense=1)
@@ -77,10 +90,14 @@ class _Bound:
         self._row = _row(self._parts)
         self._least = _least(self._parts, self._row)
         self._aim = self._row / 2
+        self._widths: list[float] | None = None
 
     def stand_in(self) -> Constraint:
         """The surrogate bound that fits the count at the parameters."""
-        bound, count = smooth(self.constraint), self.constraint.value()
+        if self._widths is None:  # else scores and widths could grow without end
+            self._widths = [rate.width() for rate in self._parts.rates]
+        bound = smooth(self.constraint, self._widths)
+        count = self.constraint.value()
         cap = self._cap(count, bound.value())
         if 0 < count <= self._aim:  # so near that the next cap would be the last one
             self._aim *= 2.0
@@ -167,11 +184,16 @@ class _Search:
         status = met if max(self._before.values()) <= 0 else Status.INFEASIBLE
         start = Projection(status, 0.0, self._before, nothing, 1, 0.0, self._before)
         self._best: tuple[Projection, list[Tensor]] = start, self._start
+        self._mover: ThresholdMover | None = None
 
     def run(self) -> Projection:
         """Search, and leave the parameters at the best point."""
         if self._best[0].status.ok:
             return self._best[0]
+        rated = {bound.name: bound.constraint for bound in self._bounds}
+        self._mover = ThresholdMover(self._parameters, rated)
+        self._gradients += 1  # of some scores, to find the offsets
+        self._move_thresholds(self._best[0])
         rounds = 1
         while self._round() and rounds < DEFAULTS.rounds:
             rounds += 1
@@ -193,9 +215,25 @@ class _Search:
     def _told(self, rounds: int) -> str:
         """What the search did, in words."""
         times = "once" if rounds == 1 else f"{rounds} times"
-        return (
+        told = (
             "The residuals are those of the counts; surrogate bounds were projected "
             f"onto {times} to meet them."
+        )
+        best = self._best[0]
+        if best.status.ok:
+            return told
+        over = {name: c for name, c in best.residuals.items() if c > 0}
+        enough = ", ".join(f"{name!r} by {c:.3g}" for name, c in over.items())
+        if self._mover is not None and self._mover.offsets:
+            moves = "No move of the thresholds, from there or from the start, does."
+            bias = ""
+        else:
+            moves = "No parameter moves all scores alike, as a bias would."
+            bias = ", (d) a score with a bias, such as torch.nn.Linear has"
+        return (
+            f"{told} {moves} Try: (a) looser bounds: enough, at the best point, is "
+            f"{enough}; (b) a start that was trained for few errors, (c) a larger "
+            f"model or more columns, if the classes overlap too much{bias}."
         )
 
     def _residuals(self) -> dict[str, float]:
@@ -213,14 +251,36 @@ class _Search:
         residuals = self._residuals()
         met = max(residuals.values()) <= 0
         status = Status.FEASIBLE if met else Status.INFEASIBLE
-        found = replace(found, status=status, residuals=residuals)
-        best = self._best[0]
-        if not self._is_better(found):
-            return not best.status.ok
-        self._best = found, snapshot(self._parameters)
-        if not (met and best.status.ok):
-            return True
-        return found.distance < (1.0 - DEFAULTS.gain) * best.distance
+        found, best = replace(found, status=status, residuals=residuals), self._best[0]
+        self._keep_if_better(found)
+        if not met:
+            self._move_thresholds(found)
+        now = self._best[0]
+        if now is best or not best.status.ok:
+            return now is not best or not best.status.ok
+        return now.distance < (1.0 - DEFAULTS.gain) * best.distance
+
+    def _keep_if_better(self, found: Projection) -> None:
+        """Keep the point that the parameters hold if it is the best so far."""
+        if self._is_better(found):
+            self._best = found, snapshot(self._parameters)
+
+    def _move_thresholds(self, found: Projection) -> None:
+        """Try the best move of thresholds from the parameters, which then return."""
+        here = snapshot(self._parameters)
+        if self._mover is None or not self._mover.move(found.residuals):
+            return
+        self._gradients += 1  # the scores, from which the move was found
+        residuals = self._residuals()
+        met = max(residuals.values()) <= 0
+        moved = replace(
+            found,
+            status=Status.FEASIBLE if met else Status.INFEASIBLE,
+            distance=distance(self._start, self._parameters),
+            residuals=residuals,
+        )
+        self._keep_if_better(moved)
+        assign(self._parameters, here)
 
     def _is_better(self, found: Projection) -> bool:
         best = self._best[0]

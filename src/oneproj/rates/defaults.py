@@ -30,6 +30,14 @@ class RateDefaults:
     """Share of the distance by which a round must be nearer for another one."""
     halvings: int = 8
     """Points on the way back to the start whose counts are looked at."""
+    # --- moves of thresholds ----------------------------------------------------------
+    offset_entries: int = 64
+    """Entries of the largest tensor in which a direction that moves all scores alike is
+    looked for. Each takes gradients of ``rows_per_entry`` single scores."""
+    rows_per_entry: int = 2
+    """Scores per entry that must move alike: more than one, or any direction would."""
+    uneven: float = 1e-4
+    """By how much a move of all scores by 1 may differ between rows: float32 rounds."""
     # --- confidence bounds ------------------------------------------------------------
     nuisance_share: float = 0.002
     """Share of the error spent on an interval for one of two rates."""

@@ -212,16 +212,22 @@ class _Rows:
             rows: Whether each row is part of the rate, before ``where``.
             positive: Whether each row is counted when it is accepted; else when not.
         """
-        group = rows if self._where is None else rows & self._where
-        own = group.nonzero().flatten()
+        chosen = rows if self._where is None else rows & self._where
+        own = chosen.nonzero().flatten()
         weights = None if self._weights is None else self._weights[own]
         if len(own) == 0 or (weights is not None and not bool(weights.any())):
-            inside = "" if self._where is None else " inside where="
             none = "no row" if len(own) == 0 else "no row with a positive weight"
+            both = "none is both" if len(own) == 0 else f"{len(own)} are both"
+            group = (
+                ""
+                if self._where is None
+                else f", {int(self._where.sum())} inside where=, and {both}"
+            )
             message = (
-                f"A {kind} has {none} to be about{inside}: of {len(rows)} rows, "
-                f"{int(rows.sum())} are of its class. A share of nothing is undefined. "
-                "Check the labels and the mask, or leave the constraint out."
+                f"A {kind} has {none} to be about: of {len(rows)} rows, "
+                f"{int(rows.sum())} are of its class{group}. A share of nothing is "
+                "undefined. Check labels, mask and weights, or leave the constraint "
+                "out."
             )
             raise InvalidProblemError(message)
         return Rate(

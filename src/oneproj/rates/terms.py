@@ -82,6 +82,7 @@ class Rate(AbstractExpression):
         (0.5, True)
     """
 
+    limits = (0.0, 1.0)
     _dtype: torch.dtype | None = None
     _is_error: Tensor | None = None
     """Of each row, whether the counted decision is wrong; None for the local slope."""
@@ -162,6 +163,39 @@ class Rate(AbstractExpression):
             )
         kept = self._weighed(events.to(self._dtype), slice(None)) if each else None
         return Survey(value, gradient, kept)
+
+    def excess(self) -> Tensor:
+        """Return by how much each row's score exceeds the threshold, from one pass."""
+        margins = self._look()[1]
+        return torch.where(self.counted.to(margins.device), margins, -margins)
+
+    def score_gradients(self, tensors: Vector, count: int) -> list[Tensor]:
+        """Return the gradients of the scores of some rows, in float64.
+
+        Args:
+            tensors: By which the scores are differentiated.
+            count: Of rows, evenly spaced among its own; all if there are fewer.
+
+        Returns:
+            For each tensor a matrix, with one row for each score and one column for
+            each entry.
+        """
+        last = len(self.rows) - 1
+        at = torch.linspace(0, last, min(count, last + 1), device="cpu").long()
+        with torch.enable_grad(), evaluating(self.model):
+            scores = self._scores(at)
+            if not scores.requires_grad:
+                return [torch.zeros(len(at), p.numel()).double() for p in tensors]
+            each = [
+                torch.autograd.grad(
+                    score, tensors, retain_graph=True, materialize_grads=True
+                )
+                for score in scores
+            ]
+        columns = zip(*each, strict=True)
+        return [
+            torch.stack([g.flatten() for g in own]).double().cpu() for own in columns
+        ]
 
     def doubt(self) -> float:
         """Return the share of rows whose decision rounding might change.
