@@ -29,8 +29,8 @@ NAMES = """age workclass fnlwgt education education-num marital-status occupatio
 
 def load() -> tuple[pd.DataFrame, pd.Series]:
     """Return the 14 columns of the table, and True where the income is high."""
-    if "ONEPROJ_DATA" in os.environ:
-        folder = Path(os.environ["ONEPROJ_DATA"]) / "adult"
+    if named := os.environ.get("ONEPROJ_DATA"):
+        folder = Path(named) / "adult"
         parts = [
             pd.read_csv(folder / n, names=NAMES, comment="|", skipinitialspace=True)
             for n in ("adult.data", "adult.test")
