@@ -163,7 +163,7 @@ class Cuts(AbstractProjector):
         shapes = {constraint.curvature for constraint in constraints.values()}
         convex = shapes <= {"convex", "linear"}
         past = self._recall(parameters, constraints)
-        suspects = self._suspects(past)
+        suspects = None if past is None else past.suspects()
         evaluator = Evaluator(
             parameters, constraints, differentiate_all=not convex, suspects=suspects
         )
@@ -198,12 +198,6 @@ class Cuts(AbstractProjector):
             return past
         return None
 
-    def _suspects(self, past: WarmStart | None) -> list[str] | None:
-        """The constraints to differentiate at once; None if that is to be guessed."""
-        if past is not None:
-            return past.suspects()
-        return [] if self._warm else None
-
     @np.errstate(over="ignore", invalid="ignore")  # nothing is seen at such a point
     def _project_convex(
         self, evaluator: Evaluator, past: WarmStart | None
@@ -236,7 +230,8 @@ class Cuts(AbstractProjector):
         """
         missed = bounded(evaluator, bundle, *apart(evaluator, bundle), {}, empty=False)
         point = evaluator.best_point
-        found = self._project_local(_from_the_start(evaluator), None)
+        with evaluator.second_search() as again:
+            found = self._project_local(again, None)
         if found.status.ok or _worst(found) <= _worst(missed):
             refuted = missed.lower_bound is None
             remark = missed.remark if refuted else found.remark
@@ -298,7 +293,8 @@ class Cuts(AbstractProjector):
         if near is not None and (sure or spent):
             return near
         point = evaluator.best_point
-        found = self._project_local(_from_the_start(evaluator), past)
+        with evaluator.second_search() as again:
+            found = self._project_local(again, past)
         if near is None or (found.status.ok and found.distance <= near.distance):
             return found
         assign(evaluator.parameters, point)
@@ -397,17 +393,6 @@ class Cuts(AbstractProjector):
             return whole if size <= whole else plain
         # The start, the best point and two sums; gradients at four points.
         return max(most - 4 - 4 * count, 2 * count + 2 * SPARE)
-
-
-def _from_the_start(evaluator: Evaluator) -> Evaluator:
-    """The same problem for a search that knows nothing; the looks add up."""
-    assign(evaluator.parameters, evaluator.origin)
-    again = Evaluator(
-        evaluator.parameters, evaluator.constraints, differentiate_all=True
-    )
-    again.evaluations += evaluator.evaluations
-    again.tried, again.history = evaluator.tried, evaluator.history
-    return again
 
 
 def _worst(projection: Projection) -> float:

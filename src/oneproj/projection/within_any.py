@@ -11,9 +11,7 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 
-import torch
-
-from oneproj.errors import InvalidProblemError, NonFiniteError
+from oneproj.errors import InvalidProblemError
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.convex import project_convex
 from oneproj.projection.evaluator import Evaluator
@@ -118,13 +116,12 @@ def seems_linear_within_sets(evaluator: Evaluator) -> bool:
 def _is_linear_along(
     evaluator: Evaluator, constraints: Mapping[str, AbstractTerm], move: Vector
 ) -> bool:
-    try:
-        assign(evaluator.parameters, combine([1.0, 1.0], [evaluator.origin, move]))
-        values = {name: constraint.value() for name, constraint in constraints.items()}
-    except (NonFiniteError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+    """Compare values at the start plus a move with linearisations at the start."""
+    assign(evaluator.parameters, combine([1.0, 1.0], [evaluator.origin, move]))
+    values = evaluator.values_here(constraints)
+    evaluator.return_to_best()
+    if values is None:
         return False
-    finally:
-        assign(evaluator.parameters, evaluator.origin)
     for name, value in values.items():
         slope = evaluator.first.gradients[name]
         rounding = evaluator.margins[name] + evaluator.share * norm(slope) * norm(move)
