@@ -275,8 +275,10 @@ class Projection(Readable):
             compute in less than float64. Only ``oneproj.project`` computes them; for a
             solution the certificate has them.
         history: For every point that the search visited, in order: the gradients used
-            so far, the worst residual there, and its distance from x. Empty where
-            the answer took no search. ``oneproj.projection.plot_history`` draws it.
+            so far, the worst residual there (infinite where a value was not finite),
+            and its distance from x. Points where some values alone were taken are in
+            it too. Empty for ``ClosedForm``, which visits no point on the way.
+            ``oneproj.projection.plot_history`` draws it.
 
     Example:
         >>> moved = Projection(Status.FEASIBLE, 0.25, {"cap": -1e-9}, {"cap": 0.5}, 1)

@@ -100,3 +100,32 @@ def test_an_interruption_leaves_the_best_point_so_far(
         with pytest.raises(interruption):
             Cuts().project([w], bowl_cap)
         assert w.tolist() == min(seen)[1]
+
+
+def test_an_interruption_of_a_second_search_leaves_the_best_point_of_both() -> None:
+    # Cuts run out of gradients here, and the local search begins at the start again.
+    a = torch.logspace(0, 6, 30, dtype=torch.float64)
+    visited: list[int] = []
+    for after in range(1, 25):
+        w = torch.ones(30, dtype=torch.float64, requires_grad=True)
+        seen: list[tuple[float, list[float]]] = []
+
+        def bowl(
+            w: Tensor = w,
+            after: int = after,
+            seen: list[tuple[float, list[float]]] = seen,
+        ) -> Tensor:
+            if len(seen) >= after:
+                raise KeyboardInterrupt
+            value = (a * w.square()).sum()
+            seen.append((value.item(), w.tolist()))
+            return value
+
+        cap = named_constraints(
+            {"bowl": oneproj.function(bowl, curvature="convex") <= 1.0}
+        )
+        with pytest.raises(KeyboardInterrupt):
+            Cuts(max_evaluations=3).project([w], cap)
+        assert w.tolist() == min(seen)[1]
+        visited.append([point for _, point in seen].count([1.0] * 30))
+    assert visited[-1] > visited[0]  # the second search began before the last of them

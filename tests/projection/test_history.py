@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import matplotlib as mpl
 import pytest
 import torch
 
 import oneproj
 from oneproj.errors import InvalidProblemError
-from oneproj.projection import plot_history
+from oneproj.problem.problem import named_constraints
+from oneproj.projection import Cuts, plot_history
 
 mpl.use("Agg")
 
@@ -39,6 +42,57 @@ def test_the_first_search_of_two_is_in_it_too() -> None:
     cuts = oneproj.projection.Cuts(max_evaluations=3)
     done = oneproj.project(w, {"size": size <= 1.0}, projector=cuts)
     assert done.history[-1][0] >= done.gradients - 2
+
+
+def test_its_distances_are_those_of_the_rounded_points() -> None:
+    w = torch.tensor([3.0, 1.0, 0.7], dtype=torch.bfloat16, requires_grad=True)
+    start, points = w.detach().double(), []
+
+    def size() -> torch.Tensor:
+        points.append(w.detach().double())
+        return w.float().square().sum() + w[0].float().sin()
+
+    cap = named_constraints({"size": oneproj.function(size) <= 1.0})
+    points.clear()
+    done = Cuts().project([w], cap)
+    seen = [(p - start).norm().item() for p in points]
+    assert [far for _, _, far in done.history] == pytest.approx(seen, rel=1e-12)
+    assert done.distance == pytest.approx((w.double() - start).norm().item())
+
+
+def test_a_point_without_a_value_is_in_it_too() -> None:
+    # The first linearisation of log(x) <= -1 at 3 points to x <= 0.
+    w = torch.tensor([3.0], dtype=torch.float64, requires_grad=True)
+    done = oneproj.project(w, {"log": oneproj.function(lambda: w.log().sum()) <= -1.0})
+    assert [looks for looks, _, _ in done.history] == [*range(1, done.gradients + 1)]
+    lost = [far for _, worst, far in done.history if worst == math.inf]
+    assert lost
+    assert min(lost) >= 3.0
+    ax = plot_history(done)
+    assert all(math.isfinite(y) for y in ax.get_ylim())
+    ax.figure.canvas.draw()
+    mpl.pyplot.close(ax.figure)
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_points_where_only_values_are_taken_are_in_it_too(linear: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    w = torch.tensor([2.0, 0.5], dtype=torch.float64, requires_grad=True)
+    start, points = w.detach().clone(), []
+
+    def first() -> torch.Tensor:
+        points.append(w.detach().clone())
+        return w[0] - 1.0 if linear else w[0] * w[0] - 1.0
+
+    stated = {"first": oneproj.function(first) <= 0.0}
+    if linear:
+        stated["sum"] = oneproj.sets.Simplex(2.5).on(w)
+    stated = named_constraints(stated)
+    points.clear()
+    done = Cuts().project([w], stated)
+    assert done.status.ok
+    seen = [(p - start).norm().item() for p in points]
+    assert [far for _, _, far in done.history] == pytest.approx(seen, abs=1e-12)
+    assert done.history[-1][0] == done.gradients
 
 
 def test_the_history_is_plain_data() -> None:

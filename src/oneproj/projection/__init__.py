@@ -14,4 +14,4 @@ answer with ``report.py``. Below them are ``sets/``, whose nearest points are kn
 from oneproj.projection.base import AbstractProjector as AbstractProjector
 from oneproj.projection.closed_form import ClosedForm as ClosedForm
 from oneproj.projection.cuts import Cuts as Cuts
-from oneproj.projection.plot import plot_history as plot_history
+from oneproj.projection.report import plot_history as plot_history

@@ -11,10 +11,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from oneproj.arguments import check_count, check_number, read_bytes
 from oneproj.errors import InvalidProblemError, old_argument
@@ -22,8 +23,14 @@ from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.bundle import SPARE, Bundle
 from oneproj.projection.closed_form import enter, project_onto_sets
-from oneproj.projection.convex import project_convex, secure
+from oneproj.projection.convex import (
+    project_convex,
+    project_within_any,
+    secure,
+    seems_linear_within_sets,
+)
 from oneproj.projection.evaluator import Evaluator
+from oneproj.projection.local_model import Carried
 from oneproj.projection.refutation import challenge
 from oneproj.projection.report import (
     apart,
@@ -36,15 +43,12 @@ from oneproj.projection.report import (
 )
 from oneproj.projection.sqp import Sqp
 from oneproj.projection.tolerances import TOLERANCES
-from oneproj.projection.warm_start import WarmStart
-from oneproj.projection.within_any import (
-    project_within_any,
-    seems_linear_within_sets,
-)
 from oneproj.projection.within_sets import SetBundle
 from oneproj.results import NEAREST, Projection
+from oneproj.schema import check_like
 from oneproj.sets.region import Region, boxes_of, region_of
-from oneproj.vectors.arithmetic import Vector, assign, dimension
+from oneproj.vectors.arithmetic import Vector, assign, dimension, on_devices, snapshot
+from oneproj.vectors.space import space_around
 
 
 @old_argument("progress", "min_gain")
@@ -163,7 +167,7 @@ class Cuts(AbstractProjector):
         shapes = {constraint.curvature for constraint in constraints.values()}
         convex = shapes <= {"convex", "linear"}
         past = self._recall(parameters, constraints)
-        suspects = self._suspects(past)
+        suspects = None if past is None else past.suspects()
         evaluator = Evaluator(
             parameters, constraints, differentiate_all=not convex, suspects=suspects
         )
@@ -198,12 +202,6 @@ class Cuts(AbstractProjector):
             return past
         return None
 
-    def _suspects(self, past: WarmStart | None) -> list[str] | None:
-        """The constraints to differentiate at once; None if that is to be guessed."""
-        if past is not None:
-            return past.suspects()
-        return [] if self._warm else None
-
     @np.errstate(over="ignore", invalid="ignore")  # nothing is seen at such a point
     def _project_convex(
         self, evaluator: Evaluator, past: WarmStart | None
@@ -236,7 +234,8 @@ class Cuts(AbstractProjector):
         """
         missed = bounded(evaluator, bundle, *apart(evaluator, bundle), {}, empty=False)
         point = evaluator.best_point
-        found = self._project_local(_from_the_start(evaluator), None)
+        with evaluator.second_search() as again:
+            found = self._project_local(again, None)
         if found.status.ok or _worst(found) <= _worst(missed):
             refuted = missed.lower_bound is None
             remark = missed.remark if refuted else found.remark
@@ -298,7 +297,8 @@ class Cuts(AbstractProjector):
         if near is not None and (sure or spent):
             return near
         point = evaluator.best_point
-        found = self._project_local(_from_the_start(evaluator), past)
+        with evaluator.second_search() as again:
+            found = self._project_local(again, past)
         if near is None or (found.status.ok and found.distance <= near.distance):
             return found
         assign(evaluator.parameters, point)
@@ -399,16 +399,102 @@ class Cuts(AbstractProjector):
         return max(most - 4 - 4 * count, 2 * count + 2 * SPARE)
 
 
-def _from_the_start(evaluator: Evaluator) -> Evaluator:
-    """The same problem for a search that knows nothing; the looks add up."""
-    assign(evaluator.parameters, evaluator.origin)
-    again = Evaluator(
-        evaluator.parameters, evaluator.constraints, differentiate_all=True
-    )
-    again.evaluations += evaluator.evaluations
-    again.tried, again.history = evaluator.tried, evaluator.history
-    return again
-
-
 def _worst(projection: Projection) -> float:
     return max(projection.residuals.values())
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What the last projection learned, and the problem that it belongs to.
+
+    A cut of a convex constraint is valid for good, wherever the next start is: only its
+    offset is measured from there. Local models are a guess at what the next ones will
+    be. What they are models of must not have changed, and that is judged by identity:
+    other objects, other past.
+    """
+
+    parameters: list[Tensor]
+    constraints: dict[str, AbstractTerm]
+    origin: list[Tensor]
+    cuts: Bundle | None = None
+    models: Carried | None = None
+
+    @classmethod
+    def of(
+        cls,
+        evaluator: Evaluator,
+        *,
+        cuts: Bundle | None = None,
+        models: Carried | None = None,
+    ) -> WarmStart:
+        """Keep what was learned, and the evaluator's problem and origin with it."""
+        parameters, constraints = (
+            list(evaluator.parameters),
+            dict(evaluator.constraints),
+        )
+        return cls(parameters, constraints, evaluator.origin, cuts, models)
+
+    def concerns(
+        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+    ) -> bool:
+        """Whether these are its very parameters and constraints, or copies of these."""
+        same = [*map(id, parameters)] == [*map(id, self.parameters)]
+        return same and _identities(constraints) == _identities(self.constraints)
+
+    def suspects(self) -> list[str]:
+        """The constraints that held the last answer back, and may the next."""
+        if self.cuts is None:
+            return []
+        return [name for name, mu in self.cuts.multipliers().items() if mu > 0]
+
+    def cuts_from(self, evaluator: Evaluator) -> Bundle | None:
+        """The cuts for displacements from another origin, that of the evaluator."""
+        if self.cuts is not None:
+            pack = evaluator.space.pack
+            self.cuts.shift(pack(evaluator.origin).minus(pack(self.origin)))
+        return self.cuts
+
+    def state(self) -> dict[str, Any]:
+        """All of it as plain data; the problem is that of whoever loads it."""
+        return {
+            "constraints": list(self.constraints),
+            "origin": self.origin,
+            "cuts": None if self.cuts is None else self.cuts.state(),
+            "models": None if self.models is None else self.models.state(),
+        }
+
+    @classmethod
+    def of_state(
+        cls,
+        state: Mapping[str, Any],
+        parameters: Vector,
+        constraints: Mapping[str, AbstractTerm],
+        *,
+        cuts: int,
+        vectors: int,
+    ) -> WarmStart | None:
+        """The past of such a state; None if it is of other constraints.
+
+        At the edge of the safeguard ball the ball is one of them, made anew for every
+        projection: nothing is remembered from there, resumed or not.
+        """
+        if state["constraints"] != list(constraints):
+            return None
+        parts = {"constraints": [], "origin": parameters, "cuts": None, "models": None}
+        check_like(state, parts, "projector")
+        bundle, models = None, None
+        if state["cuts"] is not None:
+            bundle = Bundle(cuts)
+            bundle.load_state(state["cuts"], parameters, list(constraints))
+        if state["models"] is not None:
+            sets = boxes_of(parameters, constraints).places
+            space = space_around(snapshot(parameters))
+            functions = len(constraints) - len(sets)
+            models = Carried.of_state(state["models"], functions, space, vectors)
+        origin = on_devices(state["origin"], parameters)
+        return cls(list(parameters), dict(constraints), origin, bundle, models)
+
+
+def _identities(constraints: Mapping[str, AbstractTerm]) -> dict[str, int]:
+    """What was made as a constraint, whatever name and model it was given since."""
+    return {name: id(term.original) for name, term in constraints.items()}

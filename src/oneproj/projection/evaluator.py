@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cached_property
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from torch import Tensor
 from oneproj.errors import NonFiniteError
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.margins import MARGIN_POWER, Margin, coarsest
+from oneproj.sets import SetConstraint
 from oneproj.vectors.arithmetic import Vector, assign, dot, norm, snapshot
 from oneproj.vectors.space import (
     AbstractMove,
@@ -31,7 +32,7 @@ Watch = Callable[[int, float], None]
 _WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
 
 FEW = 2
-"""So many constraints are differentiated at the first look without a look before: a
+"""Functions up to which all constraints are differentiated at the first look: a
 projection is seldom asked for where they hold."""
 
 
@@ -62,6 +63,7 @@ class Evaluator:
         *,
         differentiate_all: bool,
         suspects: Collection[str] | None = (),
+        before: Evaluator | None = None,
     ) -> None:
         """Take the first look; the parameters hold the start.
 
@@ -71,6 +73,7 @@ class Evaluator:
             differentiate_all: At every look, also what was never violated.
             suspects: The constraints to treat as violated before; None if all of a few
                 are to be suspected until the first look tells.
+            before: Of an earlier search, whose counts and history go on.
         """
         self.parameters = parameters
         self.constraints = constraints
@@ -78,11 +81,18 @@ class Evaluator:
         self._storage = [parameter.detach() for parameter in parameters]
         self.origin = snapshot(parameters)
         self._space: AbstractSpace | None = None
-        self.evaluations = 0
-        self.tried = 0
+        self.evaluations: int = 0 if before is None else before.evaluations
+        self.tried: int = 0 if before is None else before.tried
         """Points of ``try_point``, beyond the evaluations: they use up no budget."""
+        self.history: list[tuple[int, float, float]] = (
+            [] if before is None else before.history
+        )
+        """For every visited point: evaluations so far, worst residual, distance."""
         self._farthest = min(torch.finfo(p.dtype).max for p in parameters)
-        guess = suspects is None and len(constraints) <= FEW
+        functions = [
+            c for c in constraints.values() if not isinstance(c, SetConstraint)
+        ]
+        guess = suspects is None and len(functions) <= FEW
         known = constraints if differentiate_all or guess else suspects or ()
         self._suspects = set(known)
         self.first = self.look()
@@ -97,8 +107,6 @@ class Evaluator:
         }
         self.margins = {name: margin.width for name, margin in self._margins.items()}
         """How far inside each to aim; renewed by every move."""
-        self.history = [(self.evaluations, self.first.worst, 0.0)]
-        """For every visited point: evaluations so far, worst residual, distance."""
         self.best = self.first
         """What was seen at the nearest feasible point, or the least infeasible one."""
         self._best_move: AbstractMove | None = None
@@ -198,19 +206,19 @@ class Evaluator:
         """
         self.return_to_best()
         slopes = {n: dot(self.best.gradients[n], self._storage) for n in names}
-        self.evaluations, self._here = self.evaluations + 1, None
+        self.evaluations += 1
         off = dict.fromkeys(names, 0.0)
-        try:
-            for share in (self.share, -self.share):
-                self._go_to_best(self._storage)
-                torch._foreach_mul_(self._storage, 1.0 + share)
-                for name, slope in slopes.items():
-                    value = self.constraints[name].value() - self.best.values[name]
-                    off[name] = max(off[name], abs(value - share * slope))
-        except (NonFiniteError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
-            off = dict.fromkeys(names, 0.0)  # at the edge of where it is defined
+        for share in (self.share, -self.share):
+            self._go_to_best(self._storage)
+            torch._foreach_mul_(self._storage, 1.0 + share)
+            values = self.values_here(names)
+            if values is None:  # at the edge of where it is defined
+                off = dict.fromkeys(names, 0.0)
+                break
+            for name, slope in slopes.items():
+                change = values[name] - self.best.values[name]
+                off[name] = max(off[name], abs(change - share * slope))
         self.return_to_best()
-        self._tell(self.best.worst)
         return off
 
     def keep(self, count: int) -> None:
@@ -220,30 +228,50 @@ class Evaluator:
     def look(self, only: str | None = None) -> Evaluation:
         """Evaluate where the parameters are; one evaluation, however many there are.
 
+        The gradient of a function that is violated for the first time takes a second
+        pass, which is counted in ``tried``.
+
         Args:
             only: The constraint whose gradient is wanted; None for all that may bind.
         """
         self.evaluations += 1
-        values, gradients = {}, {}
-        for name, constraint in self.constraints.items():
-            if only not in (None, name):
-                values[name] = constraint.value()
-                continue
-            if name not in self._suspects:
-                values[name] = constraint.value()
-                if values[name] <= 0:
-                    continue
-                self._suspects.add(name)
-            found = constraint.value_and_gradient(self.parameters)
-            values[name], gradients[name] = found
-        worst = max(values.values(), default=-math.inf)
-        self._tell(worst)
+        values, gradients, worst, again = {}, {}, math.inf, False
+        try:
+            for name, constraint in self.constraints.items():
+                if name not in self._suspects or only not in (None, name):
+                    values[name] = constraint.value()
+                    if values[name] <= 0 or only is not None:
+                        continue
+                    self._suspects.add(name)
+                    again |= not isinstance(constraint, SetConstraint)
+                found = constraint.value_and_gradient(self.parameters)
+                values[name], gradients[name] = found
+            worst = max(values.values(), default=-math.inf)
+        finally:
+            self.tried += again
+            self._record(worst)
         return Evaluation(values, gradients, worst)
 
-    def _tell(self, worst: float) -> None:
+    def values_here(self, names: Collection[str]) -> dict[str, float] | None:
+        """Return values where the parameters are; None if one is not finite.
+
+        No gradients are taken. The caller counts it, and moves the parameters.
+        """
+        self._here, values, worst = None, None, math.inf
+        # At the edge of where a constraint is defined there is no value.
+        with suppress(NonFiniteError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+            values = {name: self.constraints[name].value() for name in names}
+            worst = max(values.values(), default=-math.inf)
+        self._record(worst)
+        return values
+
+    def _record(self, worst: float) -> None:
+        """Append the point that the parameters hold to the history, and report it."""
+        count, last = self.evaluations + self.tried, self.history[-1:]
+        self.history.append((count, worst, self.space.length(self._storage)))
         watch = _WATCH.get()
-        if watch is not None:
-            watch(self.evaluations, worst)
+        if watch is not None and not (last and last[0][0] == count):
+            watch(count, worst)
 
     def move(self, move: AbstractMove | AbstractPacked | Vector) -> Evaluation:
         """Go to ``x_0 + displacement`` and look; remember the best point.
@@ -267,7 +295,6 @@ class Evaluator:
             # It says that the numbers are too extreme, as NaN does.
             quantity = "a constraint where the projection tried a point"
             raise NonFiniteError(quantity) from error
-        self.history.append((self.evaluations + self.tried, seen.worst, move.length))
         if len(self.kept) < self._keep:
             self.kept.append((snapshot(self._storage), seen))
         for name, margin in self._margins.items():
@@ -302,19 +329,33 @@ class Evaluator:
             >>> seen.try_point([torch.tensor([0.5])]), seen.moved(), seen.tried
             (True, 1.5, 1)
         """
-        self.tried, self._here = self.tried + 1, None
+        self.tried += 1
         assign(self._storage, point)
-        try:
-            values = {name: c.value() for name, c in self.constraints.items()}
-        except (NonFiniteError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
-            values = {"": math.inf}
-        worst, far = max(values.values()), self.space.length(point)
-        self.history.append((self.evaluations + self.tried, worst, far))
-        self._tell(worst)
-        if worst <= 0:
+        values = self.values_here(self.constraints)
+        worst = math.inf if values is None else max(values.values())
+        if values is not None and worst <= 0:
+            far = self.space.length(point)
             self.prefer(Evaluation(values, {}, worst), Arrived(point, far))
         self.return_to_best()
         return worst <= 0
+
+    @contextmanager
+    def second_search(self) -> Iterator[Evaluator]:
+        """Yield an evaluator of the same problem at the start; its counts go on.
+
+        An error or an interruption leaves this one with the better of the best points.
+        """
+        self._here = None
+        assign(self._storage, self.origin)
+        again = Evaluator(
+            self.parameters, self.constraints, differentiate_all=True, before=self
+        )
+        try:
+            yield again
+        except BaseException:
+            if self._is_better(again.best, again.best_distance):
+                self.prefer(again.best, Arrived(again.best_point, again.best_distance))
+            raise
 
     def _go_to_best(self, point: Vector) -> None:
         if self._best_move is None:
