@@ -70,9 +70,9 @@ class Cuts(AbstractProjector):
             bytes as text, such as ``"2 GB"``. None for 16 vectors from a million
             parameters on, and for as many as help below. The search keeps at least a
             few vectors more than there are constraints, four times as many where they
-            are not convex, and the gradients of the last points. With the least a smooth
-            convex constraint is projected onto as exactly as with more; at kinks up to
-            a percent of the distance is lost, which ``lower_bound`` shows.
+            are not convex, and the gradients of the last points. With the least a
+            smooth convex constraint is projected onto as exactly as with more; at kinks
+            up to a percent of the distance is lost, which ``lower_bound`` shows.
 
     Example:
         >>> import torch, oneproj

@@ -156,8 +156,7 @@ class Sqp:
             except NonFiniteError:
                 return None
             return self._noted(place)
-        point = evaluator.point_after(move)
-        return self._visit_member(point)
+        return self._visit_member(evaluator.point_after(move))
 
     def _visit_member(self, point: Vector) -> Place | None:
         """Evaluate at the nearest point of the sets."""

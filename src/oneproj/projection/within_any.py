@@ -92,6 +92,7 @@ def seems_linear_within_sets(evaluator: Evaluator) -> bool:
     The parameters hold the start before and after.
 
     Example:
+        >>> import torch
         >>> from oneproj.sets import Simplex
         >>> from oneproj.problem.functions import function
         >>> w = torch.tensor([0.2, 0.8, 0.0], requires_grad=True)
