@@ -360,3 +360,22 @@ def test_little_memory_is_enough_to_become_feasible() -> None:
         ample = project(net, constraints)
         assert done.status is Status.FEASIBLE
         assert done.distance <= 1.1 * ample.distance
+
+
+def test_sixteen_vectors_take_hardly_more_gradients_than_a_hundred() -> None:
+    counts = {16: 0, 100: 0}  # 43 and 38; 124 if a smaller basis forgets curvature
+    for seed in range(3):
+        net = network(300, [100], nn.Softplus, seed)
+        X, y = examples(300, seed, 100)
+
+        def loss(batch: tuple[Tensor, Tensor], net: Net = net) -> Tensor:
+            return nn.functional.softplus(-batch[1] * net(batch[0]).squeeze(-1))
+
+        risk = oneproj.mean(loss, data=(X, y.to(X.dtype))) <= 0.2
+        start = snapshot(list(net.parameters()))
+        for memory in counts:
+            assign(list(net.parameters()), start)
+            done = project(net, named_constraints({"risk": risk}), memory=memory)
+            assert done.status is Status.FEASIBLE
+            counts[memory] += done.gradients
+    assert counts[16] <= 1.5 * counts[100], counts

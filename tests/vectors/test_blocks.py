@@ -17,6 +17,7 @@ from oneproj.vectors.blocks import (
     product_table,
     products,
     products_of_change,
+    remainder,
 )
 
 WEIGHTS = [2.0, -1.0, 0.5]
@@ -53,6 +54,17 @@ def test_a_sum_in_blocks_is_the_sum(dtype: torch.dtype) -> None:
     assert combined_norm(WEIGHTS, vectors) == pytest.approx(norm(expected), rel=near)
     others = [dot(vectors[0], v) for v in vectors]
     assert products(vectors[0], vectors) == pytest.approx(others, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_remainder_in_place_is_the_remainder(dtype: torch.dtype) -> None:
+    vector, *others = draw(dtype)
+    expected, products_of_it = remainder(vector, WEIGHTS[:2], others)
+    found, same = remainder(vector, WEIGHTS[:2], others, in_place=True)
+    assert same == products_of_it
+    for own, left, part in zip(vector, found, expected, strict=True):
+        assert own is left
+        assert torch.equal(left, part)
 
 
 def test_what_is_not_contiguous_is_written_in_its_own_order() -> None:

@@ -76,13 +76,14 @@ class Basis:
             self.pile.store(unit)
             return np.array([size])
         found: Array = self.pile.products(unit)
-        left, more, _ = self.pile.remainder(unit, found)
+        left, more, _ = self.pile.remainder(unit, found, in_place=True)
         found = found + more
-        left, more, square = self.pile.remainder(left, more)
+        left, more, square = self.pile.remainder(left, more, in_place=True)
         found, length = found + more, math.sqrt(square)
         if length <= TOLERANCES.independent * vector.sum_eps:
             return size * found
-        self.pile.store(left.times(1.0 / length))
+        left.scale(1.0 / length)
+        self.pile.store(left)
         return size * np.append(found, length)
 
     def products(self, vector: AbstractPacked) -> Array:

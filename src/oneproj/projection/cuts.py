@@ -73,10 +73,10 @@ class Cuts(AbstractProjector):
         memory: What to keep beyond the model: a number of parameter-size vectors, or
             bytes as text, such as ``"2 GB"``. None for 16 vectors from a million
             parameters on, and for as many as help below. The search keeps at least a
-            few vectors more than there are constraints, twice as many where they are
-            not convex, and the gradients of the last points. With the least a smooth
-            convex constraint is projected onto as exactly as with more; at kinks up to
-            a percent of the distance is lost, which ``lower_bound`` shows.
+            few vectors more than there are constraints, four times as many where they
+            are not convex, and the gradients of the last points. With the least a
+            smooth convex constraint is projected onto as exactly as with more; at kinks
+            up to a percent of the distance is lost, which ``lower_bound`` shows.
 
     Example:
         >>> import torch, oneproj
@@ -396,7 +396,7 @@ class Cuts(AbstractProjector):
             plain = max(TOLERANCES.vectors, 4 * count + SPARE)
             return whole if size <= whole else plain
         # The start, the best point and two sums; gradients at four points.
-        return max(most - 4 - 4 * count, 2 * count + 2 * SPARE)
+        return max(most - 4 - 4 * count, 4 * count + SPARE + 2)
 
 
 def _worst(projection: Projection) -> float:

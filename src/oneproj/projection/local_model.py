@@ -19,7 +19,7 @@ from scipy.linalg.blas import dtrsm
 from torch import Tensor
 
 from oneproj.projection.evaluator import Evaluation
-from oneproj.projection.subspace import INDEPENDENT, ORTHOGONAL, Subspace
+from oneproj.projection.subspace import INDEPENDENT, Subspace
 from oneproj.projection.tolerances import LOCAL
 from oneproj.schema import check_names, check_tensor
 from oneproj.vectors.arithmetic import Array, Vector, norm
@@ -49,6 +49,10 @@ class Place(NamedTuple):
         """The sum of squared violations, margins included."""
         above = np.maximum(self.c, 0.0)
         return float(above.dot(above))
+
+    def turned(self, turn: Array) -> Place:
+        """The same place in other coordinates."""
+        return self._replace(d=turn.dot(self.d), J=self.J.dot(turn.T))
 
     def has_slope(self) -> bool:
         """Whether nothing is violated here, or something that is has a gradient."""
@@ -208,14 +212,25 @@ class Curvature:
         self.moves = [np.array(row) for row in state["moves"].numpy()]
         self.changes = [np.array(rows) for rows in state["changes"].numpy()]
 
-    def rotate(self, turn: Array) -> None:
-        """Change coordinates; moves that are not in the new span are dropped."""
-        kept = [
-            (turn.dot(move), change.dot(turn.T))
-            for move, change in zip(self.moves, self.changes, strict=True)
-            if np.linalg.norm(turn.dot(move)) > 1.0 - ORTHOGONAL
-        ]
-        self.moves, self.changes = [m for m, _ in kept], [c for _, c in kept]
+    def reduce(self, turn: Array, mu: Array) -> None:
+        """Go to coordinates of a smaller span, and keep the estimate for mu there.
+
+        As the reduced Hessian of Gill and Leonard (2003): its eigenvectors are the new
+        moves, and of what they do each constraint has the share of its multiplier.
+        """
+        k = int(turn.any(1).sum())
+        span = turn[:k]
+        inverse = self.divide(np.eye(len(turn)), mu)
+        hessian = span.dot(np.linalg.inv(inverse)).dot(span.T)
+        sizes, axes = np.linalg.eigh(0.5 * (hessian + hessian.T))
+        self.forget()
+        total = float(mu.dot(mu))
+        for size, axis in zip(sizes, axes.T, strict=True):
+            if total > 0 and abs(size - 1.0) > INDEPENDENT:
+                move = np.zeros(len(turn))
+                move[:k] = axis
+                self.moves.append(move)
+                self.changes.append(np.outer(mu / total, (size - 1.0) * move))
 
     def divide(self, rows: Array, mu: Array) -> Array:
         """The rows times the inverse of the estimate for multipliers mu."""

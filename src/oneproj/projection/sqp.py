@@ -155,11 +155,8 @@ class Sqp:
                 place = self._place(d, seen)
             except NonFiniteError:
                 return None
-            if evaluator.best is seen:
-                self.best = place
-            return place
-        point = evaluator.point_after(move)
-        return self._visit_member(point)
+            return self._noted(place)
+        return self._visit_member(evaluator.point_after(move))
 
     def _visit_member(self, point: Vector) -> Place | None:
         """Evaluate at the nearest point of the sets."""
@@ -171,8 +168,15 @@ class Sqp:
             place = self._place(d, seen)
         except NonFiniteError:
             return None
-        if evaluator.best is seen:
-            self.best = place
+        return self._noted(place)
+
+    def _noted(self, place: Place) -> Place:
+        """The place, now the best if it is; gradients elsewhere are in the basis."""
+        worse = place
+        if self._evaluator.best is place.seen:
+            worse, self.best = self.best, place
+        if worse.seen is not self._evaluator.first:
+            worse.seen.gradients.clear()
         return place
 
     def _first_member(self) -> Place | None:
@@ -442,16 +446,13 @@ class Sqp:
         if self._basis.free >= m + 1 + bool(self._region.places):
             return place
         self._evaluator.keep_best()
-        rows = [place.d, self.best.d, *reversed(self._curvature.moves)]
-        most = max(2, self._basis.room - 3 * m - 3)
-        turn = self._basis.compress(np.array(rows[:most]))
-        self._curvature.rotate(turn)
+        best, latest = self.best, reversed(self._curvature.changes)
+        rows = np.vstack([place.d, place.J, best.d, best.J, *latest])
+        turn = self._basis.compress(rows, self._basis.room - 2 * m - 2)
+        self._curvature.reduce(turn, self.mu)
         self._halfspaces, self._recent = [], []
-        fresh = self._place(turn.dot(place.d), place.seen)
-        if self.best is place:
-            self.best = fresh
-        else:
-            self.best = self._place(turn.dot(self.best.d), self.best.seen)
+        fresh = place.turned(turn)
+        self.best = fresh if best is place else best.turned(turn)
         return fresh
 
     def _nudge(self) -> bool:

@@ -85,7 +85,7 @@ class Subspace:
         square = packed.dot(packed)
         _check_square(square)
         if n == 0:
-            left, rest = packed, square
+            left, rest = packed.times(1.0), square
         else:
             found[:n] = pile.products(packed)
             if n == self.room:
@@ -93,10 +93,11 @@ class Subspace:
             left, again, rest = pile.remainder(packed, found[:n])
             found[:n] += again
             if again.dot(again) > ORTHOGONAL**2 * rest:
-                left, again, rest = pile.remainder(left, again)
+                left, again, rest = pile.remainder(left, again, in_place=True)
         length = math.sqrt(max(rest, 0.0))
         if length > INDEPENDENT * math.sqrt(square):
-            pile.store(left.times(1.0 / length))
+            left.scale(1.0 / length)
+            pile.store(left)
             found[n] = length
         return found
 
@@ -115,11 +116,12 @@ class Subspace:
         length = math.sqrt(coordinates.dot(coordinates))
         return _Combination(self._pile, coordinates, length)
 
-    def compress(self, rows: Array) -> Array:
+    def compress(self, rows: Array, most: int) -> Array:
         """Keep the span of some vectors only; returns the matrix to their coordinates.
 
         Args:
             rows: Their coordinates, the most important first.
+            most: Dimensions of the span, at most; vectors beyond that are left out.
         """
         if self._pile is None:
             return np.zeros((self.room, self.room))
@@ -133,6 +135,8 @@ class Subspace:
             length = math.sqrt(left.dot(left))
             if length > INDEPENDENT * math.sqrt(row.dot(row)):
                 kept.append(left / length)
+            if len(kept) == most:
+                break
         turn = np.zeros((self.room, self.room))
         turn[: len(kept), :n] = np.array(kept).reshape(-1, n)
         self._pile.rotate(turn[: len(kept), :n])

@@ -113,18 +113,23 @@ def products_of_change(
 
 @torch.no_grad()
 def remainder(
-    vector: Vector, weights: Sequence[float], others: Sequence[Vector]
+    vector: Vector,
+    weights: Sequence[float],
+    others: Sequence[Vector],
+    *,
+    in_place: bool = False,
 ) -> tuple[list[Tensor], list[float]]:
     """``vector - sum_k weights[k] * others[k]``; its products, and last its square.
 
-    Each block is multiplied while it is in the cache.
+    Each block is multiplied while it is in the cache. In place, the vector's own memory
+    has the remainder afterwards.
 
     Example:
         >>> x, y = [torch.tensor([3.0])], [torch.tensor([1.0])]
         >>> remainder(x, [2.0], [y])
         ([tensor([1.])], [1.0, 1.0])
     """
-    left = [torch.empty_like(t) for t in vector]
+    left = list(vector) if in_place else [torch.empty_like(t) for t in vector]
     parts: list[list[float]] = [[] for _ in range(len(others) + 1)]
     for y, first, *rest in _aligned([left, vector, *others]):
         wide = (
@@ -154,7 +159,7 @@ def rotate(vectors: Sequence[Vector], turn: Array) -> None:
         >>> a
         tensor([7.])
     """
-    for parts in _aligned(vectors):
+    for parts in _aligned(vectors, SLICE):
         weights = torch.as_tensor(turn).to(parts[0].device, torch.float64)
         rows = torch.stack([part.reshape(-1) for part in parts]).double()
         turned = weights @ rows
@@ -198,16 +203,19 @@ def product_table(
     return table
 
 
-def _aligned(vectors: Sequence[Vector]) -> Iterator[tuple[Tensor, ...]]:
+def _aligned(
+    vectors: Sequence[Vector], block: int | None = None
+) -> Iterator[tuple[Tensor, ...]]:
     """The same block of every vector, for one block after the other.
 
     What is not contiguous, or on a device that has its own idea of speed, is one block.
     """
+    block = BLOCK if block is None else block
     for tensors in zip(*vectors, strict=True):
         whole = tuple(t.detach() for t in tensors)
-        long = whole[0].numel() > BLOCK and whole[0].device.type == "cpu"
+        long = whole[0].numel() > block and whole[0].device.type == "cpu"
         if long and all(t.is_contiguous() for t in whole):
-            yield from zip(*(t.view(-1).split(BLOCK) for t in whole), strict=True)
+            yield from zip(*(t.view(-1).split(block) for t in whole), strict=True)
         else:
             yield whole
 

@@ -66,6 +66,10 @@ class AbstractPacked(ABC):
     def add(self, other: Self, weight: float) -> None:
         """Add a multiple of another vector, in place."""
 
+    @abstractmethod
+    def scale(self, weight: float) -> None:
+        """Multiply it with a number, in place."""
+
 
 class Short(AbstractPacked):
     """A vector in one array of float64.
@@ -98,6 +102,9 @@ class Short(AbstractPacked):
     def add(self, other: Self, weight: float) -> None:
         self.numbers += weight * other.numbers
 
+    def scale(self, weight: float) -> None:
+        self.numbers *= weight
+
 
 class Long(AbstractPacked):
     """A vector in its own tensors, without a copy.
@@ -127,6 +134,9 @@ class Long(AbstractPacked):
 
     def add(self, other: Self, weight: float) -> None:
         torch._foreach_add_(self.tensors, other.tensors, alpha=weight)
+
+    def scale(self, weight: float) -> None:
+        torch._foreach_mul_(self.tensors, weight)
 
 
 def is_short(vector: Vector) -> bool:

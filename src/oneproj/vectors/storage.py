@@ -76,8 +76,13 @@ class AbstractPile(ABC, Generic[P]):
         """
 
     @abstractmethod
-    def remainder(self, vector: P, weights: Array) -> tuple[P, Array, float]:
-        """``vector - sum_i weights[i] * vector_i``, its products, and its square."""
+    def remainder(
+        self, vector: P, weights: Array, *, in_place: bool = False
+    ) -> tuple[P, Array, float]:
+        """``vector - sum_i weights[i] * vector_i``, its products, and its square.
+
+        In place, a long vector's own memory has it afterwards.
+        """
 
     @abstractmethod
     def combination(self, weights: Array) -> P:
@@ -137,7 +142,10 @@ class _ShortPile(AbstractPile[Short]):
         found: Array = self._matrix[: self._count].dot(change)
         return found, float(change.dot(change))
 
-    def remainder(self, vector: Short, weights: Array) -> tuple[Short, Array, float]:
+    def remainder(
+        self, vector: Short, weights: Array, *, in_place: bool = False
+    ) -> tuple[Short, Array, float]:
+        del in_place  # a short one takes no memory to speak of
         left = vector.minus(self.combination(weights))
         return left, self.products(left), left.dot(left)
 
@@ -209,9 +217,11 @@ class _LongPile(AbstractPile[Long]):
             return np.array(made), square
         return np.array([found[id(y)] for y in others]), found[SQUARE]
 
-    def remainder(self, vector: Long, weights: Array) -> tuple[Long, Array, float]:
+    def remainder(
+        self, vector: Long, weights: Array, *, in_place: bool = False
+    ) -> tuple[Long, Array, float]:
         left, (*found, square) = remainder(
-            vector.tensors, weights.tolist(), self._vectors
+            vector.tensors, weights.tolist(), self._vectors, in_place=in_place
         )
         return Long(left), np.array(found), square
 
