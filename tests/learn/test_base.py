@@ -50,6 +50,9 @@ def test_parameters_are_checked_when_fitted(
 def test_three_classes_are_refused() -> None:
     with pytest.raises(InvalidProblemError, match=r"Only binary.*with 3 classes"):
         ConstrainedClassifier().fit(X, np.arange(40) % 3)
+    message = r"with 10 classes: \[0, 1, 2, 3, 4, ...\], 10 in all\. Merge"
+    with pytest.raises(InvalidProblemError, match=message):
+        ConstrainedClassifier().fit(X, np.arange(40) % 10)
 
 
 def test_the_penalty_is_that_of_logistic_regression() -> None:

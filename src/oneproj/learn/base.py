@@ -500,10 +500,11 @@ def _binary(y: Array) -> Array:
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     if kind == "binary":
         return y
+    classes = np.unique(y).tolist()
     message = (
         f"Only binary classification is supported. The type of the target is {kind}, "
-        f"with {len(np.unique(y))} classes. Merge classes, or fit one estimator for "
-        "each class against the others."
+        f"with {len(classes)} classes: {at_most_five(classes)}. Merge classes, or fit "
+        "one estimator for each class against the others."
     )
     raise InvalidProblemError(message)
 
