@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 
 from oneproj import InvalidProblemError
 from oneproj.learn import ConstrainedClassifier
@@ -34,6 +35,7 @@ def test_strata_are_classes_within_groups() -> None:
         ({"validation_fraction": 1.0}, "validation_fraction must be a number between"),
         ({"warm_start": "no"}, "warm_start must be True or False"),
         ({"confidence": 2}, "confidence must be a number between 0 and 1, got 2"),
+        ({"C": 0.0}, "C must be one number > 0, got 0.0"),
         ({"model": "mlp"}, "model must be None"),
     ],
 )
@@ -48,3 +50,30 @@ def test_parameters_are_checked_when_fitted(
 def test_three_classes_are_refused() -> None:
     with pytest.raises(InvalidProblemError, match=r"Only binary.*with 3 classes"):
         ConstrainedClassifier().fit(X, np.arange(40) % 3)
+    message = r"with 10 classes: \[0, 1, 2, 3, 4, ...\], 10 in all\. Merge"
+    with pytest.raises(InvalidProblemError, match=message):
+        ConstrainedClassifier().fit(X, np.arange(40) % 10)
+
+
+def test_the_penalty_is_that_of_logistic_regression() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = (X[:, 0] > 0).astype(int)  # separable: without a penalty there is no minimum
+    z = (X - X.mean(axis=0)) / X.std(axis=0)
+    for C in (0.02, 0.2):
+        clf = ConstrainedClassifier(
+            C=C, steps=2000, validation_fraction=0.0, random_state=0
+        ).fit(X, y)
+        found = np.hstack([p.detach().flatten() for p in clf.model_.parameters()])
+        plain = LogisticRegression(C=C, tol=1e-8).fit(z, y)
+        expected = np.hstack([plain.coef_[0], plain.intercept_])
+        assert found == pytest.approx(expected, abs=0.02)
+
+
+def test_without_a_penalty_weights_are_larger() -> None:
+    y = (X[:, 0] > 0).astype(int)
+    sizes = []
+    for C in (1.0, np.inf):
+        clf = ConstrainedClassifier(C=C, model=(4,), steps=200, random_state=0)
+        weights = [p for p in clf.fit(X, y).model_.parameters() if p.ndim > 1]
+        sizes.append(sum(float(p.detach().square().sum()) for p in weights))
+    assert sizes[1] > 1.5 * sizes[0]

@@ -8,7 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from oneproj import InvalidProblemError, OneprojWarning
-from oneproj.learn import NeymanPearsonClassifier
+from oneproj.learn import AbstainingClassifier, NeymanPearsonClassifier
 
 
 def test_the_cap_holds_on_new_rows(table, new_table) -> None:
@@ -125,3 +125,13 @@ def test_a_warm_start_on_another_table_promises_nothing(table) -> None:
     assert "may have seen any of these rows" in str(said[0].message)
     assert not clf.guaranteed_
     assert clf.confirmation_ is None
+
+
+@pytest.mark.parametrize("estimator", [NeymanPearsonClassifier, AbstainingClassifier])
+def test_both_trainings_are_penalised(estimator, table) -> None:
+    sizes = []
+    for C in (0.001, np.inf):
+        clf = estimator(0.2, confidence=None, C=C, steps=60, random_state=0)
+        weights = list(clf.fit(table.X, table.y).model_.parameters())
+        sizes.append(sum(float(w.detach().square().sum()) for w in weights[::2]))
+    assert sizes[0] < 0.1 * sizes[1]

@@ -6,6 +6,7 @@ import dataclasses
 import signal
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,18 @@ def test_one_ctrl_c_is_said_and_the_loop_goes_on(nearest_in_ball: Make) -> None:
     statuses = [solution.status for solution in found]
     assert statuses == [Status.FEASIBLE, Status.INTERRUPTED, Status.FEASIBLE]
     assert all(solution.feasible for solution in found)
+
+
+def test_the_checkpoint_to_resume_from_is_named(
+    nearest_in_ball: Make, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.pt"
+    with pytest.warns(oneproj.OneprojWarning) as said:
+        oneproj.solve(
+            nearest_in_ball(), steps=40, callbacks=press, checkpoint=str(path)
+        )
+    (message,) = [str(each.message) for each in said]
+    assert f"The run can be resumed from the checkpoint {str(path)!r}." in message
 
 
 def test_two_ctrl_c_stop_the_loop_and_lose_nothing(nearest_in_ball: Make) -> None:

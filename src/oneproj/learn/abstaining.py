@@ -50,6 +50,10 @@ class AbstainingClassifier(AbstractClassifier):
         model: None for linear scores, widths of hidden layers such as ``(64, 32)``, or
             a function of the number of columns that returns a ``torch.nn.Module``; it
             is called once for each score.
+        C: Inverse strength of an L2 penalty on the weights, as in scikit-learn's
+            ``LogisticRegression``: the sum of their squares, divided by ``2 C n``, is
+            added to the mean over n rows that is minimised. Intercepts are free;
+            infinity for no penalty.
         steps: Stochastic gradients of each of the two trainings.
         validation_fraction: Share of the rows of each class held out for thresholds.
         warm_start: Whether ``fit`` goes on from the model of the last ``fit``.
@@ -82,6 +86,7 @@ class AbstainingClassifier(AbstractClassifier):
         confidence: float | None = 0.95,
         *,
         model: ModelLike = None,
+        C: float = 1.0,
         steps: int = 500,
         validation_fraction: float = 0.5,
         warm_start: bool = False,
@@ -90,6 +95,7 @@ class AbstainingClassifier(AbstractClassifier):
         self.alpha = alpha
         self.confidence = confidence
         self.model = model
+        self.C = C
         self.steps = steps
         self.validation_fraction = validation_fraction
         self.warm_start = warm_start
@@ -115,7 +121,7 @@ class AbstainingClassifier(AbstractClassifier):
             if not self._make_model(train.x, generator, scores=BINARY):
                 self._pretrain(train, seed)
                 self._open(train)
-            ambiguity = mean(self._ambiguity, data=train.x)
+            ambiguity = self._penalised(mean(self._ambiguity, data=train.x), train)
             constraints = self._constraints(train)
             self._solve(ambiguity, constraints, seed, pretrained=True)
         self._promise({})

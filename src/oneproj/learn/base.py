@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -23,7 +24,13 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from oneproj.arguments import at_most_five, check_count, check_flag, plain
+from oneproj.arguments import (
+    at_most_five,
+    check_count,
+    check_flag,
+    check_number,
+    plain,
+)
 from oneproj.errors import (
     InfeasibleError,
     InvalidProblemError,
@@ -31,7 +38,7 @@ from oneproj.errors import (
     warn,
 )
 from oneproj.learn.models import ModelLike, Score, make_network
-from oneproj.problem.functions import CHUNK_SIZE, mean
+from oneproj.problem.functions import CHUNK_SIZE, function, mean
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractExpression, AbstractTerm
 from oneproj.rates.confirm import Confirmation, ConstraintCheck, confirm
@@ -196,6 +203,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
     confidence: float | None
     model: ModelLike
+    C: float
     steps: int
     validation_fraction: float
     warm_start: bool
@@ -257,6 +265,8 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         """Check the shared parameters, and draw the seed of this fit."""
         steps = "It is the number of stochastic gradients of the training."
         check_count("steps", self.steps, steps)
+        inverse = "It is the inverse strength of the penalty on weights; inf for none."
+        check_number("C", self.C, inverse, infinite=True)
         check_flag("warm_start", self.warm_start, "It continues the last fit.")
         if self.confidence is not None:
             sure = "It is the probability with which bounds on new rows hold."
@@ -342,7 +352,27 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     def _pretrain(self, rows: Rows, seed: int) -> None:
         """Train the last score by itself, without constraints: a start for the rest."""
         score = self.model_[-1]
-        self._solve(logistic_risk(score, rows), {}, seed, score)
+        risk = self._penalised(logistic_risk(score, rows), rows, score)
+        self._solve(risk, {}, seed, score)
+
+    def _penalised(
+        self, risk: AbstractExpression, rows: Rows, module: nn.Module | None = None
+    ) -> AbstractExpression:
+        """Add the penalty ``C`` to a mean over rows.
+
+        It is on the matrices of the model, or of a part of it, and so not on
+        intercepts. benchmarks/NOTES.md has the measurements behind its default.
+        """
+        if math.isinf(self.C):
+            return risk
+        module = self.model_ if module is None else module
+        weights = [p for p in module.parameters() if p.ndim > 1]
+        scale = 0.5 / (self.C * len(rows))
+
+        def penalty() -> Tensor:
+            return scale * torch.stack([w.square().sum() for w in weights]).sum()
+
+        return risk + function(penalty) if weights else risk
 
     @abstractmethod
     def _constraints(self, rows: Rows) -> Constraints:
@@ -470,10 +500,11 @@ def _binary(y: Array) -> Array:
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     if kind == "binary":
         return y
+    classes = np.unique(y).tolist()
     message = (
         f"Only binary classification is supported. The type of the target is {kind}, "
-        f"with {len(np.unique(y))} classes. Merge classes, or fit one estimator for "
-        "each class against the others."
+        f"with {len(classes)} classes: {at_most_five(classes)}. Merge classes, or fit "
+        "one estimator for each class against the others."
     )
     raise InvalidProblemError(message)
 

@@ -45,6 +45,10 @@ class ConstrainedClassifier(AbstractThresholdClassifier):
             confirmation of a mean; rates need none.
         model: None for a linear score, widths of hidden layers such as ``(64, 32)``, or
             a function of the number of columns that returns a ``torch.nn.Module``.
+        C: Inverse strength of an L2 penalty on the weights, as in scikit-learn's
+            ``LogisticRegression``: the sum of their squares, divided by ``2 C n``, is
+            added to the mean over n rows that is minimised. Intercepts are free;
+            infinity for no penalty.
         steps: Stochastic gradients of the training.
         validation_fraction: Share of rows held out for ``confirmation_``; 0 for none.
         warm_start: Whether ``fit`` goes on from the model of the last ``fit``.
@@ -70,6 +74,7 @@ class ConstrainedClassifier(AbstractThresholdClassifier):
         confidence: float = 0.95,
         range: Range | Mapping[str, Range] | None = None,  # noqa: A002 - as in confirm
         model: ModelLike = None,
+        C: float = 1.0,
         steps: int = 500,
         validation_fraction: float = 0.2,
         warm_start: bool = False,
@@ -79,6 +84,7 @@ class ConstrainedClassifier(AbstractThresholdClassifier):
         self.confidence = confidence
         self.range = range
         self.model = model
+        self.C = C
         self.steps = steps
         self.validation_fraction = validation_fraction
         self.warm_start = warm_start
@@ -101,7 +107,7 @@ class ConstrainedClassifier(AbstractThresholdClassifier):
             train, held_out = self._split(rows, generator)
             self._make_model(train.x, generator, scores=1)
             self.threshold_ = 0.0
-            risk = logistic_risk(self._score, train)
+            risk = self._penalised(logistic_risk(self._score, train), train)
             self._solve(risk, self._constraints(train), seed)
         self.confirmation_ = None
         if self.constraints is not None:

@@ -59,6 +59,10 @@ class FairClassifier(AbstractThresholdClassifier):
         confidence: That all bounds of ``confirmation_`` hold together.
         model: None for a linear score, widths of hidden layers such as ``(64, 32)``, or
             a function of the number of columns that returns a ``torch.nn.Module``.
+        C: Inverse strength of an L2 penalty on the weights, as in scikit-learn's
+            ``LogisticRegression``: the sum of their squares, divided by ``2 C n``, is
+            added to the mean over n rows that is minimised. Intercepts are free;
+            infinity for no penalty.
         steps: Stochastic gradients of the training.
         validation_fraction: Share of rows of each class and group held out for
             ``confirmation_``; 0 for none.
@@ -86,6 +90,7 @@ class FairClassifier(AbstractThresholdClassifier):
         *,
         confidence: float = 0.95,
         model: ModelLike = None,
+        C: float = 1.0,
         steps: int = 500,
         validation_fraction: float = 0.2,
         warm_start: bool = False,
@@ -95,6 +100,7 @@ class FairClassifier(AbstractThresholdClassifier):
         self.tolerance = tolerance
         self.confidence = confidence
         self.model = model
+        self.C = C
         self.steps = steps
         self.validation_fraction = validation_fraction
         self.warm_start = warm_start
@@ -120,7 +126,7 @@ class FairClassifier(AbstractThresholdClassifier):
                 # All rows are negative: rates of positives agree, a feasible start.
                 self.model_[0].shift.fill_(-self._scores_of(train.x).max())
             self.threshold_ = 0.0
-            risk = logistic_risk(self._score, train)
+            risk = self._penalised(logistic_risk(self._score, train), train)
             self._warn_of_small_groups(train)
             self._solve(risk, self._constraints(train), seed)
         self._confirm_held_out(held_out)

@@ -43,6 +43,10 @@ class NeymanPearsonClassifier(AbstractThresholdClassifier):
         confidence: With which the cap holds on new rows, between 0 and 1; or None.
         model: None for a linear score, widths of hidden layers such as ``(64, 32)``, or
             a function of the number of columns that returns a ``torch.nn.Module``.
+        C: Inverse strength of an L2 penalty on the weights, as in scikit-learn's
+            ``LogisticRegression``: the sum of their squares, divided by ``2 C n``, is
+            added to the mean over n rows that is minimised. Intercepts are free;
+            infinity for no penalty.
         steps: Stochastic gradients of each of the two trainings.
         validation_fraction: Share of the negative rows held out for the threshold.
         warm_start: Whether ``fit`` goes on from the model of the last ``fit``.
@@ -73,6 +77,7 @@ class NeymanPearsonClassifier(AbstractThresholdClassifier):
         confidence: float | None = 0.95,
         *,
         model: ModelLike = None,
+        C: float = 1.0,
         steps: int = 500,
         validation_fraction: float = 0.5,
         warm_start: bool = False,
@@ -81,6 +86,7 @@ class NeymanPearsonClassifier(AbstractThresholdClassifier):
         self.alpha = alpha
         self.confidence = confidence
         self.model = model
+        self.C = C
         self.steps = steps
         self.validation_fraction = validation_fraction
         self.warm_start = warm_start
@@ -101,7 +107,8 @@ class NeymanPearsonClassifier(AbstractThresholdClassifier):
             if not self._make_model(train.x, generator, scores=1):
                 self._pretrain(train, seed)
                 self._open(train)
-            misses = logistic_risk(self._score, train.of(train.y == 1))
+            positive = train.of(train.y == 1)
+            misses = self._penalised(logistic_risk(self._score, positive), positive)
             self._solve(misses, self._constraints(train), seed, pretrained=True)
         self._promise({})
         if self.confidence is not None:

@@ -36,6 +36,10 @@ class TransferClassifier(AbstractThresholdClassifier):
         confidence: That the bound of ``confirmation_`` holds.
         model: None for a linear score, widths of hidden layers such as ``(64, 32)``, or
             a function of the number of columns that returns a ``torch.nn.Module``.
+        C: Inverse strength of an L2 penalty on the weights, as in scikit-learn's
+            ``LogisticRegression``: the sum of their squares, divided by ``2 C n``, is
+            added to the mean over n rows that is minimised. Intercepts are free;
+            infinity for no penalty.
         steps: Stochastic gradients of each of the two trainings.
         validation_fraction: Share of source rows of each class held out for
             ``confirmation_``; 0 for none. No target row is held out.
@@ -64,6 +68,7 @@ class TransferClassifier(AbstractThresholdClassifier):
         *,
         confidence: float = 0.95,
         model: ModelLike = None,
+        C: float = 1.0,
         steps: int = 500,
         validation_fraction: float = 0.2,
         warm_start: bool = False,
@@ -72,6 +77,7 @@ class TransferClassifier(AbstractThresholdClassifier):
         self.tolerance = tolerance
         self.confidence = confidence
         self.model = model
+        self.C = C
         self.steps = steps
         self.validation_fraction = validation_fraction
         self.warm_start = warm_start
@@ -99,10 +105,11 @@ class TransferClassifier(AbstractThresholdClassifier):
             train, held_out = self._split(source, generator)
             self._make_model(target.x, generator, scores=1)
             self.threshold_ = 0.0
-            self._solve(logistic_risk(self._score, train), {}, seed)
+            risk = self._penalised(logistic_risk(self._score, train), train)
+            self._solve(risk, {}, seed)
             errors = rates.error_rate(self._score, data=(train.x, train.y))
             self.source_error_ = errors.value()
-            risk = logistic_risk(self._score, target)
+            risk = self._penalised(logistic_risk(self._score, target), target)
             self._solve(risk, self._constraints(train), seed)
         self._confirm_held_out(held_out)
         return self

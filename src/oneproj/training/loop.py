@@ -380,7 +380,13 @@ def _interrupts(*, wait: bool) -> Iterator[Callable[[], bool]]:
 
 
 def warn_of_end(
-    end: End, stopped: float, update: int, steps: int, *, kept: Status | None = None
+    end: End,
+    stopped: float,
+    update: int,
+    steps: int,
+    *,
+    kept: Status | None = None,
+    saved: Path | None = None,
 ) -> None:
     """Warn of a run with a feasible point that made fewer updates than planned.
 
@@ -391,6 +397,7 @@ def warn_of_end(
         update: The last one that was made.
         steps: The updates that were planned.
         kept: The status, where the answer is not what the run ended with.
+        saved: The checkpoint of the run, if there is one.
 
     Raises:
         KeyboardInterrupt: It was the second Ctrl-C: the warning of the last one is less
@@ -409,10 +416,15 @@ def warn_of_end(
             else "The point so far was projected: the parameters hold it, it is "
             "feasible, and the status of the solution is INTERRUPTED."
         )
+        resume = (
+            f" The run can be resumed from the checkpoint {str(saved)!r}."
+            if saved is not None
+            else ""
+        )
         message = (
-            f"Ctrl-C ended this run after update {update} of {steps}. {outcome} A loop "
-            "around this call goes on. To stop that, press Ctrl-C again within "
-            f"{AGAIN:.0f} seconds, or test solution.status in it."
+            f"Ctrl-C ended this run after update {update} of {steps}. "
+            f"{outcome}{resume} A loop around this call goes on. To stop that, press "
+            f"Ctrl-C again within {AGAIN:.0f} seconds, or test solution.status in it."
         )
     elif end is End.ASKED and update == 1 < steps:
         message = (

@@ -309,7 +309,8 @@ def solve(
             ending["the last update"] = distributed.Fact(str(update), "end")
     if solution.status.ok:
         kept = solution.status if solution.status in KEPT else None
-        warn_of_end(end, stopped, update, run.context.steps, kept=kept)
+        planned = run.context.steps
+        warn_of_end(end, stopped, update, planned, kept=kept, saved=files.target)
     return solution
 
 
