@@ -93,6 +93,9 @@ def test_groups_that_cannot_be_compared_are_refused(table) -> None:
         FairClassifier("equal_opportunity").fit(X, y, sensitive_features=mixed)
     with pytest.raises(InvalidProblemError, match="constraint must be one of"):
         FairClassifier("parity").fit(X, y, sensitive_features=group)
+    many = np.arange(len(y)) % 101
+    with pytest.raises(InvalidProblemError, match=r"101 groups.*10100 bounds"):
+        FairClassifier().fit(X, y, sensitive_features=many)
 
 
 def test_ten_folds_with_pandas_and_routing(table) -> None:

@@ -63,6 +63,9 @@ class LearnDefaults:
     score_rounding: float = 1e-9
     """By how much a threshold exceeds the score that it is chosen by, relative to the
     largest: far above what the order of sums changes a score by in float64."""
+    most_groups: int = 100
+    """Groups that are compared: each pair is two bounds. 20 groups take 26 seconds of
+    100 updates on 2,000 rows, and twice as many take four times as long."""
 
 
 DEFAULTS = LearnDefaults()

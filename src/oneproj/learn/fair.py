@@ -8,9 +8,10 @@ from itertools import permutations
 from typing import Any, Literal, Self, TypeAlias
 
 from oneproj import rates
-from oneproj.arguments import plain
+from oneproj.arguments import at_most_five, plain
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.learn.base import (
+    DEFAULTS,
     AbstractThresholdClassifier,
     Constraints,
     Rows,
@@ -157,6 +158,16 @@ class FairClassifier(AbstractThresholdClassifier):
             message = (
                 f"sensitive_features holds one group only, {self.groups_[0]!r}: there "
                 "is nothing to compare. Check how the table was split."
+            )
+            raise InvalidProblemError(message)
+        if len(self.groups_) > DEFAULTS.most_groups:
+            k = len(self.groups_)
+            message = (
+                f"sensitive_features holds {k} groups, {at_most_five(self.groups_)}. "
+                f"Every pair is bounded both ways: {k * (k - 1)} bounds would take "
+                f"hours. At most {DEFAULTS.most_groups} groups are compared. Is the "
+                "column an identifier or a number? Cut it into groups first, or merge "
+                "small ones."
             )
             raise InvalidProblemError(message)
         for name in PARITIES[self.constraint]:
