@@ -1,4 +1,4 @@
-"""Killed at random moments and started again: the same final bits.
+"""Killed after random updates and started again: the same final bits.
 
 Run as a script for more of it: ``make interrupt``.
 """
@@ -25,7 +25,9 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs fork and signa
 
 WORKER = Path(__file__).with_name("interrupt_worker.py")
 SIGNALS = (signal.SIGINT, signal.SIGKILL)
-LONGEST = 0.6  # seconds until a signal; a whole run takes somewhat longer
+UPDATES = 190  # a signal comes after at most so many of the worker's 200
+LONGEST = 0.03  # and at most so many seconds later: the time of some more updates
+PATIENCE = 120.0  # seconds to wait for an update on a busy machine
 
 
 class Trainer:
@@ -82,10 +84,19 @@ def same(a: object, b: object) -> bool:
     return a == b
 
 
+def wait_for(update: int, folder: Path) -> None:
+    """Wait until a checkpoint of that update, or the answer, is written."""
+    limit, file = time.monotonic() + PATIENCE, folder / "run.pt"
+    while time.monotonic() < limit and not (folder / "answer.pt").exists():
+        if file.exists() and saved_updates(file) >= update:
+            return
+        time.sleep(1e-3)
+
+
 def survive(
     train: Trainer, method: str, folder: Path, *, kills: int, seed: int
 ) -> Counter[str]:
-    """Send ``kills`` signals at random moments; counts what became of each run."""
+    """Send ``kills`` signals after random updates; counts what became of each run."""
     whole, broken = folder / "whole", folder / "broken"
     whole.mkdir()
     broken.mkdir()
@@ -93,7 +104,9 @@ def survive(
     expected = finish(train, method, whole)
     for _ in range(kills):
         kind = SIGNALS[int(torch.randint(2, (), generator=generator))]
+        update = int(torch.randint(UPDATES, (), generator=generator))
         child = train.begin(method, broken)
+        wait_for(update, broken)
         time.sleep(LONGEST * float(torch.rand((), generator=generator)))
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, kind)
