@@ -65,7 +65,7 @@ def table_problem(rows: int, seed: int = 0) -> Problem:
 
     capped = mean(loss, data=table(target + other)) <= CAP
     objective = mean(loss, data=table(target))
-    return Problem(model.parameters(), objective, {"other": capped}, model=model)
+    return Problem(model.parameters(), objective, {"other": capped})
 
 
 def rows_record(

@@ -15,6 +15,7 @@ from oneproj.oracles.anchor import Anchor, AnchorPlan, take_anchor
 from oneproj.sets import Ball
 
 LARGE, FEW = 7, 3
+WHOLE = 5  # examples that stand for the seven
 
 
 class Case:
@@ -51,10 +52,11 @@ class Case:
         seed: int = 0,
         last: Anchor | None = None,
         whole_every: int | None = None,
+        whole_size: int | None = None,
     ) -> Anchor:
         return take_anchor(
             self.problem,
-            plan=AnchorPlan(size, whole_every),
+            plan=AnchorPlan(size, whole_every, whole_size=whole_size),
             generator=torch.Generator().manual_seed(seed),
             counts=self.counts,
             remember=True,
@@ -273,6 +275,32 @@ def test_a_sample_is_corrected_by_what_was_seen_of_all() -> None:
     truth = case.problem.constraints["large"].value()
     error, plain = (abs(a.values["large"] - truth) for a in (again, alone))
     assert error < 0.05 * plain
+
+
+def test_a_large_sample_stands_for_all_data_until_it_is_renewed() -> None:
+    case, anchor, evaluated, references = Case(), None, [], []
+    for k in range(6):
+        case.seen.clear()
+        anchor = case.look(FEW, k, anchor, whole_every=3, whole_size=WHOLE)
+        evaluated.append(sum(case.seen))
+        references.append(anchor.wholes["large"].indices)
+        assert not anchor.on_all_data
+        assert set(anchor.sample["large"].tolist()) <= set(references[-1].tolist())
+    assert evaluated == [WHOLE, FEW, FEW] * 2
+    assert torch.equal(references[0], references[2])
+    assert not torch.equal(references[0], references[3])
+
+
+def test_between_two_large_samples_values_change_by_those_of_some_examples() -> None:
+    case, plan = Case(), {"whole_every": 9, "whole_size": WHOLE}
+    first = case.look(FEW, **plan)
+    reference, constraint = first.wholes["large"], case.problem.constraints["large"]
+    with torch.no_grad():
+        case.w.mul_(0.999)
+    again = case.look(FEW, 1, first, **plan)
+    truth = constraint.examples(reference.indices).double().mean().item()
+    alone = constraint.examples(again.sample["large"]).double().mean().item()
+    assert abs(again.values["large"] - truth) < 0.05 * abs(alone - truth)
 
 
 def test_a_minibatch_is_of_examples_that_are_remembered(

@@ -39,6 +39,7 @@ from oneproj.oracles.anchor import (
 )
 from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.problem.functions import function
+from oneproj.problem.modes import kind_with_two_modes
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
@@ -561,5 +562,10 @@ def _choose_oracle(
         )
         raise InvalidProblemError(message)
     sizes = [constraint.size or 0 for constraint in problem.constraints.values()]
-    few = max(sizes, default=0) <= at_once
-    return ORACLES["exact" if schedule is not None or few else "anchored"]
+    if schedule is not None or max(sizes, default=0) <= at_once:
+        return ORACLES["exact"]
+    # Anchors are in evaluation mode. Where training mode is another function, they are
+    # no control variate. Source: continual_cnn_2000, convolutions_batch_norm.
+    modules = () if problem.model is None else problem.model.modules()
+    noisy = any(m.training and kind_with_two_modes(m) for m in modules)
+    return ORACLES["minibatch" if noisy else "anchored"]

@@ -33,9 +33,8 @@ BETWEEN_ANCHORS = 10
 """Updates, for methods without a proximal centre; with one there are about as many."""
 ANCHORS_PER_PASS = 4
 """Anchors per pass over all data, at least, where not every anchor makes one."""
-MOST_ANCHORS_PER_PASS = 16
-"""Anchors per pass over all data, at most. Data that is too large for that is sampled
-at every anchor, and its values have the standard error of a mean of the sample."""
+ANCHORS_PER_REFERENCE = 16
+"""Anchors that use one reference sample. Source: ``benchmarks.rows``, many_rows."""
 VALUES_PER_GRADIENT = 3
 """Examples whose values take as long as the gradient of one."""
 CENTERS_PER_ANCHOR = 2
@@ -74,7 +73,8 @@ class Anchor:
         jacobian: The gradient of each constraint.
         each: The value of each example that is remembered: of all, or of a sample.
         sample: Which examples those are, where they are not all.
-        wholes: The last evaluation on all data, where anchors in between use a sample.
+        wholes: The last evaluation on all data, or on a sample large enough to stand
+            for it, where anchors in between use fewer examples.
         on_all_data: Whether every value is that of all examples at this point.
 
     Example:
@@ -105,7 +105,9 @@ class Anchor:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the anchor as plain containers."""
-        wholes = {n: (w.value, w.each, w.anchors) for n, w in self.wholes.items()}
+        wholes = {
+            n: (w.value, w.each, w.indices, w.anchors) for n, w in self.wholes.items()
+        }
         return vars(self) | {"wholes": wholes}
 
     @classmethod
@@ -121,8 +123,8 @@ class Anchor:
         device = like[0].device
         each = {name: t.to(device) for name, t in state["each"].items()}
         wholes = {
-            name: Evaluation(value, t.to(device), [], anchors=anchors)
-            for name, (value, t, anchors) in state["wholes"].items()
+            name: Evaluation(value, t.to(device), [], indices, anchors)
+            for name, (value, t, indices, anchors) in state["wholes"].items()
         }
         point, values = on_devices(state["point"], like), dict(state["values"])
         sample, whole = dict(state["sample"]), state["on_all_data"]
@@ -198,9 +200,12 @@ def _check(state: Mapping[str, Any], problem: Problem) -> None:
         check_range(seen, f"the examples of {name}", 1)
         check_tensor(state["each"].get(name), f"anchor.each.{name}", (seen,))
     for name, whole in state["wholes"].items():
-        value, each, anchors = whole
+        value, each, indices, anchors = whole
         check_like(value, 0.0, "anchor.wholes.value")
-        check_tensor(each, "anchor.wholes.each", (terms[name].size or 0,))
+        if indices is not None:
+            check_indices(indices, terms[name])
+        examples = (terms[name].size or 0) if indices is None else len(indices)
+        check_tensor(each, "anchor.wholes.each", (examples,))
         check_range(anchors, "anchor.wholes.anchors", 1)
 
 
@@ -231,10 +236,11 @@ def take_anchor(
     Args:
         problem: Its parameters hold the point.
         plan: How many examples are evaluated. Of constraints with more than
-            ``GRADIENT_EXAMPLES`` examples, the values of all are evaluated at every
-            ``ANCHORS_PER_PASS``-th anchor if they are remembered. In between, the value
-            is the last one on all data plus the mean change since then of the examples
-            of the gradient: unbiased, with an error that vanishes as the steps do.
+            ``GRADIENT_EXAMPLES`` examples, the values of all (or of a sample that
+            stands for them) are evaluated at every ``ANCHORS_PER_PASS``-th anchor if
+            they are remembered. In between, the value is the last such one plus the
+            mean change since then of the examples of the gradient: unbiased, with an
+            error that vanishes as the steps do.
         generator: Draws the samples.
         counts: An evaluation on all data counts as a pass and a gradient, one on a
             sample as a gradient.
@@ -253,15 +259,16 @@ def take_anchor(
         ({'c': 3.0}, {'c': [tensor([4.])]})
     """
     parameters, sampled = problem.parameters, False
+    compares = remember and is_exact(problem)
     remember = remember and sees_the_same(problem)
-    wholes = last.wholes if remember and last is not None else {}
+    wholes = last.wholes if compares and last is not None else {}
     anchor = Anchor(snapshot(parameters), {}, {})
     for name, constraint in problem.constraints.items():
         counts.constraint_gradients += 1
         # Examples of a gradient, and anchors per evaluation on all data; 0 for never.
         rows, few, every = constraint.size or 0, GRADIENT_EXAMPLES, ANCHORS_PER_PASS
         if plan.size is not None and rows > plan.size:
-            few, every = plan.size, (plan.whole_every or 0) if remember else 0
+            few, every = plan.size, (plan.whole_every or 0) if compares else 0
         whole = wholes.get(name) if every else None
         if every == 0 or (whole is not None and whole.anchors < every):
             sampled = True
@@ -269,9 +276,13 @@ def take_anchor(
             if whole is not None:
                 anchor.wholes[name] = whole._replace(anchors=whole.anchors + 1)
         else:
-            counts.constraint_passes += rows > 0
-            found = _on_all_data(constraint, few, parameters, generator)
-            if remember and rows > few and found.each is not None:
+            if few < rows and plan.whole_size is not None and plan.whole_size < rows:
+                sampled = True
+                found = _on_sample(constraint, plan.whole_size, parameters, generator)
+            else:
+                counts.constraint_passes += rows > 0
+                found = _on_all_data(constraint, few, parameters, generator)
+            if compares and rows > few and found.each is not None:
                 anchor.wholes[name] = found._replace(gradient=[])
         anchor.values[name], anchor.jacobian[name] = found.value, found.gradient
         if remember and found.each is not None:
@@ -303,12 +314,17 @@ def _on_sample(
 ) -> Evaluation:
     """Evaluate random examples; the gradient is of the first ``GRADIENT_EXAMPLES``.
 
-    With an earlier evaluation on all data the value is that one plus the mean change.
+    With an earlier evaluation of many the value is that one plus the mean change of
+    some of them.
     """
     indices = term.draw(size, generator)
     if indices is None:  # the caller knows that there is data
         message = f"{term.name!r} has no examples to draw from"
         raise ValueError(message)
+    places = indices
+    if whole is not None and whole.indices is not None:
+        places = torch.randint(len(whole.indices), (size,), generator=generator)
+        indices = whole.indices[places]
     gradient = [torch.zeros_like(p) for p in parameters]
     with evaluating(term.model):
         each = term.examples(indices[:GRADIENT_EXAMPLES])
@@ -320,7 +336,7 @@ def _on_sample(
     value = each.double().mean().item()
     term.check_finite(value, gradient)
     if whole is not None and whole.each is not None:
-        change = each.double() - whole.each[indices].double()
+        change = each.double() - whole.each[places].double()
         value = whole.value + change.mean().item()
     return Evaluation(value, each, gradient, indices)
 
@@ -341,6 +357,8 @@ class AnchorPlan(NamedTuple):
     """Proximal centres per anchor."""
     at_once: int = 0
     """Examples up to which a constraint is seen on all of them at every update."""
+    whole_size: int | None = None
+    """Examples of a sample that stands for that larger data; None for all of it."""
 
 
 def plan_batches(
@@ -428,22 +446,35 @@ def plan_anchors(
         return AnchorPlan(at_once=at_once)
     if oracle == "minibatch":  # which remembers nothing of what was seen
         return AnchorPlan(max(few, affordable), every=CENTERS_PER_ANCHOR)
-    every = max(
-        ANCHORS_PER_PASS,
-        math.ceil(largest / max(affordable, VALUES_PER_GRADIENT * few)),
-    )
-    if sees_the_same(problem) and every <= MOST_ANCHORS_PER_PASS:
-        return AnchorPlan(
-            max(few, min(affordable, GRADIENT_EXAMPLES)), every, at_once=at_once
-        )
-    return AnchorPlan(max(few, affordable), at_once=at_once)
+    if not is_exact(problem):
+        return AnchorPlan(max(few, affordable), at_once=at_once)
+    size = max(few, min(affordable, GRADIENT_EXAMPLES))
+    values = max(affordable, VALUES_PER_GRADIENT * few)
+    if largest <= ANCHORS_PER_PASS * values:
+        return AnchorPlan(size, ANCHORS_PER_PASS, at_once=at_once)
+    every, whole_size = ANCHORS_PER_REFERENCE, 2 * values
+    return AnchorPlan(size, every, at_once=at_once, whole_size=whole_size)
+
+
+def is_exact(problem: Problem) -> bool:
+    """Whether the values of an example at two anchors can be compared.
+
+    Not in few bits, where much of the value is rounding that depends on the size of the
+    batch.
+
+    Example:
+        >>> import oneproj, torch
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> is_exact(oneproj.Problem(w, oneproj.function(w.sum), {}))
+        True
+    """
+    return all(p.dtype in PLAIN for p in problem.parameters)
 
 
 def sees_the_same(problem: Problem) -> bool:
     """Whether an example has the value in a minibatch that it has among all data.
 
-    Not if the model trains, for it evaluates here. Nor in few bits, where much of the
-    value is rounding that depends on the size of the batch.
+    Not if the model trains, for anchors are in evaluation mode.
 
     Example:
         >>> import oneproj, torch
@@ -452,5 +483,4 @@ def sees_the_same(problem: Problem) -> bool:
         True
     """
     modules = () if problem.model is None else problem.model.modules()
-    exact = all(p.dtype in PLAIN for p in problem.parameters)
-    return exact and not any(module.training for module in modules)
+    return is_exact(problem) and not any(module.training for module in modules)

@@ -13,10 +13,11 @@ keeps z near. So the hinge of the estimate is nearly the hinge of c, where the h
 c_B alone is biased upwards.
 
 Larger data. More than ``GRADIENT_EXAMPLES`` examples are evaluated at every fourth
-anchor, or more rarely where they are costly. In between, c(x) is the value at the last
-such anchor, y, plus the mean change since then of the examples S of the gradient:
-unbiased, with a variance of at most ``L^2 |x - y|^2 / |S|``. Minibatches are then drawn
-from S. If all data are never evaluated, c(x) is the mean over S.
+anchor. Where that is too costly, a random sample stands for them, and is drawn again
+after ``ANCHORS_PER_REFERENCE`` anchors. In between, c(x) is the value at the last such
+anchor, y, plus the mean change since then of the examples S of the gradient: unbiased,
+with a variance of at most ``L^2 |x - y|^2 / |S|``, and that of the sample's mean if
+there is one. Minibatches are then drawn from S.
 
 Cost. At x itself the two terms of B cancel, so no minibatch is evaluated. Elsewhere
 ``c_B(x)`` is the mean of values that the anchor remembers. B is evaluated at x, with

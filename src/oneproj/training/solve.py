@@ -170,10 +170,11 @@ def solve(
             ``AbstractProjector`` of your own.
         oracle: ``"exact"`` sees the constraints on all data at every update,
             ``"minibatch"`` on a sample, ``"anchored"`` on a sample corrected by all
-            data at the proximal centre; ``"auto"`` is exact for small data, else
-            anchored, and the solution's settings say which. Or a class of your own
-            behind ``oneproj.oracles.AbstractOracle``. ``"slsqp"`` sees all data
-            whatever the oracle and the batch size are.
+            data at the proximal centre; ``"auto"`` is exact for small data, minibatch
+            for a model with dropout or batch norm in training mode, else anchored; the
+            solution's settings say which. Or a class of your own behind
+            ``oneproj.oracles.AbstractOracle``. ``"slsqp"`` sees all data whatever the
+            oracle and the batch size are.
         batch_size: Examples per minibatch, of the objective and each constraint; None
             for 64, but up to 256 where an update hardly takes longer for it: all data
             is in tensors of one or two dimensions, and parameters times examples are
