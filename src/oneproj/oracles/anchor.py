@@ -6,7 +6,6 @@ many as were asked for, or as many as cost little.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
