@@ -43,7 +43,7 @@ from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.problem.problem import Problem
 from oneproj.rates.correction import has_rates
 from oneproj.results import Projection
-from oneproj.schema import check_range, check_scheduler, require
+from oneproj.schema import Resumable
 from oneproj.theory import Schedule
 from oneproj.theory.constants import ROUNDINGS, Observations
 from oneproj.vectors.arithmetic import (
@@ -70,6 +70,14 @@ class AssumptionWatch:
         self.seen = Observations()
         self._problem, self._penalty = problem, penalty
         self._objective: list[Tensor] = []
+
+    def state_dict(self) -> dict[str, float]:
+        """Return the observations, by name."""
+        return dict(vars(self.seen))
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """Continue from such a state."""
+        self.seen = Observations(**state)
 
     def see_objective(self) -> None:
         """Note the objective's gradient, which is alone in ``.grad``."""
@@ -239,8 +247,13 @@ class _Parts(NamedTuple):
     """Notes what the theorem's constants bound, where there is a schedule."""
 
 
-class Algorithm1Updater(AbstractUpdater):
+class Algorithm1Updater(Resumable, AbstractUpdater):
     """Algorithm 1 from start to projection; ``OneProjection`` is its engine."""
+
+    STATE = (
+        *("optimizer", "_scheduler", "_strength", "_diagnostics", "_oracle"),
+        *("_outer", "_watch"),
+    )
 
     def __init__(self, context: Context, options: Algorithm1) -> None:
         """Build penalty, oracle and optimiser, from the schedule where there is one."""
@@ -249,7 +262,6 @@ class Algorithm1Updater(AbstractUpdater):
         else:
             parts = _scheduled(context, context.schedule)
         self._context = context
-        self._own = isinstance(options.base, str) and isinstance(options.decay, str)
         self.optimizer, self._inner_steps = parts.optimizer, parts.inner_steps
         self._strength = (
             AutoStrength(context.defaults) if parts.penalty is None else None
@@ -283,9 +295,7 @@ class Algorithm1Updater(AbstractUpdater):
         if self._watch is not None:
             self._watch.see_penalty(residuals)
         if self._diagnostics is not None:
-            self._diagnostics.add_update(
-                objective, self.optimizer.param_groups[0]["lr"]
-            )
+            self._diagnostics.add_objective(objective)
         self.optimizer.step()
         self._outer += self.optimizer.at_center
         if self._scheduler is not None:
@@ -298,7 +308,7 @@ class Algorithm1Updater(AbstractUpdater):
         if self._context.steps > 1 or self._context.schedule is not None:
             self.optimizer.eval()
         if self._diagnostics is not None:
-            self._diagnostics.warn_at_the_end(self._context.problem.parameters)
+            self._diagnostics.warn_if_dead()
         return self._context.project()
 
     def describe(self) -> dict[str, Any]:
@@ -320,51 +330,11 @@ class Algorithm1Updater(AbstractUpdater):
         """What the run saw of the quantities that a schedule's constants bound."""
         return None if self._watch is None else self._watch.seen
 
-    def state_dict(self) -> dict[str, Any]:
-        """The states of all parts of an update, and what was seen so far."""
-        scheduler, strength, diagnostics = (
-            self._scheduler,
-            self._strength,
-            self._diagnostics,
-        )
-        return {
-            "optimizer": self.optimizer.state_dict(),
-            "scheduler": None if scheduler is None else scheduler.state_dict(),
-            "strength": None if strength is None else strength.state_dict(),
-            "diagnostics": None if diagnostics is None else diagnostics.state_dict(),
-            "oracle": self._oracle.state_dict(),
-            "outer": self._outer,
-            "seen": None if self.seen is None else self.seen.state_dict(),
-        }
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
-        problem, scheduler = self._context.problem, state["scheduler"]
-        self.optimizer.check_state(state["optimizer"], own=self._own)
-        self.optimizer.load_state_dict(state["optimizer"])
-        if self._scheduler is not None:
-            check_scheduler(scheduler, self._scheduler)
-            if self._own:
-                groups = state["optimizer"]["param_groups"]
-                rates = [group["initial_lr"] for group in groups]
-                same, base = scheduler["base_lrs"] == rates, "scheduler.base_lrs"
-                require(same, scheduler["base_lrs"], base, f"{rates}, as in the groups")
-            self._scheduler.load_state_dict(scheduler)
-        self._oracle.load_state_dict(state["oracle"])
-        if self._strength is not None:
-            penalty = self._strength.load_state_dict(
-                state["strength"], problem.parameters, problem.constraints
-            )
-            if penalty is not None:
-                self._oracle.penalize(penalty)
-        if self._diagnostics is not None:
-            self._diagnostics.load_state_dict(state["diagnostics"])
-        most = self._context.steps
-        self._outer = check_range(state["outer"], "outer", 0, most)
-        if self._watch is not None:
-            for name, size in state["seen"].items():
-                require(type(size) is float and size >= 0, size, name, "a number >= 0")
-            self._watch.seen = Observations.from_state(state["seen"])
+        """Continue from such a state, with the penalty that was in force."""
+        super().load_state_dict(state)
+        if self._strength is not None and self._strength.penalty.strengths:
+            self._oracle.penalize(self._strength.penalty)
 
     def _anchor(self) -> Anchor | None:
         wanted = self._strength is not None or self._context.oracle_class.uses_anchors
@@ -434,9 +404,7 @@ def _chosen(context: Context, options: Algorithm1) -> _Parts:
         penalty,
         clip=options.clip,
         scheduler=schedule_lr(options.decay, optimizer, context.steps),
-        diagnostics=RunDiagnostics(
-            problem.parameters, steps=context.steps, window=K, bounded=bounded
-        ),
+        diagnostics=RunDiagnostics(),
         lengthens=bounded and options.lr is None and isinstance(options.decay, str),
     )
 

@@ -38,17 +38,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from oneproj.oracles.anchor import Anchor, check_indices
+from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.base import AbstractOracle
 from oneproj.problem.autograd import accumulate
 from oneproj.problem.terms import AbstractTerm
-from oneproj.schema import LARGEST, check_like, check_names, check_range
-from oneproj.vectors.arithmetic import Vector, on_devices
+from oneproj.vectors.arithmetic import Vector
 
 UPDATES_PER_BATCH = 3
 """Updates in a row that use one minibatch. On NASA, credit and ClimSim abstention, 8
@@ -71,21 +70,6 @@ class Serving:
     value: float
     correction: list[Tensor] | None = None
     served: int = 1
-
-    @classmethod
-    def of_state(
-        cls, state: Mapping[str, Any], constraint: AbstractTerm, like: Vector
-    ) -> Self:
-        """Return the minibatch that was saved, on the devices of the parameters."""
-        check_names(state, "batch", ("indices", "value", "correction", "served"))
-        check_indices(state["indices"], constraint)
-        check_range(state["value"], "batch.value", -LARGEST, LARGEST)
-        check_range(state["served"], "batch.served", 1, UPDATES_PER_BATCH)
-        batch = cls(**state)
-        if batch.correction is not None:
-            check_like(batch.correction, like, "batch.correction")
-            batch.correction = on_devices(batch.correction, like)
-        return batch
 
 
 class Anchored(AbstractOracle):
@@ -119,14 +103,10 @@ class Anchored(AbstractOracle):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from such a state."""
         super().load_state_dict(state)
-        kept, problem = state["anchor"], self.problem
-        self._anchor = None if kept is None else Anchor.of_state(kept, problem)
-        self._age = check_range(state["age"], "oracle.age", 0)
-        check_names(state["batches"], "batches", problem.constraints, needed=())
-        self._batches = {
-            name: Serving.of_state(batch, problem.constraints[name], problem.parameters)
-            for name, batch in state["batches"].items()
-        }
+        anchor, device = state["anchor"], self.problem.parameters[0].device
+        self._anchor = None if anchor is None else Anchor.of_state(anchor, device)
+        self._age = state["age"]
+        self._batches = {n: Serving(**batch) for n, batch in state["batches"].items()}
 
     def add_penalty(self) -> dict[str, float]:
         """Add a stochastic gradient of p(c), corrected by the anchor."""

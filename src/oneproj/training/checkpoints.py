@@ -35,15 +35,17 @@ from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm, Constraint
 from oneproj.projection.margins import MARGIN_POWER
-from oneproj.schema import IMPLEMENTATION, SchemaError, check_plain
+from oneproj.schema import SchemaError, check_plain
 from oneproj.vectors.arithmetic import norm, rounding_unit
 
-VERSION = 10  # of the format; a state that is read in another way needs another
+VERSION = 11  # of the format; a state that is read in another way needs another
 INTERVAL = "It is how many updates there are from one checkpoint to the next."
 MAGIC = b"oneproj checkpoint, format "
 SAMPLE = 256  # examples of each term that are compared: a few minibatches
 MEASURED = ("'lr'", "'initial_lr'", "'prox_weight'", "'base_lrs'", "'_last_lr'")
 """Settings of optimisers and schedulers that follow from a measured step size."""
+IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
+"""Settings of a parameter group that may differ on another device."""
 State = dict[str, Any]
 Location: TypeAlias = str | PathLike[str]
 

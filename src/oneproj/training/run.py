@@ -31,7 +31,7 @@ from oneproj.training.checkpoints import (
     refuse_others,
     sample_values,
 )
-from oneproj.vectors.arithmetic import on_devices, snapshot
+from oneproj.vectors.arithmetic import Vector, on_devices, snapshot
 
 MAX_ROWS = 1000  # of a history; longer runs record every n-th update, to stay small
 
@@ -97,10 +97,7 @@ class History:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with a record; its seconds count, those in between do not.
-
-        Raises:
-            SchemaError: It is not the record of such a run.
+        """Continue a record; its seconds count, those in between do not.
 
         Example:
             >>> first, second = History([], steps=2), History([], steps=2)
@@ -110,25 +107,7 @@ class History:
             (2, [0.5, 0.4])
         """
         columns, pending = state["columns"], state["pending"]
-        schema.check_names(columns, "history.columns", self.columns)
-        schema.check_list(
-            columns["update"], "history.columns", 0, MAX_ROWS + self.steps
-        )
-        rows = len(columns["update"])
-        schema.check_like(
-            columns, dict.fromkeys(columns, [math.inf] * rows), "history.columns"
-        )
-        schema.check_names(
-            pending, "history.pending", self.columns, self.columns if pending else ()
-        )
-        schema.check_like(pending, dict.fromkeys(pending, math.inf), "history.pending")
-        for update in [*columns["update"], *([pending["update"]] if pending else [])]:
-            schema.check_range(update, "history.update", 1, self.steps)
-        if state["outer"] is not None:
-            schema.check_range(state["outer"], "history.outer", 0)
-        self.seconds_before = schema.check_range(
-            state["seconds"], "history.seconds", 0.0
-        )
+        self.seconds_before = state["seconds"]
         self.columns = {name: list(column) for name, column in columns.items()}
         self._pending, self._outer = dict(pending), state["outer"]
         self._start = time.perf_counter()
@@ -189,26 +168,6 @@ class Start:
         _load_point(problem, self.parameters, self.buffers)
         self.parameters, self.buffers = held
 
-    def state_dict(self) -> State:
-        """The point as plain containers; tensors are not copied."""
-        return dict(vars(self))
-
-    def load_state_dict(self, state: State, problem: Problem) -> None:
-        """Take such a state over, on the devices of the parameters.
-
-        Raises:
-            SchemaError: It is neither empty nor a point of the problem.
-        """
-        objective, point, buffers = (state[f.name] for f in dataclasses.fields(self))
-        if objective is None:
-            schema.require(point == [] and buffers == {}, state, "start", "empty")
-            return
-        schema.check_like(objective, 0.0, "start.objective")
-        schema.check_like(point, problem.parameters, "start.parameters")
-        _check_buffers(buffers, problem.model)
-        self.objective, self.buffers = objective, buffers
-        self.parameters = on_devices(point, problem.parameters)
-
 
 def _objective_if_feasible(problem: Problem, counts: Counts) -> float | None:
     """The objective on all data where the parameters are; None if that is infeasible.
@@ -263,7 +222,7 @@ class Run:
             "counts": dataclasses.asdict(context.counts),
             "history": self.history.state_dict(),
             "model": {"buffers": buffers, "noise": torch.get_rng_state()},
-            "start": self.start.state_dict(),
+            "start": dict(vars(self.start)),
             "best anchor": dict(vars(context.best_anchor)),
         }
 
@@ -281,10 +240,11 @@ class Run:
             # Dropout, and a loss that adds noise, draw from the global generator.
             torch.default_generator.set_state(state["model"]["noise"])
             check_sample(problem, state["sample"])
+            state = _on_devices(state, problem.parameters)
             self.method.load_state_dict(state["method"])
             self.history.load_state_dict(state["history"])
-            self.start.load_state_dict(state["start"], problem)
-            self._load_best_anchor(state["best anchor"])
+            vars(self.start).update(state["start"])
+            vars(self.context.best_anchor).update(state["best anchor"])
         except BaseException as error:
             _load_point(problem, *before)
             torch.default_generator.set_state(noise)
@@ -302,15 +262,6 @@ class Run:
         vars(self.context.counts).update(state["counts"])
         return int(state["update"])
 
-    def _load_best_anchor(self, state: State) -> None:
-        """Take over the best feasible anchor, a point like the start."""
-        schema.check_names(state, "best anchor", vars(self.context.best_anchor))
-        schema.check_like(state["total"], 0.0, "best anchor.total")
-        schema.check_range(state["count"], "best anchor.count", 0)
-        point = Start()
-        point.load_state_dict(state, self.context.problem)
-        vars(self.context.best_anchor).update(state | vars(point))
-
     def _check(self, state: State) -> None:
         """Compare a state with that of this run, which is new."""
         problem, own = self.context.problem, self._parts()
@@ -325,8 +276,6 @@ class Run:
         schema.check_range(state["update"], "update", 0, self.context.steps)
         own["model"]["buffers"] = {}  # a module may add some as it goes
         schema.check_like(state, own | {"update": 0, "outline": {}}, "it")
-        for name, count in state["counts"].items():
-            schema.check_range(count, f"counts.{name}", 0)
         _check_buffers(state["model"]["buffers"], problem.model)
         for generator in (
             state["sampling"],
@@ -339,6 +288,16 @@ class Run:
     def _outline(self) -> dict[str, str]:
         """The outline of the run before its first update, or before it is resumed."""
         return outline(self.context.problem, self.settings, self.method.state_dict())
+
+
+def _on_devices(state: Any, like: Vector) -> Any:  # noqa: ANN401 - plain data
+    """A state with its vectors, lists shaped like the parameters, on their devices."""
+    if isinstance(state, Mapping):
+        return {name: _on_devices(part, like) for name, part in state.items()}
+    shapes = [p.shape for p in like]
+    if isinstance(state, list) and [getattr(t, "shape", None) for t in state] == shapes:
+        return on_devices(state, like)
+    return state
 
 
 def _alone(tensor: Tensor) -> Tensor:

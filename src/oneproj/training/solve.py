@@ -388,13 +388,7 @@ def _certified(
     executed = context.schedule if status is Status.FEASIBLE else None
     seen = run.method.seen
     certificate = certify_run(problem, seen, executed)
-    diagnostics.warn_of_record(
-        context,
-        run.history.columns,
-        objective,
-        certificate.multipliers,
-        planned=end is End.PLANNED,
-    )
+    diagnostics.warn_of_record(context, run.history.columns, planned=end is End.PLANNED)
     return Solution(
         status=status,
         objective=objective,
