@@ -385,7 +385,7 @@ def _chosen(context: Context, options: Algorithm1) -> _Parts:
         late_weight=options.late_weight,
         radius=problem.radius,
         center=problem.center,
-        base=choose_base(options.base),
+        base=choose_base(options.base, defaults),
         select=options.select,
         outer_steps=context.steps // K,
         generator=context.selection,
@@ -403,7 +403,7 @@ def _chosen(context: Context, options: Algorithm1) -> _Parts:
         K,
         penalty,
         clip=options.clip,
-        scheduler=schedule_lr(options.decay, optimizer, context.steps),
+        scheduler=schedule_lr(options.decay, optimizer, context.steps, defaults),
         diagnostics=RunDiagnostics(),
         lengthens=bounded and options.lr is None and isinstance(options.decay, str),
     )

@@ -27,6 +27,7 @@ import torch
 from torch.optim import SGD, Adam, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
+from oneproj.defaults import OWN, Defaults
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.checks import Groups
 from oneproj.problem.autograd import densify
@@ -89,18 +90,9 @@ DecayLike: TypeAlias = (
     Literal["linear", "cosine", "constant"] | Callable[[Optimizer], LRScheduler]
 )
 
-FORGETTING = 0.95
-"""Adam's second beta, so that it remembers about 20 squared gradients, not a thousand:
-a penalty pushes seldom and hard, and would hold the step back long afterwards."""
-
 SMALLEST = 1e-8
 """Adam's epsilon, torch's own. In float16 it would be 0, and a gradient of zeros NaN:
 there it is the least normal number, 6e-5."""
-
-
-WARM_UP = 0.05
-"""Of the planned steps. The first steps of Adam are as long as any and know least of
-where to go: at full length they can switch every ReLU of a small network off."""
 
 FUSED = ("cpu", "cuda")
 """Devices on which torch has Adam as one pass over memory."""
@@ -131,7 +123,7 @@ class _Adam(Adam):
     step = unrecorded(Adam.step)
 
 
-def _adam(groups: Groups) -> Optimizer:
+def _adam(groups: Groups, beta2: float) -> Optimizer:
     parameters = [p for group in groups for p in group["params"]]
     tiny = [torch.finfo(p.dtype).tiny for p in parameters]
     # On strided memory, a column of a matrix say, torch's one pass is wrong.
@@ -140,18 +132,12 @@ def _adam(groups: Groups) -> Optimizer:
         for p in parameters
     )
     eps = max([SMALLEST, *tiny])
-    return _Adam(groups, betas=(0.9, FORGETTING), eps=eps, fused=fused)
+    return _Adam(groups, betas=(0.9, beta2), eps=eps, fused=fused)
 
 
-BASES: dict[str, Callable[[Groups], Optimizer]] = {
-    "sgd": SGD,
-    "momentum": partial(SGD, momentum=0.9),
-    "adam": _adam,
-}
-"""Base steps by name."""
-
-
-def choose_base(base: BaseLike) -> Callable[[Groups], Optimizer]:
+def choose_base(
+    base: BaseLike, defaults: Defaults = OWN
+) -> Callable[[Groups], Optimizer]:
     """Return the maker of a base optimiser, given its name or the maker itself.
 
     Example:
@@ -160,9 +146,14 @@ def choose_base(base: BaseLike) -> Callable[[Groups], Optimizer]:
     """
     if callable(base):
         return base
-    if isinstance(base, str) and base in BASES:
-        return BASES[base]
-    known = ", ".join(repr(name) for name in BASES)
+    bases: dict[str, Callable[[Groups], Optimizer]] = {
+        "sgd": SGD,
+        "momentum": partial(SGD, momentum=0.9),
+        "adam": partial(_adam, beta2=defaults.adam_beta2),
+    }
+    if isinstance(base, str) and base in bases:
+        return bases[base]
+    known = ", ".join(map(repr, bases))
     message = (
         f"There is no base step {base!r}. Use {known}, or a function that makes a "
         "torch.optim optimiser from parameter groups."
@@ -170,7 +161,9 @@ def choose_base(base: BaseLike) -> Callable[[Groups], Optimizer]:
     raise InvalidProblemError(message)
 
 
-def schedule_lr(decay: DecayLike, optimizer: Optimizer, steps: int) -> LRScheduler:
+def schedule_lr(
+    decay: DecayLike, optimizer: Optimizer, steps: int, defaults: Defaults = OWN
+) -> LRScheduler:
     """Return the scheduler of a run, given its name or a maker of one.
 
     ``"linear"`` falls to zero over ``steps``; ``"cosine"`` does after a warm-up, and
@@ -197,7 +190,8 @@ def schedule_lr(decay: DecayLike, optimizer: Optimizer, steps: int) -> LRSchedul
     if decay == "linear":
         return LambdaLR(optimizer, lambda k: max(0.0, 1.0 - k / steps))
     if decay == "cosine":
-        return LambdaLR(optimizer, partial(_warm_cosine, steps=steps))
+        warm = defaults.warm_up * steps
+        return LambdaLR(optimizer, partial(_warm_cosine, steps=steps, warm=warm))
     message = (
         'decay must be "linear", "cosine", "constant" or a function that makes a '
         f"scheduler of torch.optim.lr_scheduler for an optimiser, got {decay!r}."
@@ -227,7 +221,7 @@ def _checked(
     return made
 
 
-def _warm_cosine(k: int, steps: int) -> float:
+def _warm_cosine(k: int, steps: int, warm: float) -> float:
     """The factor of step k, from 0: up over the warm-up, then half a cosine to zero."""
-    warm = min(1.0, (k + 1) / (WARM_UP * steps))
-    return warm * 0.5 * (1.0 + math.cos(math.pi * min(1.0, k / steps)))
+    rise = min(1.0, (k + 1) / warm)
+    return rise * 0.5 * (1.0 + math.cos(math.pi * min(1.0, k / steps)))

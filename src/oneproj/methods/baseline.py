@@ -59,8 +59,10 @@ class BallStep(Resumable):
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
         self._lr = lr
         groups = [{"params": problem.parameters, "lr": lr}]
-        self._optimizer = make_base(choose_base(base), groups)
-        self._scheduler = schedule_lr(decay, self._optimizer, context.steps)
+        self._optimizer = make_base(choose_base(base, context.defaults), groups)
+        self._scheduler = schedule_lr(
+            decay, self._optimizer, context.steps, context.defaults
+        )
         self._touched = False  # whether a step ever left the ball
 
     @property

@@ -16,7 +16,8 @@ from oneproj.certificates.certify import certify_run
 from oneproj.certificates.kkt import ball_excess
 from oneproj.defaults import Defaults
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
-from oneproj.methods import METHODS, diagnostics
+from oneproj.methods import METHODS, Auto, diagnostics
+from oneproj.methods.auto import recommend
 from oneproj.methods.base import (
     AbstractMethod,
     AbstractUpdater,
@@ -112,10 +113,14 @@ class Settings:
         chosen, scheduled = _choose_method(self.method), self.schedule is not None
         method = make_method(chosen, self.options, self.schedule, beside=arguments)
         check_anchor_size(method, self.anchor_size, self.oracle, scheduled=scheduled)
+        why = {}
+        if isinstance(method, Auto):
+            method, why["why"] = recommend(context)
         described = {
             "method": method.name,
             "seed": seed,
             "options": None if scheduled else method.options,
+            **why,
             **context.describe(),
         }
         history = History(problem.constraints, context.steps)
