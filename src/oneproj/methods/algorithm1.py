@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
@@ -231,22 +231,6 @@ class _Engine(OneProjection):
     step = unrecorded(OneProjection.step)
 
 
-class _Parts(NamedTuple):
-    """What an update is made of."""
-
-    optimizer: OneProjection
-    inner_steps: int
-    penalty: AbstractPenalty | None
-    """None where the strengths are automatic."""
-    clip: float | None = None
-    scheduler: LRScheduler | None = None
-    diagnostics: RunDiagnostics | None = None
-    lengthens: bool = False
-    """Whether a start far from feasible makes the steps longer."""
-    watch: AssumptionWatch | None = None
-    """Notes what the theorem's constants bound, where there is a schedule."""
-
-
 class Algorithm1Updater(Resumable, AbstractUpdater):
     """Algorithm 1 from start to projection; ``OneProjection`` is its engine."""
 
@@ -257,20 +241,61 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
 
     def __init__(self, context: Context, options: Algorithm1) -> None:
         """Build penalty, oracle and optimiser, from the schedule where there is one."""
-        if context.schedule is None:
-            parts = _chosen(context, options)
-        else:
-            parts = _scheduled(context, context.schedule)
         self._context = context
-        self.optimizer, self._inner_steps = parts.optimizer, parts.inner_steps
-        self._strength = (
-            AutoStrength(context.defaults) if parts.penalty is None else None
-        )
-        self._clip, self._scheduler = parts.clip, parts.scheduler
-        self._diagnostics, self._lengthens = parts.diagnostics, parts.lengthens
-        self._watch = parts.watch
-        self._oracle = context.oracle(parts.penalty, renew_every=None)
+        self._penalty: AbstractPenalty | None = None
+        self._strength: AutoStrength | None = None
+        self._scheduler: LRScheduler | None = None
+        self._diagnostics: RunDiagnostics | None = None
+        self._watch: AssumptionWatch | None = None
+        self._clip: float | None = None
+        self._lengthens = False  # whether a start far from feasible lengthens the steps
+        if context.schedule is None:
+            self._choose(options)
+        else:
+            self._follow(context.schedule)
+        self._oracle = context.oracle(self._penalty, renew_every=None)
         self._outer = 0
+
+    def _follow(self, schedule: Schedule) -> None:
+        """Take what a theorem prescribes, and nothing else."""
+        self.optimizer = with_schedule(self._context, schedule)
+        self._inner_steps = schedule.inner_steps
+        self._penalty = _penalty(schedule.strength, schedule.smoothing)
+        self._watch = AssumptionWatch(self._context.problem, self._penalty)
+
+    def _choose(self, options: Algorithm1) -> None:
+        """Take what the options say, and the defaults where they say nothing."""
+        _check(options)
+        context, problem, lr = self._context, self._context.problem, options.lr
+        steps, defaults = context.steps, context.defaults
+        K = self._inner_steps = choose_inner_steps(options.inner_steps, steps, defaults)
+        if lr is None:
+            lr = default_lr(problem, context.batch_size, defaults, context.counts)
+        self.optimizer = _Engine(
+            problem.parameters,
+            lr,
+            prox_weight=options.prox_weight,
+            inner_steps=K,
+            late_weight=options.late_weight,
+            radius=problem.radius,
+            center=problem.center,
+            base=choose_base(options.base, defaults),
+            select=options.select,
+            outer_steps=steps // K,
+            generator=context.selection,
+        )
+        self._scheduler = schedule_lr(options.decay, self.optimizer, steps, defaults)
+        self._diagnostics, self._clip = RunDiagnostics(), options.clip
+        if options.strength == "auto":
+            self._strength = AutoStrength(defaults)
+        else:
+            combine = options.combine or "max"
+            self._penalty = _penalty(options.strength, options.smoothing, combine)
+        # A step of Adam moves no parameter by more than lr. In a network with many
+        # parameters that matters less: each has only a part of the way to go.
+        small = dimension(problem.parameters) <= defaults.far_start_parameters
+        chosen = options.lr is None and isinstance(options.decay, str)
+        self._lengthens = small and chosen and options.base == "adam"
 
     def update(self) -> Estimate:
         """Make one inner update; at a centre, renew anchor and strengths first."""
@@ -360,53 +385,6 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
             convex = [name for name, c in terms if c.curvature in ("convex", "linear")]
             lr = far_lr(anchor, self._context.steps, convex, self._context.defaults)
             lengthen(self.optimizer, self._scheduler, lr)
-
-
-def _scheduled(context: Context, schedule: Schedule) -> _Parts:
-    """What a theorem prescribes, and nothing else."""
-    optimizer = with_schedule(context, schedule)
-    penalty = _penalty(schedule.strength, schedule.smoothing)
-    watch = AssumptionWatch(context.problem, penalty)
-    return _Parts(optimizer, schedule.inner_steps, penalty, watch=watch)
-
-
-def _chosen(context: Context, options: Algorithm1) -> _Parts:
-    """What the options ask for; where they say nothing, what the defaults choose."""
-    _check(options)
-    K = choose_inner_steps(options.inner_steps, context.steps, context.defaults)
-    problem, defaults, lr = context.problem, context.defaults, options.lr
-    if lr is None:
-        lr = default_lr(problem, context.batch_size, defaults, context.counts)
-    optimizer = _Engine(
-        problem.parameters,
-        lr,
-        prox_weight=options.prox_weight,
-        inner_steps=K,
-        late_weight=options.late_weight,
-        radius=problem.radius,
-        center=problem.center,
-        base=choose_base(options.base, defaults),
-        select=options.select,
-        outer_steps=context.steps // K,
-        generator=context.selection,
-    )
-    # A step of Adam moves no parameter by more than lr. In a network with many that
-    # matters less: each has only a part of the way to go.
-    few = defaults.far_start_parameters
-    bounded = options.base == "adam" and dimension(problem.parameters) <= few
-    penalty: AbstractPenalty | None = None
-    if options.strength != "auto":
-        combine = "max" if options.combine is None else options.combine
-        penalty = _penalty(options.strength, options.smoothing, combine)
-    return _Parts(
-        optimizer,
-        K,
-        penalty,
-        clip=options.clip,
-        scheduler=schedule_lr(options.decay, optimizer, context.steps, defaults),
-        diagnostics=RunDiagnostics(),
-        lengthens=bounded and options.lr is None and isinstance(options.decay, str),
-    )
 
 
 def _check(options: Algorithm1) -> None:

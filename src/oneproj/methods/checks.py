@@ -354,22 +354,21 @@ class Watch:
 
     Example:
         >>> w = torch.ones(2, requires_grad=True)
-        >>> Watch([w], []).check([{"params": [w]}], None)
+        >>> Watch([w], []).check()
     """
 
     def __init__(self, moving: Sequence[Tensor], frozen: Sequence[Tensor]) -> None:
         """Keep the parameters that move and those that do not."""
         self._moving, self._frozen = moving, list(frozen)
-        self._warned_of_scheduler = self._warned_of_start = False
+        self._warned_of_start = False
         self._without = 0  # checks in a row at which no parameter had a gradient
 
-    def check(self, groups: Groups, m: float | None) -> None:
+    def check(self) -> None:
         """Refuse frozen parameters; warn, once each, of what has no effect.
 
-        That is a parameter that was frozen at the start and is not any more, a
-        scheduler whose steps are not used because m determines them, and steps without
-        any gradient. It is called twice in an outer iteration, so that the steps
-        between cost nothing more.
+        That is a parameter that was frozen at the start and is not any more, and steps
+        without any gradient. It is called twice in an outer iteration, so that the
+        steps between cost nothing more.
 
         Raises:
             InvalidProblemError: A parameter is frozen by now. The pull to the centre
@@ -378,8 +377,6 @@ class Watch:
         require_autograd(self._moving, built="optimiser")
         if self._frozen:
             self._warn_of_thawed()
-        if m is not None and not self._warned_of_scheduler:
-            self._warn_of_scheduler(groups)
         if any(p.grad is not None for p in self._moving):
             self._without = 0
         else:
@@ -430,16 +427,6 @@ class Watch:
             return
         self._warned_of_start = True
         warn(message)
-
-    def _warn_of_scheduler(self, groups: Groups) -> None:
-        if any("initial_lr" in group for group in groups):  # which schedulers set
-            self._warned_of_scheduler = True
-            message = (
-                "A scheduler sets the step sizes of an optimiser that has "
-                "strong_convexity: every step is 2/(m(s+1)) all the same. Give lr in "
-                "place of strong_convexity, or leave the scheduler out."
-            )
-            warn(message)
 
     def _warn_of_thawed(self) -> None:
         thawed = [p for p in self._frozen if p.requires_grad]

@@ -177,7 +177,7 @@ class AbstractNested(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         if self._at.s in (1, self._K):
-            self._watch.check(self.param_groups, self._m)
+            self._watch.check()
         try:
             self._inner_update()
         except RuntimeError as error:

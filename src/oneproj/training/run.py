@@ -276,7 +276,6 @@ class Run:
         schema.check_range(state["update"], "update", 0, self.context.steps)
         own["model"]["buffers"] = {}  # a module may add some as it goes
         schema.check_like(state, own | {"update": 0, "outline": {}}, "it")
-        _check_buffers(state["model"]["buffers"], problem.model)
         for generator in (
             state["sampling"],
             state["selection"],
@@ -316,23 +315,6 @@ def _model_buffers(model: torch.nn.Module | None) -> dict[str, Tensor]:
     return {} if model is None else dict(model.named_buffers())
 
 
-def _check_buffers(state: State, model: torch.nn.Module | None) -> None:
-    """Require values of a model's buffers; a module may add some as it goes."""
-    modules = {} if model is None else dict(model.named_modules())
-    buffers = _model_buffers(model)
-    schema.check_names(state, "buffers", state)
-    for name, kept in state.items():
-        path, _, own = name.rpartition(".")
-        module = modules.get(path)
-        # A new one must not take the place of anything else of the module.
-        free = module is not None and own.isidentifier() and own not in dir(module)
-        empty = module is not None and own in module._buffers  # noqa: SLF001 - no other name
-        fits = isinstance(kept, Tensor) and (name in buffers or free or empty)
-        schema.require(fits, name, "buffers", "buffers of the model")
-        dtype = buffers[name].dtype if name in buffers else kept.dtype
-        schema.check_tensor(kept, name, [None] * kept.dim(), dtype, within=None)
-
-
 def _copy_point(problem: Problem) -> tuple[list[Tensor], dict[str, Tensor]]:
     """Copies of the parameters, and of the buffers of the model."""
     held = _model_buffers(problem.model).items()
@@ -361,11 +343,8 @@ def _load_buffer(model: torch.nn.Module, name: str, kept: Tensor) -> None:
         >>> model[0].running_mean.tolist(), model[0].seen.item()
         ([1.0, 1.0], 1.0)
     """
-    path, _, own = name.rpartition(".")
-    module = model.get_submodule(path)
-    buffer = dict(module.named_buffers(recurse=False)).get(own)
-    if buffer is not None and buffer.shape == kept.shape:
-        buffer.copy_(kept)
+    if (buffer := _model_buffers(model).get(name)) is not None:
+        buffer.resize_(kept.shape).copy_(kept)
     else:
-        persistent = own not in module._non_persistent_buffers_set  # noqa: SLF001 - no other name
-        module.register_buffer(own, kept.clone(), persistent=persistent)
+        path, _, own = name.rpartition(".")
+        model.get_submodule(path).register_buffer(own, kept.clone())

@@ -6,7 +6,7 @@ import inspect
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -300,7 +300,7 @@ def solve(
         judged = time.perf_counter() - prepared
         loop.begin(run, done)
         with in_step as ending:
-            with calls.at_work(), _start_after_overflow(run):
+            with closing(calls), _start_after_overflow(run):
                 end, stopped = loop.run(run, done), time.monotonic()
             trained = run.history.seconds_before + time.perf_counter() - began - judged
             laps = {"start": judged, "train": trained}
