@@ -332,7 +332,10 @@ class AbstractOracle(Resumable, ABC):
         """Add ``sum_j w_j grad c_j``: one backward pass for all that have a graph."""
         graphs = [(graph, w) for _, w, graph in pushing if graph is not None]
         self.counts.constraint_gradients += len(graphs)
-        self._backpropagate(graphs)
+        moving = [(graph, w) for graph, w in graphs if graph.requires_grad]
+        if moving:
+            values, weights = zip(*moving, strict=True)
+            add_gradient(values, weights, self.problem.parameters)
         for constraint, w, graph in pushing:
             if graph is None:
                 self._add(self._full_gradient(constraint), w)
@@ -341,13 +344,6 @@ class AbstractOracle(Resumable, ABC):
         self.counts.constraint_gradients += 1
         self.counts.constraint_passes += constraint.size is not None
         return constraint.value_and_gradient(self.problem.parameters)[1]
-
-    def _backpropagate(self, graphs: Sequence[tuple[Tensor, float]]) -> None:
-        """Add the gradient of ``sum_j w_j v_j`` to ``.grad``."""
-        moving = [(v, w) for v, w in graphs if v.requires_grad]
-        if moving:
-            values, weights = zip(*moving, strict=True)
-            add_gradient(values, weights, self.problem.parameters)
 
     def _add(self, gradient: Vector, weight: float) -> None:
         """Add a known gradient to ``.grad``."""
