@@ -137,8 +137,8 @@ class Defaults:
 
     def changed(self) -> dict[str, float]:
         """The fields that differ from the library's own, by name."""
-        own = {field.name: field.default for field in fields(self)}
-        return {k: v for k, v in asdict(self).items() if v != own[k]}
+        original = {field.name: field.default for field in fields(self)}
+        return {k: v for k, v in asdict(self).items() if v != original[k]}
 
 
 OWN = Defaults()

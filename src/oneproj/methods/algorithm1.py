@@ -58,11 +58,11 @@ from oneproj.vectors.arithmetic import (
 
 
 class AssumptionWatch:
-    """Notes the gradients of a run with a schedule, for the theorem's constants.
+    """Records the gradients of a run with a schedule, for the theorem's constants.
 
     The gradient of the constraint is what the penalty adds to ``.grad``, over the
-    penalty's weight. It is noted where the constraint is violated: elsewhere the weight
-    is small or zero.
+    penalty's weight. It is recorded where the constraint is violated: elsewhere the
+    weight is small or zero.
     """
 
     def __init__(self, problem: Problem, penalty: AbstractPenalty) -> None:
@@ -79,13 +79,13 @@ class AssumptionWatch:
         """Continue from such a state."""
         self.seen = Observations(**state)
 
-    def see_objective(self) -> None:
-        """Note the objective's gradient, which is alone in ``.grad``."""
+    def add_objective(self) -> None:
+        """Record the objective's gradient, which is alone in ``.grad``."""
         self._objective = snapshot(gradients(self._problem.parameters))
         self.seen.add(objective_gradient=norm(self._objective))
 
-    def see_penalty(self, residuals: Mapping[str, float]) -> None:
-        """Note the constraint's gradient, once the penalty's is in ``.grad``, too."""
+    def add_penalty(self, residuals: Mapping[str, float]) -> None:
+        """Record the constraint's gradient, once the penalty's is in ``.grad``, too."""
         [value] = residuals.values()
         if not value > 0:
             return
@@ -304,7 +304,7 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
         # What becomes a strength is checked at once, the rest with the penalty.
         objective = oracle.backward_objective(alone=anchor is not None)
         if self._watch is not None:
-            self._watch.see_objective()
+            self._watch.add_objective()
         if self._clip is not None:
             clip_grad_norm_(parameters, self._clip)
         if self._diagnostics is not None and self.optimizer.at_center:
@@ -318,7 +318,7 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
                 self._lengthen(anchor)
         residuals = self._push()
         if self._watch is not None:
-            self._watch.see_penalty(residuals)
+            self._watch.add_penalty(residuals)
         if self._diagnostics is not None:
             self._diagnostics.add_objective(objective)
         self.optimizer.step()

@@ -77,12 +77,12 @@ def follow_edge_(point: Vector, radius: float, center: Vector | None) -> None:
     z = list(point)
     away = offset(z, center)
     length = norm(away)
-    reached = [(p.grad, o) for p, o in zip(z, away, strict=True) if p.grad is not None]
     if length < (1.0 - WIDTH) * radius:
         return
-    slopes, offsets = [g for g, _ in reached], [o for _, o in reached]
-    if -math.inf < (inner := dot(slopes, offsets)) < 0:  # not of what is not finite
-        torch._foreach_add_(slopes, offsets, alpha=-inner / length**2)
+    pairs = [(p.grad, o) for p, o in zip(z, away, strict=True) if p.grad is not None]
+    gradients, offsets = [g for g, _ in pairs], [o for _, o in pairs]
+    if -math.inf < (inner := dot(gradients, offsets)) < 0:  # a finite pull outwards
+        torch._foreach_add_(gradients, offsets, alpha=-inner / length**2)
 
 
 BaseLike: TypeAlias = Literal["sgd", "momentum", "adam"] | Callable[[Groups], Optimizer]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -188,49 +188,12 @@ def draw_index(
 
 
 STEP = "It is the length of a step against the gradient; 0.001 to 0.1 are usual."
+PULL = "It is the pull towards the proximal centre; 0 is none."
+POWER = "The mean of line 14 weighs the s-th iterate by s to this power; 0 is none."
+THEOREM = "The step is 2 / (m (s + 1))."
 RADIUS = "It bounds every iterate; leave it out for no bound."
 STEPS_WITHOUT_GRADIENT = 2
 """Checks in a row without a gradient, from which on a warning is due."""
-
-
-class Settings(NamedTuple):
-    """The settings of Algorithm 1, in the paper's symbols."""
-
-    m: float | None
-    beta: float
-    K: int
-    q: float
-    radius: float
-
-
-def check_settings(
-    strong_convexity: object,
-    prox_weight: object,
-    inner_steps: object,
-    late_weight: object,
-    radius: object,
-) -> Settings:
-    """Refuse settings with which Algorithm 1 cannot run; returns plain numbers.
-
-    The step size is each group's own: ``check_rates``.
-
-    Example:
-        >>> check_settings(None, 0.2, 25, 0, 10)
-        Settings(m=None, beta=0.2, K=25, q=0.0, radius=10.0)
-    """
-    m = None
-    if strong_convexity is not None:
-        step = "The step is 2 / (m (s + 1))."
-        m = check_number("strong_convexity", strong_convexity, step)
-    pull = "It is the pull towards the proximal centre; 0 is none."
-    power = "The mean of line 14 weighs the s-th iterate by s to this power; 0 is none."
-    return Settings(
-        m,
-        check_number("prox_weight", prox_weight, pull, zero=True),
-        check_inner_steps(inner_steps),
-        check_number("late_weight", late_weight, power, zero=True),
-        check_number("radius", radius, RADIUS, infinite=True),
-    )
 
 
 def check_rates(groups: Groups, m: float | None) -> None:

@@ -152,20 +152,20 @@ class RunDiagnostics(Resumable):
 
 
 def are_uneven(objective: float, gradient: Vector, lr: float) -> bool:
-    """Whether some matrix of weights has columns of very different size.
+    """Whether a matrix of weights has columns of very different size.
 
     Example:
-        >>> slopes = [torch.tensor([[1.0, 2.0, 500.0]]), torch.tensor([0.5])]
-        >>> are_uneven(20.0, slopes, lr=0.1), are_uneven(20.0, slopes[1:], lr=0.1)
+        >>> weight, bias = torch.tensor([[1.0, 2.0, 500.0]]), torch.tensor([0.5])
+        >>> are_uneven(20.0, [weight, bias], lr=0.1), are_uneven(20.0, [bias], lr=0.1)
         (True, False)
     """
-    return any(_is_uneven(slope, lr, abs(objective)) for slope in gradient)
+    return any(_is_uneven(part, lr, abs(objective)) for part in gradient)
 
 
-def _is_uneven(slope: Tensor, lr: float, size: float) -> bool:
-    if slope.ndim != 2:  # noqa: PLR2004 - a matrix
+def _is_uneven(gradient: Tensor, lr: float, size: float) -> bool:
+    if gradient.ndim != 2:  # noqa: PLR2004 - a matrix
         return False
-    columns = slope.square().mean(0).sqrt()
+    columns = gradient.square().mean(0).sqrt()
     columns = columns[columns > 0]
     if columns.numel() == 0:
         return False
@@ -202,7 +202,7 @@ def _warn_of_death(first: float, last: float) -> None:
 
 
 def _share_with_gradient(gradient: Vector) -> float:
-    found = sum(slope.numel() for slope in gradient if torch.count_nonzero(slope))
+    found = sum(part.numel() for part in gradient if torch.count_nonzero(part))
     return found / max(1, dimension(gradient))
 
 

@@ -249,7 +249,7 @@ class AbstractNested(Optimizer):
         """Make the parameters hold the inner iterate z_s again.
 
         What was done to the parameters since ``eval()``, a projection for example,
-        stays with the iterate that was shown: work on a copy to look and go on.
+        stays with the iterate that was shown: project a copy to go on from here.
         """
         if self._at.shown is not None:
             self._swap(self._at.shown)
@@ -305,12 +305,12 @@ class AbstractNested(Optimizer):
                 and shapes of parameters; then nothing is loaded.
         """
         check_saved(state_dict, self._state())
-        own = copy.deepcopy(state_dict)
-        super().load_state_dict(own)
+        state = copy.deepcopy(state_dict)
+        super().load_state_dict(state)
         for group in self.param_groups:  # states of earlier versions do not have it
             group.setdefault("prox_weight", self._beta)
-        self._at = replace(self._at, **own["run"])
-        self.base.load_state_dict(own["base"])
+        self._at = replace(self._at, **state["run"])
+        self.base.load_state_dict(state["base"])
         self.base.param_groups = self.param_groups
         self._bind()
 

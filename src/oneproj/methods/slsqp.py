@@ -472,8 +472,8 @@ class _Driver:
     def _units(self, point: _Point) -> Array:
         """Gradient norms, but no less than the rounding of the values can resolve."""
         least = self._rounding / self._tolerance * np.abs(point.values)
-        slopes = np.linalg.norm(point.gradients * self._scales, axis=1)
-        units = np.maximum(slopes, least)
+        norms = np.linalg.norm(point.gradients * self._scales, axis=1)
+        units = np.maximum(norms, least)
         return np.where(self._is_distance | (units == 0), 1.0, units)
 
     def _violation(self, point: _Point, origin: _Point) -> float:

@@ -1,7 +1,7 @@
 """``strength="auto"``: penalties that find their own strengths.
 
 A hinge ``lam_j [c_j]_+`` is exact where ``lam_j`` exceeds the multiplier of ``c_j``.
-The stronger it is beyond that, the more it slows the objective down. At a solution
+The stronger it is beyond that, the more it slows the objective ddefaults. At a solution
 
     ``grad f + sum_j mu_j grad c_j = 0``,  ``mu >= 0``,
 
@@ -76,12 +76,12 @@ def limited_push(parameters: Vector, most: float) -> Iterator[None]:
         for p, b in zip(parameters, before, strict=True)
         if p.grad is not None
     ]
-    slopes, own = [slope for slope, _ in pairs], [b for _, b in pairs]
-    push = list(torch._foreach_sub(slopes, own)) if slopes else []
+    totals, objective = [total for total, _ in pairs], [b for _, b in pairs]
+    push = list(torch._foreach_sub(totals, objective)) if totals else []
     length = norm(push)
     if length > most:
-        torch._foreach_copy_(slopes, own)
-        torch._foreach_add_(slopes, push, alpha=most / length)
+        torch._foreach_copy_(totals, objective)
+        torch._foreach_add_(totals, push, alpha=most / length)
 
 
 class Patience(Resumable):
@@ -190,21 +190,21 @@ class AutoStrength(Resumable):
         if self._sum is None:
             message = "adapt() was called before any objective gradient was seen."
             raise ValueError(message)
-        own = self._defaults
+        defaults = self._defaults
         moved = 0.0 if self._last is None else distance(anchor.point, self._last)
         self._longest = max(self._longest, moved)
         forces = _forces(self._sum, self._count, anchor, moved)
-        push = max(own.push_limit * forces.pull, own.least_push)
+        push = max(defaults.push_limit * forces.pull, defaults.least_push)
         self.most_push = None
         for name, L in forces.steepness.items():
             c = anchor.values[name]
-            far = c > own.far_moves * self._longest * L
+            far = c > defaults.far_moves * self._longest * L
             if far:
                 self.most_push = push
             strength = self._strength(name, c, forces, far=far)
             self._strengths[name] = self._limit(name, strength, forces, push)
             self._largest[name] = max(abs(c), self._largest.get(name, 0.0))
-            width = own.hinge_width * moved * L
+            width = defaults.hinge_width * moved * L
             self._widths[name] = min(width, self._largest[name])
         self._sum, self._count, self._last = None, 0, anchor.point
         return self.penalty
@@ -225,13 +225,13 @@ class AutoStrength(Resumable):
 
     def _strength(self, name: str, c: float, forces: _Forces, *, far: bool) -> float:
         """The strength of a constraint with the residual c."""
-        L, own = forces.steepness[name], self._defaults
+        L, defaults = forces.steepness[name], self._defaults
         present = self._strengths.get(name, 0.0)
         alone = forces.pull / L if L > 0 else 0.0
         floor = self._patience.floor(name, c, alone=alone, present=present)
-        found = own.strength_over_multiplier * forces.multipliers.get(name, 0.0)
-        least = own.strength_floor * alone if name in forces.multipliers else 0.0
-        kept = present if far else own.strength_decay * present
+        found = defaults.strength_over_multiplier * forces.multipliers.get(name, 0.0)
+        least = defaults.strength_floor * alone if name in forces.multipliers else 0.0
+        kept = present if far else defaults.strength_decay * present
         strength = max(found, kept, least, floor)
         # Where f is stationary nothing says how strong: any push that is seen will do.
         return max(strength, 1.0) if c > 0 and strength * L < UNSEEN else strength

@@ -316,8 +316,8 @@ class AbstractOracle(Resumable, ABC):
             return
         message = (
             f"estimate() of the oracle {self.name!r} returned a scalar of "
-            f"{constraint.name!r} that has no gradient, so the constraint would never "
-            "be felt. Do not detach it, nor compute it under torch.no_grad(); or "
+            f"{constraint.name!r} that has no gradient, so the constraint would have "
+            "no effect. Do not detach it, nor compute it under torch.no_grad(); or "
             "return None in its place for the gradient on all data."
         )
         raise InvalidProblemError(message)
@@ -357,10 +357,10 @@ class AbstractOracle(Resumable, ABC):
         """Raise if ``.grad`` is not finite, and name the term that made it so."""
         parameters, added = self.problem.parameters, self._unchecked
         self._unchecked = []
-        slopes = [p.grad for p in parameters if p.grad is not None]
+        gradients = [p.grad for p in parameters if p.grad is not None]
         # Finite norms imply finite entries; only a norm that overflowed needs them.
-        norms = torch._foreach_norm(slopes, 2) if slopes else ()
-        if math.isfinite(sum(map(Tensor.item, norms))) or is_finite(slopes):
+        norms = torch._foreach_norm(gradients, 2) if gradients else ()
+        if math.isfinite(sum(map(Tensor.item, norms))) or is_finite(gradients):
             return
         # The sum does not show which term it was, so each is evaluated again, except
         # gradients on all data, which were checked when they were computed.

@@ -330,8 +330,8 @@ def _interrupts(*, wait: bool) -> Iterator[Callable[[], bool]]:
     Yields whether it was pressed. Only where Python's own handler is in place, in the
     main thread: handlers that someone else installed stay.
     """
-    own = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not (wait and own and threading.current_thread() is threading.main_thread()):
+    default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not (wait and default and threading.current_thread() is threading.main_thread()):
         yield lambda: False
         return
     presses: list[int] = []

@@ -264,18 +264,18 @@ class Run:
 
     def _check(self, state: State) -> None:
         """Compare a state with that of this run, which is new."""
-        problem, own = self.context.problem, self._parts()
+        problem, new = self.context.problem, self._parts()
         terms = (problem.objective, *problem.constraints.values())
-        own["sample"] = {term.name: math.inf for term in terms}
+        new["sample"] = {term.name: math.inf for term in terms}
         schema.check_plain(state, "it")
-        schema.check_names(state, "it", own | {"update": 0})
+        schema.check_names(state, "it", new | {"update": 0})
         # Another run differs in its outline first: that says most to the user.
         for name, words in state["outline"].items():
             schema.require(type(words) is str, words, f"outline.{name}", "a string")
         refuse_others(state["outline"], self._outline)
         schema.check_range(state["update"], "update", 0, self.context.steps)
-        own["model"]["buffers"] = {}  # a module may add some as it goes
-        schema.check_like(state, own | {"update": 0, "outline": {}}, "it")
+        new["model"]["buffers"] = {}  # a module may add some as it goes
+        schema.check_like(state, new | {"update": 0, "outline": {}}, "it")
         for generator in (
             state["sampling"],
             state["selection"],
@@ -306,8 +306,9 @@ def _alone(tensor: Tensor) -> Tensor:
         >>> _alone(torch.zeros(9)[:2]).untyped_storage().nbytes()
         8
     """
-    own = tensor.detach()
-    return own.clone() if own.untyped_storage().nbytes() > own.nbytes else own
+    saved = tensor.detach()
+    shared = saved.untyped_storage().nbytes() > saved.nbytes
+    return saved.clone() if shared else saved
 
 
 def _model_buffers(model: torch.nn.Module | None) -> dict[str, Tensor]:
@@ -346,5 +347,5 @@ def _load_buffer(model: torch.nn.Module, name: str, kept: Tensor) -> None:
     if (buffer := _model_buffers(model).get(name)) is not None:
         buffer.resize_(kept.shape).copy_(kept)
     else:
-        path, _, own = name.rpartition(".")
-        model.get_submodule(path).register_buffer(own, kept.clone())
+        path, _, last = name.rpartition(".")
+        model.get_submodule(path).register_buffer(last, kept.clone())

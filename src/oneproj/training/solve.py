@@ -89,15 +89,15 @@ class Settings:
                 "different updates. Give steps instead."
             )
             raise InvalidProblemError(message)
-        told = {
+        texts = {
             "schedule": repr(self.schedule),
             "method": repr(self.method),
             "oracle": getattr(self.oracle, "name", self.oracle),
             "defaults": repr(self.defaults),
         }
-        own = {**vars(self), **told, **self.options}
-        del own["options"]
-        return distributed.setting_facts(own) | problem_facts(problem)
+        arguments = {**vars(self), **texts, **self.options}
+        del arguments["options"]
+        return distributed.setting_facts(arguments) | problem_facts(problem)
 
     def begin(self, problem: Problem) -> Run:
         """A run of the method before its first update.
@@ -105,10 +105,10 @@ class Settings:
         Raises:
             InvalidProblemError: An argument does not fit; the message names it.
         """
-        own, seed = vars(self).copy(), plain(self.seed)
+        given, seed = vars(self).copy(), plain(self.seed)
         for name in ("method", "on_failure", "options"):
-            del own[name]
-        context = prepare(problem, **own | {"seed": seed})
+            del given[name]
+        context = prepare(problem, **given | {"seed": seed})
         arguments = inspect.getfullargspec(solve).kwonlyargs
         chosen, scheduled = _choose_method(self.method), self.schedule is not None
         method = make_method(chosen, self.options, self.schedule, beside=arguments)
