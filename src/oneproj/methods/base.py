@@ -564,5 +564,5 @@ def _choose_oracle(
         )
         raise InvalidProblemError(message)
     sizes = [constraint.size or 0 for constraint in problem.constraints.values()]
-    small = max(sizes, default=0) <= at_once
-    return ORACLES["exact" if schedule is not None or small else "anchored"]
+    few = max(sizes, default=0) <= at_once
+    return ORACLES["exact" if schedule is not None or few else "anchored"]

@@ -104,7 +104,7 @@ class Anchor:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the anchor as plain containers."""
-        wholes = {n: (w.value, w.each, w.anchors) for n, w in self.wholes.items()}
+        wholes = {name: tuple(whole) for name, whole in self.wholes.items()}
         return vars(self) | {"wholes": wholes}
 
     @classmethod
@@ -112,8 +112,8 @@ class Anchor:
         """Return the anchor of such a state, with the examples' values on a device."""
         each = {name: t.to(device) for name, t in state["each"].items()}
         wholes = {
-            name: Evaluation(value, t.to(device), [], anchors=anchors)
-            for name, (value, t, anchors) in state["wholes"].items()
+            name: Evaluation(value, t.to(device), *rest)
+            for name, (value, t, *rest) in state["wholes"].items()
         }
         return cls(**{**state, "each": each, "wholes": wholes})
 
