@@ -385,7 +385,8 @@ def _steps(state: Mapping[str, Any]) -> dict[str, str]:
 def _text(value: object) -> str:
     """A value as text that is the same in every process."""
     if isinstance(value, Mapping):
-        return str({str(key): _text(item) for key, item in value.items()})
+        items = (f"{key!r}: {_text(item)}" for key, item in value.items())
+        return f"{{{', '.join(items)}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_text, value))}]"
     plain = value is None or isinstance(value, int | float | str | Tensor)
