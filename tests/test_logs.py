@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Collection
@@ -214,29 +213,6 @@ def test_a_place_without_room_for_a_log_is_refused_before_any_update(
         oneproj.solve(built, steps=20, callbacks=logs)
     assert seen == []
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.parametrize("kind", [CsvLog, TensorBoardLog])
-def test_two_logs_in_one_place_are_refused(
-    tmp_path: Path, kind: type[CsvLog | TensorBoardLog]
-) -> None:
-    log, twin = kind(tmp_path / "log"), kind(tmp_path / "a" / ".." / "log")
-    with pytest.raises(oneproj.InvalidProblemError, match="written by another log"):
-        oneproj.solve(problem(), steps=4, callbacks=[log, twin])
-
-    def nested(update: Update) -> None:
-        if update.update == 2:
-            oneproj.solve(problem(), steps=4, callbacks=log)
-
-    with pytest.raises(oneproj.InvalidProblemError, match="written by another log"):
-        oneproj.solve(problem(), steps=4, callbacks=[log, nested])
-    for _ in range(2):  # one after the other they may have it
-        oneproj.solve(problem(), steps=4, callbacks=log)
-
-
-def test_two_logs_may_write_to_one_device() -> None:
-    logs = [CsvLog(os.devnull), CsvLog(os.devnull)]
-    assert oneproj.solve(problem(), steps=4, callbacks=logs).feasible
 
 
 def test_a_program_may_change_its_folder(

@@ -323,7 +323,9 @@ def test_a_run_that_ends_far_from_feasible_says_so() -> None:
     assert short.status is Status.FEASIBLE
     assert short.projection.residuals_before["risk"] > 2.5
     assert "training ended far from feasible: 'risk' was +3" in str(short)
-    assert "more steps or a larger strength" in short.to_dict()["status_text"]
+    assert (
+        "more steps, a larger lr or a larger strength" in short.to_dict()["status_text"]
+    )
 
 
 def test_a_run_that_ends_nearly_feasible_says_no_more() -> None:

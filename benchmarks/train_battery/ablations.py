@@ -115,6 +115,16 @@ ARGUMENTS: tuple[Ablation, ...] = (
         options={"late_weight": 0.0},
     ),
     Ablation("prox_weight", "the proximal pull: none", options={"prox_weight": 0.0}),
+    Ablation(
+        "warm_up",
+        "the first twentieth of the steps is shorter: full steps at once",
+        {"warm_up": NONE},
+    ),
+    Ablation(
+        "short_memory",
+        "Adam's second beta is 0.95: it is torch's 0.999",
+        {"adam_beta2": 0.999},
+    ),
     # --- strengths of the penalties ---
     Ablation(
         "strength_over_multiplier",
@@ -195,16 +205,6 @@ def _independent(sampler: Any) -> Tensor | None:  # noqa: ANN401 - a private cla
 
 
 PATCHED: tuple[Ablation, ...] = (
-    Ablation(
-        "warm_up",
-        "the first twentieth of the steps is shorter: full steps at once",
-        patches={"oneproj.methods.base_steps.WARM_UP": NONE},
-    ),
-    Ablation(
-        "short_memory",
-        "Adam's second beta is 0.95: it is torch's 0.999",
-        patches={"oneproj.methods.base_steps.FORGETTING": 0.999},
-    ),
     Ablation(
         "edge",
         "at the edge of the ball Adam sees no pull outwards: it does",

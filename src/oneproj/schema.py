@@ -1,23 +1,20 @@
-"""Checks of data that is read back from a file, before anything is built from it.
+"""State that is saved and read back, and checks of what a file holds.
 
-``check_like`` compares data with an example: what a new run of the same problem would
-save. ``check_range`` and ``check_tensor`` state ranges, ``check_optimizer`` and
-``check_scheduler`` what torch's optimisers and schedulers save. Nothing in a file can
+``Resumable`` saves and loads named attributes of an object. ``check_like`` compares
+data with an example: what a new run of the same problem would save. That is the one
+check of a whole checkpoint; the other functions are its parts. Nothing in a file can
 name a class or a function.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
 Data: TypeAlias = Any  # whatever a file had
 Limits: TypeAlias = tuple[float, float]
@@ -25,8 +22,54 @@ INF = math.inf
 FINITE: Limits = (-INF, INF)
 LARGEST = 1e30  # no step size or other setting is larger; the largest float32 is 3e38
 MAX_DEPTH = 50  # containers within containers that a file may hold
-# Settings of a parameter group that may differ on another device.
-IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
+
+
+@runtime_checkable
+class HasState(Protocol):
+    """What optimisers, schedulers and the like have."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state, by name."""
+
+    def load_state_dict(self, state_dict: Any, /) -> Any:  # noqa: ANN401 - plain data
+        """Continue from such a state."""
+
+
+class Resumable:
+    """An object whose state is its attributes named in ``STATE``.
+
+    Attributes that have a state of their own, such as optimisers, save and load it. The
+    others are plain data: numbers, strings, tensors and containers of them. Nothing is
+    copied, in either direction.
+
+    Example:
+        >>> class Counter(Resumable):
+        ...     STATE = ("_made",)
+        ...     def __init__(self): self._made = 0
+        >>> counter = Counter()
+        >>> counter.load_state_dict({"made": 3}); counter.state_dict()
+        {'made': 3}
+    """
+
+    STATE: ClassVar[tuple[str, ...]] = ()
+    """Names of attributes; in the state they have no underscore in front."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state, by name."""
+        parts = {name: vars(self)[name] for name in self.STATE}
+        return {
+            name.lstrip("_"): part.state_dict() if isinstance(part, HasState) else part
+            for name, part in parts.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from such a state."""
+        for name in self.STATE:
+            saved, part = state[name.lstrip("_")], vars(self)[name]
+            if isinstance(part, HasState):
+                part.load_state_dict(saved)
+            else:
+                vars(self)[name] = saved
 
 
 class SchemaError(ValueError):
@@ -84,7 +127,7 @@ def check_like(value: Data, like: Data, where: str) -> None:
     Tensors need the shape and the dtype of the example, lists its length, mappings its
     names. Numbers and tensors must be finite where the example is. What is None or
     empty in a mapping of the example may be anything plain, and so may mappings from
-    numbers (an optimiser's memory): whoever loads those checks them.
+    numbers (an optimiser's memory).
 
     Raises:
         SchemaError: The data differs in form; the message says where.
@@ -189,76 +232,3 @@ def check_names(value: Data, where: str, known: Data, needed: Data = None) -> No
         if names:
             message = f"{where} has {word} {', '.join(names)}"
             raise SchemaError(message)
-
-
-def check_optimizer(saved: Data, optimizer: Optimizer, *, own: bool) -> None:
-    """Require a state that an optimiser can go on from.
-
-    What it keeps of each parameter is compared with a copy of the optimiser that made
-    one step with gradients of zero.
-
-    Args:
-        saved: The state.
-        optimizer: That is to load it.
-        own: Whether this library sets the step sizes and nothing sets anything else; a
-            user's scheduler may change every setting of a group.
-
-    Example:
-        >>> adam = torch.optim.Adam([torch.zeros(2, requires_grad=True)])
-        >>> state = adam.state_dict() | {"state": {0: {"step": 1}}}
-        >>> check_optimizer(state, adam, own=True)
-        Traceback (most recent call last):
-        oneproj.schema.SchemaError: optimizer.state[0] has no exp_avg, exp_avg_sq
-    """
-    groups, where = optimizer.state_dict()["param_groups"], "optimizer.param_groups"
-    check_like(saved, {"state": {}, "param_groups": groups}, "optimizer")
-    for i, group in enumerate(groups):
-        for name, now in group.items():
-            found, at = saved["param_groups"][i][name], f"{where}[{i}].{name}"
-            if name in IMPLEMENTATION:
-                require(found in (None, True, False), found, at, "true, false or None")
-            elif own and name in ("lr", "initial_lr", "prox_weight"):
-                check_range(found, at, 0.0, LARGEST)
-            elif own or name == "params":
-                require(type(found) is type(now) and found == now, found, at, repr(now))
-    count = sum(len(group["params"]) for group in groups)
-    fits = isinstance(saved["state"], dict)
-    fits = fits and all(type(i) is int and 0 <= i < count for i in saved["state"])
-    require(fits, saved["state"], "optimizer.state", f"of parameters 0 to {count - 1}")
-    kept = _memory_after_a_step(optimizer) if saved["state"] else {}
-    for i, memory in saved["state"].items():
-        if i in kept and memory != {}:
-            check_like(memory, kept[i], f"optimizer.state[{i}]")
-            for name in {"step", "exp_avg_sq", "max_exp_avg_sq"} & kept[i].keys():
-                known = torch.as_tensor(memory[name], device="cpu")
-                fits = bool((known >= 0).all())
-                require(fits, memory[name], f"optimizer.state[{i}].{name}", ">= 0")
-
-
-def _memory_after_a_step(optimizer: Optimizer) -> dict[int, dict[str, Data]]:
-    """What an optimiser keeps of each parameter; nothing if it cannot be copied."""
-    try:
-        probe = copy.deepcopy(optimizer)
-        for group in probe.param_groups:
-            for p in group["params"]:
-                p.grad = torch.zeros_like(p)
-        probe.step()
-        return dict(probe.state_dict()["state"])
-    except Exception:  # noqa: BLE001 - one that needs a closure, for example
-        return {}
-
-
-def check_scheduler(saved: Data, scheduler: LRScheduler) -> None:
-    """Require a state that a scheduler can go on from, compared with what it has now.
-
-    Example:
-        >>> adam = torch.optim.Adam([torch.zeros(2, requires_grad=True)])
-        >>> scheduler = torch.optim.lr_scheduler.LambdaLR(adam, lambda k: 0.5**k)
-        >>> check_scheduler(scheduler.state_dict(), scheduler)
-    """
-    check_like(saved, scheduler.state_dict(), "scheduler")
-    for name in {"base_lrs", "_last_lr"} & saved.keys():
-        for rate in saved[name]:
-            check_range(rate, f"scheduler.{name}", 0.0, LARGEST)
-    if "last_epoch" in saved:
-        check_range(saved["last_epoch"], "scheduler.last_epoch", 0)

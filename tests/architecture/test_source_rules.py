@@ -38,9 +38,6 @@ TORCH_DRAWS = frozenset(
 PRIVATE_ALLOWED = {
     ("oneproj/problem/data.py", "_version"),  # counts writes in place
     ("oneproj/problem/autograd.py", "_engine_run_backward"),  # 8 %
-    ("oneproj/methods/base_steps.py", "_fused_adam_"),  # 6 %
-    ("oneproj/training/run.py", "_buffers"),
-    ("oneproj/training/run.py", "_non_persistent_buffers_set"),
 }
 # These cannot be given a generator at all.
 TORCH_GLOBAL_ONLY = frozenset(

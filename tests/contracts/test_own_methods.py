@@ -76,7 +76,7 @@ def test_what_a_method_returns_by_mistake_is_named(
 
 
 class Detached(AbstractOracle):
-    """Estimates without a gradient: the constraint would never be felt."""
+    """Estimates without a gradient: the constraint would have no effect."""
 
     name = "detached"
 

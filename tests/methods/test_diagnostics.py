@@ -1,10 +1,8 @@
-"""Warnings: uneven units, dead networks, short steps; a rise, an end in motion."""
+"""Warnings: uneven units, dead networks, a run that ended too early."""
 
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,12 +12,7 @@ from torch.nn.functional import softplus
 
 import oneproj
 from oneproj import OneprojWarning
-from oneproj.methods.diagnostics import (
-    RunDiagnostics,
-    are_uneven,
-    warn_if_falling,
-    warn_if_risen,
-)
+from oneproj.methods.diagnostics import RunDiagnostics, are_uneven, warn_if_falling
 
 
 def classification(units: Tensor, score: Module) -> oneproj.Problem:
@@ -140,9 +133,7 @@ def test_a_network_that_died_is_told() -> None:
 
 
 def test_what_is_solved_or_sparse_is_not_dead() -> None:
-    solved, sparse, resumed = (
-        RunDiagnostics([], steps=9, window=1, bounded=False) for _ in range(3)
-    )
+    solved, sparse, resumed = (RunDiagnostics() for _ in range(3))
     solved.add_gradient(1.0, [torch.ones(40)], lr=0.1)
     solved.add_gradient(0.0, [torch.zeros(40)], lr=0.1)
     assert not solved.is_dead
@@ -154,68 +145,6 @@ def test_what_is_solved_or_sparse_is_not_dead() -> None:
     solved.add_gradient(1.0, [torch.zeros(40)], lr=0.1)
     resumed.load_state_dict(solved.state_dict())
     assert resumed.is_dead
-
-
-# --- steps too short for the distance ---------------------------------------------
-
-
-def far(away: float, size: int = 1) -> oneproj.Problem:
-    """``min (w - away)^2`` from zero, with a cap that is never reached."""
-    w = torch.zeros(size, requires_grad=True)
-    square = oneproj.function(lambda: (w - away).square().mean())
-    cap = oneproj.function(w.mean, curvature="linear") <= 2 * away
-    return oneproj.Problem(w, square, {"cap": cap})
-
-
-def says(problem: oneproj.Problem, **options: object) -> list[warnings.WarningMessage]:
-    with warnings.catch_warnings(record=True) as raised:
-        warnings.simplefilter("always")
-        arguments: dict[str, Any] = {"steps": 100} | options
-        oneproj.solve(problem, **arguments)
-    return [one for one in raised if "on its way" in str(one.message)]
-
-
-def test_too_short_steps_are_said_with_what_helps_where_solve_was_called() -> None:
-    with pytest.warns(OneprojWarning, match="Standardise features and targets") as seen:
-        oneproj.solve(far(100.0), steps=100)
-    assert seen[0].filename == __file__
-
-
-@pytest.mark.parametrize(
-    ("away", "options"),
-    [
-        (1.0, {}),  # arrived
-        (100.0, {"lr": 30.0}),  # arrived, with what the message says
-        (100.0, {"base": "sgd", "lr": 0.1}),  # its steps have no such bound
-        (100.0, {"callbacks": lambda update: update.update == 50}),  # stopped
-    ],
-)
-def test_nothing_is_said_otherwise(away: float, options: dict[str, Any]) -> None:
-    assert not says(far(away), **options)
-
-
-def test_nothing_is_said_of_a_trial() -> None:
-    assert not says(far(100.0), steps=99)
-
-
-def test_nothing_is_said_of_many_parameters() -> None:
-    assert says(far(100.0, size=1000))
-    assert not says(far(100.0, size=1001))
-
-
-def test_nothing_is_said_where_the_objective_is_nearly_gone() -> None:
-    w = torch.zeros(1, requires_grad=True)
-    distance = oneproj.function(lambda: (w - 3.2).abs().sum())
-    cap = oneproj.function(w.sum, curvature="linear") <= 100.0
-    assert not says(oneproj.Problem(w, distance, {"cap": cap}))
-    assert w.item() > 3.1  # of the 4.9 that the steps allow
-
-
-def test_a_resumed_run_says_it_too(tmp_path: Path) -> None:
-    file = tmp_path / "run"
-    stop = {"checkpoint": file, "callbacks": lambda update: update.update == 50}
-    assert not says(far(100.0), **stop)
-    assert says(far(100.0), checkpoint=oneproj.Checkpoint(file))
 
 
 def test_an_objective_that_diverges_is_told_whatever_the_method() -> None:
@@ -232,54 +161,6 @@ def test_an_objective_that_diverges_is_told_whatever_the_method() -> None:
     )
     with pytest.warns(OneprojWarning, match="start.*higher objective.*unit variance"):
         oneproj.solve(problem, method="lagrangian", steps=50, progress=False)
-
-
-@pytest.mark.parametrize(
-    ("first", "objective", "multiplier", "cap"),
-    [
-        (0.5, 2.4, 0.0, [-1.0, -1.0]),  # not by much
-        (-2.0, 9.0, 0.0, [-1.0, -1.0]),
-        (3.0, -99.0, 0.0, [-1.0, -1.0]),
-        (1e-9, 0.9, 0.3, [-1.0, -1.0]),  # held by a constraint
-        (0.0, 0.9, 0.0, [60.0, 70.0, -0.1]),  # had to leave an infeasible start
-    ],
-)
-def test_a_rise_that_is_small_or_asked_for_is_not(
-    first: float, objective: float, multiplier: float, cap: list[float]
-) -> None:
-    record = {"objective": [first, 1.0], "cap": cap}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warn_if_risen(record, objective, {"cap": multiplier})
-
-
-@pytest.mark.filterwarnings("ignore:The answer is the start")
-def test_a_first_minibatch_without_the_rare_losses_is_no_low_start() -> None:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(3000, 4, generator=generator)
-    rare = torch.rand(3000, generator=generator) < 0.01
-    y = torch.where(rare, 5.0 + x[:, 0], torch.zeros(3000))
-    first = []
-    for seed in range(4):
-        w = torch.zeros(4, requires_grad=True)
-        problem = oneproj.Problem(
-            w,
-            oneproj.mean(lambda b, w=w: (b[0] @ w - b[1]).square(), (x, y)),
-            {"size": oneproj.sets.Ball(5.0).on(w)},
-        )
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", message="The objective rose")
-            done = oneproj.solve(
-                problem, steps=100, seed=seed, batch_size=64, progress=False
-            )
-        first.append(done.history["objective"][0])
-    assert min(first) < 0.01 * done.objective
-
-
-def test_a_rise_after_constraints_overshot_is_told() -> None:
-    record = {"objective": [3.0, 5e8], "cap": [0.6, 4e4, -0.1]}
-    with pytest.warns(OneprojWarning, match="rose from 3 at the first update to 2e"):
-        warn_if_risen(record, 2e8, {"cap": 0.0})
 
 
 def fall(per_update: float) -> list[float]:

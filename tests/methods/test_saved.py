@@ -47,7 +47,7 @@ def center(*entries: float) -> list[torch.Tensor]:
         (partial(make, base=Adam), "with base='Adam', .* has base='SGD'"),
         (partial(make, base=AdamW), "with base='AdamW'"),
         (partial(make, center=center(0.1, 0.0)), "with center=another .* center=None"),
-        (partial(make, width=3), r"of shapes \[\[\(3,\), \(1,\)\]\], group by group"),
+        (partial(make, width=3), r"does not fit .*shapes.*\(3,\).*needed .*\(2,\)"),
     ],
 )
 def test_a_state_of_another_optimiser(
@@ -85,15 +85,15 @@ def without(*path: Any) -> Callable[[State], State]:  # noqa: ANN401 - keys
         (lambda _: [], "but got a list"),
         (lambda _: {}, "lacks 'state', 'param_groups', 'run', 'settings', 'base'"),
         (without("run"), "lacks 'run': "),
-        (without("run", "t"), "of its run, but"),
+        (without("run", "t"), r"does not fit .*needed .*'t'"),
         (without("settings", "radius"), "radius=None, this optimiser has radius=9"),
-        (without("state", 1), "damaged: it lacks 1"),
-        (without("state", 0, "average"), "damaged: it lacks 'average'"),
-        (without("base", "param_groups"), "damaged: it lacks 'param_groups'"),
-        (without("base", "state"), "damaged: it lacks 'state'"),
+        (without("state", 1), r"damaged: .*KeyError\(1\)"),
+        (without("state", 0, "average"), r"damaged: .*KeyError\('average'\)"),
+        (without("base", "param_groups"), r"damaged: .*'param_groups'"),
+        (without("base", "state"), r"does not fit .*needed .*'state'"),
         (lambda s: s | {"settings": None}, "saved with prox_weight=None"),
-        (lambda s: s | {"run": 7}, "says 7 of its run"),
-        (lambda s: s | {"param_groups": []}, r"of shapes \[\], group by group"),
+        (lambda s: s | {"run": 7}, "damaged: .*TypeError"),
+        (lambda s: s | {"param_groups": []}, r"does not fit .*'shapes': \[\]"),
     ],
 )
 def test_a_state_that_is_not_whole(

@@ -201,17 +201,6 @@ def test_schedulers_may_cycle_the_momentum_of_the_base(
         assert torch.equal(held(model), held(twin))
 
 
-def test_a_scheduler_beside_the_theorems_step_is_told_of_once() -> None:
-    model = layers()
-    optimizer = OneProjection(
-        model.parameters(), strong_convexity=9.0, prox_weight=0.5, inner_steps=5
-    )
-    StepLR(optimizer, 1)
-    with pytest.warns(OneprojWarning, match=r"every step is 2/\(m\(s\+1\)\)") as told:
-        train(model, optimizer, 12)
-    assert len(told) == 1
-
-
 def test_a_loop_that_looks_every_few_steps_is_told_once_that_it_sees_the_start() -> (
     None
 ):

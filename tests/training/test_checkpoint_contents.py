@@ -10,6 +10,7 @@ import hashlib
 import io
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ RESUMABLE = [name for name in METHODS if name not in ("slsqp", "auto")]
 STEPS, SAVED = 12, 6
 
 
-def problem(curvature: str | None = "convex") -> oneproj.Problem:
+def problem() -> oneproj.Problem:
     """Logistic regression with a cap on the risk over other data, and batch norm."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(30, 3, generator=generator)
@@ -47,7 +48,7 @@ def problem(curvature: str | None = "convex") -> oneproj.Problem:
         w,
         objective=oneproj.mean(loss, data=(x, y)),
         constraints={
-            "risk": oneproj.mean(loss, data=(source, y), curvature=curvature) <= 0.6
+            "risk": oneproj.mean(loss, data=(source, y), curvature="convex") <= 0.6
         },
         radius=10.0,
     )
@@ -55,24 +56,27 @@ def problem(curvature: str | None = "convex") -> oneproj.Problem:
 
 def solve(file: Path, **arguments: Any) -> oneproj.Solution:  # noqa: ANN401 - of solve
     settings = {"steps": STEPS, "batch_size": 8, "on_failure": "return"} | arguments
-    curvature = settings.pop("curvature", "convex")
-    return oneproj.solve(
-        problem(curvature), checkpoint=oneproj.Checkpoint(file), **settings
-    )
+    return oneproj.solve(problem(), checkpoint=oneproj.Checkpoint(file), **settings)
 
 
-def save(file: Path, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - of solve
+def save(file: Path, *, until: int = SAVED, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - of solve
+    """A checkpoint after some updates, and what it holds."""
     settings = {"steps": STEPS, "batch_size": 8} | arguments
-    curvature = settings.pop("curvature", "convex")
-    oneproj.solve(
-        problem(curvature),
-        checkpoint=file,
-        callbacks=lambda update: update.update >= SAVED,
-        **settings,
-    )
+
+    def stop(update: oneproj.Update) -> bool:
+        if until == 0:
+            raise Stopped
+        return update.update >= until
+
+    with suppress(Stopped):
+        oneproj.solve(problem(), checkpoint=file, callbacks=stop, **settings)
     content = io.BytesIO(file.read_bytes().split(b"\n", 2)[2])
     state: dict[str, Any] = torch.load(content, weights_only=True)
     return state
+
+
+class Stopped(Exception):  # noqa: N818 - it ends a run
+    """Raised at the first update: the file is that of the start."""
 
 
 def sign(file: Path, version: int) -> None:
@@ -113,7 +117,7 @@ KINDS = list(gadgets(Path()))
 
 
 @pytest.mark.parametrize("place", ["remembered", "projector", "projection"])
-@pytest.mark.parametrize("version", [9, 10])
+@pytest.mark.parametrize("version", [9, 11])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_checkpoint_that_names_a_class_builds_nothing(
@@ -136,21 +140,23 @@ def test_a_checkpoint_that_names_a_class_builds_nothing(
     assert sorted(tmp_path.iterdir()) == before, "nothing was made or removed"
 
 
-# --- one wrong entry at a time --------------------------------------------------------
+# --- one entry of another form at a time ----------------------------------------------
 
 Path_ = tuple[Any, ...]
+DELETE = object()
 
 
 def places(state: Any, at: Path_ = ()) -> Iterator[Path_]:  # noqa: ANN401 - plain data
-    """Where there is something, from the top down."""
+    """Where a new run has something to compare with, from the top down."""
     items: Any = ()
-    if isinstance(state, dict):
+    if isinstance(state, dict) and all(isinstance(name, str) for name in state):
         items = state.items()
     elif isinstance(state, list | tuple):
         items = enumerate(state[:2])
     for name, item in items:
-        yield (*at, name)
-        yield from places(item, (*at, name))
+        if item is not None and not (isinstance(item, list | dict) and not item):
+            yield (*at, name)
+            yield from places(item, (*at, name))
 
 
 def changed(state: Any, at: Path_, change: Any) -> Any:  # noqa: ANN401 - plain data
@@ -166,26 +172,17 @@ def changed(state: Any, at: Path_, change: Any) -> Any:  # noqa: ANN401 - plain 
     return tuple(kept) if isinstance(state, tuple) else kept
 
 
-DELETE = object()
-
-
 def wrong(value: Any) -> list[Any]:  # noqa: ANN401 - plain data
-    """Changes of one entry: other types, other sizes, other ranges."""
-    changes: list[Any] = [
-        *(DELETE, lambda _: None, lambda _: "word", lambda _: [1.5]),
-        *(lambda _: {"a": 1}, lambda _: True, lambda _: torch.ones(1, 2, 7)),
-        *(lambda _: -5, lambda _: 10**9, lambda _: float("nan"), lambda _: 1e300),
-    ]
+    """Changes of one entry: other types, other names, other shapes."""
+    changes: list[Any] = [DELETE, lambda _: "word", lambda _: {"a": 1}]
     if isinstance(value, Tensor):
         changes += [
             lambda t: t[None],
             lambda t: t.to(torch.int16),
-            lambda t: t.to(torch.complex64),
-            torch.zeros_like,
             lambda t: t.reshape(-1)[:-1],
         ]
         if value.is_floating_point():
-            changes += [lambda t: t * float("nan"), lambda t: -t - 1.0]
+            changes += [lambda t: t * float("nan")]
     if isinstance(value, dict):
         changes += [lambda d: {**d, "more": 1}, lambda _: {}, list]
     if isinstance(value, list | tuple):
@@ -198,7 +195,6 @@ CASES = [
     ("one-projection", "exact", {"base": "momentum", "strength": 3.0}),
     ("one-projection", "minibatch", {"select": "random", "inner_steps": 2}),
     ("projected-sgd", "exact", {"base": "adam"}),
-    ("projected-sgd", "exact", {"curvature": None}),
     ("penalty-sgd", "anchored", {}),
     ("lagrangian", "minibatch", {"select": "average", "base": "adam"}),
     ("switching-subgradient", "exact", {"select": "random"}),
@@ -211,7 +207,7 @@ def test_every_method_and_every_oracle_is_among_the_cases() -> None:
 
 
 @pytest.mark.parametrize(("method", "oracle", "options"), CASES)
-def test_an_entry_that_is_wrong_is_refused_in_words_or_does_no_harm(
+def test_an_entry_of_another_form_is_refused(
     tmp_path: Path,
     method: str,
     oracle: str,
@@ -220,29 +216,22 @@ def test_an_entry_that_is_wrong_is_refused_in_words_or_does_no_harm(
 ) -> None:
     file = tmp_path / "run.pt"
     arguments = {"method": method, "oracle": oracle, **options}
-    state = save(file, **arguments)
-    refused = 0
+    new, state = (
+        save(tmp_path / "new.pt", until=0, **arguments),
+        save(file, **arguments),
+    )
+    del new["start"]  # a copy of the parameters, which a resumed run takes from there
     turns = itertools.count()
-    for at in list(places(state)):
-        entry = state
+    for at in list(places(new)):
+        entry = new
         for name in at:
             entry = entry[name]
         changes = wrong(entry)
-        for change in [changes[next(turns) % len(changes)] for _ in range(PER_ENTRY)]:
-            rewrite_saved(file, changed(state, at, change))
-            try:
-                solution = solve(file, **arguments)
-            except oneproj.CheckpointError:
-                refused += 1
-            else:
-                assert solution.history["update"][-1] <= STEPS, at
-    assert refused > 50
+        rewrite_saved(file, changed(state, at, changes[next(turns) % len(changes)]))
+        with pytest.raises(oneproj.CheckpointError, match="checkpoint"):
+            solve(file, **arguments)
     rewrite_saved(file, state)
     assert solve(file, **arguments).status.ok, "the state itself is fine"
-
-
-PER_ENTRY = 2
-"""Changes of each entry; they take turns, so that each kind meets many entries."""
 
 
 @pytest.mark.parametrize("update", [-5, 10**9, STEPS + 1, True, 2.5, "3", None])
@@ -261,7 +250,7 @@ def test_what_is_refused_leaves_the_problem(
 ) -> None:
     file = tmp_path / "run.pt"
     state = save(file)
-    state["history"]["seconds"] = -1.0
+    state["history"]["seconds"] = "long"
     rewrite_saved(file, state)
     built = problem()
     before, noise = built.parameters[0].detach().clone(), torch.get_rng_state()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
@@ -43,7 +43,7 @@ from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.problem.problem import Problem
 from oneproj.rates.correction import has_rates
 from oneproj.results import Projection
-from oneproj.schema import check_range, check_scheduler, require
+from oneproj.schema import Resumable
 from oneproj.theory import Schedule
 from oneproj.theory.constants import ROUNDINGS, Observations
 from oneproj.vectors.arithmetic import (
@@ -58,11 +58,11 @@ from oneproj.vectors.arithmetic import (
 
 
 class AssumptionWatch:
-    """Notes the gradients of a run with a schedule, for the theorem's constants.
+    """Records the gradients of a run with a schedule, for the theorem's constants.
 
     The gradient of the constraint is what the penalty adds to ``.grad``, over the
-    penalty's weight. It is noted where the constraint is violated: elsewhere the weight
-    is small or zero.
+    penalty's weight. It is recorded where the constraint is violated: elsewhere the
+    weight is small or zero.
     """
 
     def __init__(self, problem: Problem, penalty: AbstractPenalty) -> None:
@@ -71,13 +71,21 @@ class AssumptionWatch:
         self._problem, self._penalty = problem, penalty
         self._objective: list[Tensor] = []
 
-    def see_objective(self) -> None:
-        """Note the objective's gradient, which is alone in ``.grad``."""
+    def state_dict(self) -> dict[str, float]:
+        """Return the observations, by name."""
+        return dict(vars(self.seen))
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """Continue from such a state."""
+        self.seen = Observations(**state)
+
+    def add_objective(self) -> None:
+        """Record the objective's gradient, which is alone in ``.grad``."""
         self._objective = snapshot(gradients(self._problem.parameters))
         self.seen.add(objective_gradient=norm(self._objective))
 
-    def see_penalty(self, residuals: Mapping[str, float]) -> None:
-        """Note the constraint's gradient, once the penalty's is in ``.grad``, too."""
+    def add_penalty(self, residuals: Mapping[str, float]) -> None:
+        """Record the constraint's gradient, once the penalty's is in ``.grad``, too."""
         [value] = residuals.values()
         if not value > 0:
             return
@@ -223,42 +231,71 @@ class _Engine(OneProjection):
     step = unrecorded(OneProjection.step)
 
 
-class _Parts(NamedTuple):
-    """What an update is made of."""
-
-    optimizer: OneProjection
-    inner_steps: int
-    penalty: AbstractPenalty | None
-    """None where the strengths are automatic."""
-    clip: float | None = None
-    scheduler: LRScheduler | None = None
-    diagnostics: RunDiagnostics | None = None
-    lengthens: bool = False
-    """Whether a start far from feasible makes the steps longer."""
-    watch: AssumptionWatch | None = None
-    """Notes what the theorem's constants bound, where there is a schedule."""
-
-
-class Algorithm1Updater(AbstractUpdater):
+class Algorithm1Updater(Resumable, AbstractUpdater):
     """Algorithm 1 from start to projection; ``OneProjection`` is its engine."""
+
+    STATE = (
+        *("optimizer", "_scheduler", "_strength", "_diagnostics", "_oracle"),
+        *("_outer", "_watch"),
+    )
 
     def __init__(self, context: Context, options: Algorithm1) -> None:
         """Build penalty, oracle and optimiser, from the schedule where there is one."""
-        if context.schedule is None:
-            parts = _chosen(context, options)
-        else:
-            parts = _scheduled(context, context.schedule)
         self._context = context
-        self._own = isinstance(options.base, str) and isinstance(options.decay, str)
-        self.optimizer, self._inner_steps = parts.optimizer, parts.inner_steps
-        self._strength = (
-            AutoStrength(context.defaults) if parts.penalty is None else None
-        )
-        self._clip, self._scheduler = parts.clip, parts.scheduler
-        self._diagnostics, self._lengthens = parts.diagnostics, parts.lengthens
-        self._watch = parts.watch
-        self._oracle = context.oracle(parts.penalty, renew_every=None)
+        self._penalty: AbstractPenalty | None = None
+        self._strength: AutoStrength | None = None
+        self._scheduler: LRScheduler | None = None
+        self._diagnostics: RunDiagnostics | None = None
+        self._watch: AssumptionWatch | None = None
+        self._clip: float | None = None
+        self._lengthens = False  # whether a start far from feasible lengthens the steps
+        if context.schedule is None:
+            self._choose(options)
+        else:
+            self._follow(context.schedule)
+        self._oracle = context.oracle(self._penalty, renew_every=None)
         self._outer = 0
+
+    def _follow(self, schedule: Schedule) -> None:
+        """Take what a theorem prescribes, and nothing else."""
+        self.optimizer = with_schedule(self._context, schedule)
+        self._inner_steps = schedule.inner_steps
+        self._penalty = _penalty(schedule.strength, schedule.smoothing)
+        self._watch = AssumptionWatch(self._context.problem, self._penalty)
+
+    def _choose(self, options: Algorithm1) -> None:
+        """Take what the options say, and the defaults where they say nothing."""
+        _check(options)
+        context, problem, lr = self._context, self._context.problem, options.lr
+        steps, defaults = context.steps, context.defaults
+        K = self._inner_steps = choose_inner_steps(options.inner_steps, steps, defaults)
+        if lr is None:
+            lr = default_lr(problem, context.batch_size, defaults, context.counts)
+        self.optimizer = _Engine(
+            problem.parameters,
+            lr,
+            prox_weight=options.prox_weight,
+            inner_steps=K,
+            late_weight=options.late_weight,
+            radius=problem.radius,
+            center=problem.center,
+            base=choose_base(options.base, defaults),
+            select=options.select,
+            outer_steps=steps // K,
+            generator=context.selection,
+        )
+        self._scheduler = schedule_lr(options.decay, self.optimizer, steps, defaults)
+        self._diagnostics, self._clip = RunDiagnostics(), options.clip
+        if options.strength == "auto":
+            self._strength = AutoStrength(defaults)
+        else:
+            combine = options.combine or "max"
+            self._penalty = _penalty(options.strength, options.smoothing, combine)
+        # A step of Adam moves no parameter by more than lr. In a network with many
+        # parameters that matters less: each has only a part of the way to go.
+        small = dimension(problem.parameters) <= defaults.far_start_parameters
+        chosen = options.lr is None and isinstance(options.decay, str)
+        self._lengthens = small and chosen and options.base == "adam"
 
     def update(self) -> Estimate:
         """Make one inner update; at a centre, renew anchor and strengths first."""
@@ -267,7 +304,7 @@ class Algorithm1Updater(AbstractUpdater):
         # What becomes a strength is checked at once, the rest with the penalty.
         objective = oracle.backward_objective(alone=anchor is not None)
         if self._watch is not None:
-            self._watch.see_objective()
+            self._watch.add_objective()
         if self._clip is not None:
             clip_grad_norm_(parameters, self._clip)
         if self._diagnostics is not None and self.optimizer.at_center:
@@ -281,11 +318,9 @@ class Algorithm1Updater(AbstractUpdater):
                 self._lengthen(anchor)
         residuals = self._push()
         if self._watch is not None:
-            self._watch.see_penalty(residuals)
+            self._watch.add_penalty(residuals)
         if self._diagnostics is not None:
-            self._diagnostics.add_update(
-                objective, self.optimizer.param_groups[0]["lr"]
-            )
+            self._diagnostics.add_objective(objective)
         self.optimizer.step()
         self._outer += self.optimizer.at_center
         if self._scheduler is not None:
@@ -298,7 +333,7 @@ class Algorithm1Updater(AbstractUpdater):
         if self._context.steps > 1 or self._context.schedule is not None:
             self.optimizer.eval()
         if self._diagnostics is not None:
-            self._diagnostics.warn_at_the_end(self._context.problem.parameters)
+            self._diagnostics.warn_if_dead()
         return self._context.project()
 
     def describe(self) -> dict[str, Any]:
@@ -320,51 +355,11 @@ class Algorithm1Updater(AbstractUpdater):
         """What the run saw of the quantities that a schedule's constants bound."""
         return None if self._watch is None else self._watch.seen
 
-    def state_dict(self) -> dict[str, Any]:
-        """The states of all parts of an update, and what was seen so far."""
-        scheduler, strength, diagnostics = (
-            self._scheduler,
-            self._strength,
-            self._diagnostics,
-        )
-        return {
-            "optimizer": self.optimizer.state_dict(),
-            "scheduler": None if scheduler is None else scheduler.state_dict(),
-            "strength": None if strength is None else strength.state_dict(),
-            "diagnostics": None if diagnostics is None else diagnostics.state_dict(),
-            "oracle": self._oracle.state_dict(),
-            "outer": self._outer,
-            "seen": None if self.seen is None else self.seen.state_dict(),
-        }
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
-        problem, scheduler = self._context.problem, state["scheduler"]
-        self.optimizer.check_state(state["optimizer"], own=self._own)
-        self.optimizer.load_state_dict(state["optimizer"])
-        if self._scheduler is not None:
-            check_scheduler(scheduler, self._scheduler)
-            if self._own:
-                groups = state["optimizer"]["param_groups"]
-                rates = [group["initial_lr"] for group in groups]
-                same, base = scheduler["base_lrs"] == rates, "scheduler.base_lrs"
-                require(same, scheduler["base_lrs"], base, f"{rates}, as in the groups")
-            self._scheduler.load_state_dict(scheduler)
-        self._oracle.load_state_dict(state["oracle"])
-        if self._strength is not None:
-            penalty = self._strength.load_state_dict(
-                state["strength"], problem.parameters, problem.constraints
-            )
-            if penalty is not None:
-                self._oracle.penalize(penalty)
-        if self._diagnostics is not None:
-            self._diagnostics.load_state_dict(state["diagnostics"])
-        most = self._context.steps
-        self._outer = check_range(state["outer"], "outer", 0, most)
-        if self._watch is not None:
-            for name, size in state["seen"].items():
-                require(type(size) is float and size >= 0, size, name, "a number >= 0")
-            self._watch.seen = Observations.from_state(state["seen"])
+        """Continue from such a state, with the penalty that was in force."""
+        super().load_state_dict(state)
+        if self._strength is not None and self._strength.penalty.strengths:
+            self._oracle.penalize(self._strength.penalty)
 
     def _anchor(self) -> Anchor | None:
         wanted = self._strength is not None or self._context.oracle_class.uses_anchors
@@ -390,55 +385,6 @@ class Algorithm1Updater(AbstractUpdater):
             convex = [name for name, c in terms if c.curvature in ("convex", "linear")]
             lr = far_lr(anchor, self._context.steps, convex, self._context.defaults)
             lengthen(self.optimizer, self._scheduler, lr)
-
-
-def _scheduled(context: Context, schedule: Schedule) -> _Parts:
-    """What a theorem prescribes, and nothing else."""
-    optimizer = with_schedule(context, schedule)
-    penalty = _penalty(schedule.strength, schedule.smoothing)
-    watch = AssumptionWatch(context.problem, penalty)
-    return _Parts(optimizer, schedule.inner_steps, penalty, watch=watch)
-
-
-def _chosen(context: Context, options: Algorithm1) -> _Parts:
-    """What the options ask for; where they say nothing, what the defaults choose."""
-    _check(options)
-    K = choose_inner_steps(options.inner_steps, context.steps, context.defaults)
-    problem, defaults, lr = context.problem, context.defaults, options.lr
-    if lr is None:
-        lr = default_lr(problem, context.batch_size, defaults, context.counts)
-    optimizer = _Engine(
-        problem.parameters,
-        lr,
-        prox_weight=options.prox_weight,
-        inner_steps=K,
-        late_weight=options.late_weight,
-        radius=problem.radius,
-        center=problem.center,
-        base=choose_base(options.base),
-        select=options.select,
-        outer_steps=context.steps // K,
-        generator=context.selection,
-    )
-    # A step of Adam moves no parameter by more than lr. In a network with many that
-    # matters less: each has only a part of the way to go.
-    few = defaults.far_start_parameters
-    bounded = options.base == "adam" and dimension(problem.parameters) <= few
-    penalty: AbstractPenalty | None = None
-    if options.strength != "auto":
-        combine = "max" if options.combine is None else options.combine
-        penalty = _penalty(options.strength, options.smoothing, combine)
-    return _Parts(
-        optimizer,
-        K,
-        penalty,
-        clip=options.clip,
-        scheduler=schedule_lr(options.decay, optimizer, context.steps),
-        diagnostics=RunDiagnostics(
-            problem.parameters, steps=context.steps, window=K, bounded=bounded
-        ),
-        lengthens=bounded and options.lr is None and isinstance(options.decay, str),
-    )
 
 
 def _check(options: Algorithm1) -> None:

@@ -80,11 +80,11 @@ class AbstractUpdater(ABC):
 
     @abstractmethod
     def update(self) -> Estimate:
-        """Use one stochastic gradient of the objective; say what was seen."""
+        """Use one stochastic gradient of the objective; return the estimates."""
 
     @abstractmethod
     def finish(self) -> Projection:
-        """Make the parameters hold the answer; say how it became feasible."""
+        """Make the parameters hold the answer; return how it became feasible."""
 
     @property
     def done(self) -> bool:
@@ -103,7 +103,7 @@ class AbstractUpdater(ABC):
 
     @property
     def seen(self) -> Observations | None:
-        """What a run with a schedule saw of what its constants bound; else None."""
+        """Extremes of what a schedule's constants bound; None without a schedule."""
         return None
 
     def state_dict(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class AbstractUpdater(ABC):
         raise CheckpointError(message)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state; the parameters and the context have theirs."""
+        """Continue from such a state; parameters and context are loaded already."""
         del state
         self.state_dict()  # says why not
 
@@ -325,7 +325,7 @@ def _length(point: Vector, center: Vector | None) -> Tensor:
 
 @dataclass(frozen=True)
 class Context:
-    """A run before its first update: the problem, and the means to see and project it.
+    """A run before its first update: the problem, its oracle and its projector.
 
     The parameters hold the start. ``solve`` makes it, and ``AbstractMethod.begin`` gets
     it.
@@ -467,17 +467,20 @@ def prepare(
     Raises:
         InvalidProblemError: An argument does not fit; the message names it.
     """
-    own = _check_defaults(defaults)
+    defaults = _check_defaults(defaults)
     bits = "A run repeats to the bit with its seed, so it has one: 0 when left out."
     seed = check_count("seed", seed, bits, least=0)
     updates = "It is how many updates the run makes."
-    steps = check_count("steps", _choose_steps(steps, schedule, own), updates)
-    given, batch_size = batch_size is not None, plan_batches(batch_size, problem, own)
+    steps = check_count("steps", _choose_steps(steps, schedule, defaults), updates)
+    given, batch_size = (
+        batch_size is not None,
+        plan_batches(batch_size, problem, defaults),
+    )
     if anchor_size is not None:
-        looked = "It is how many examples of a constraint an anchor sees."
-        anchor_size = check_count("anchor_size", anchor_size, looked)
+        examples = "It is how many examples of a constraint an anchor sees."
+        anchor_size = check_count("anchor_size", anchor_size, examples)
     at_once = plan_at_once(
-        problem, batch_size, own, given=given, anchor_size=anchor_size
+        problem, batch_size, defaults, given=given, anchor_size=anchor_size
     )
     chosen = _choose_oracle(oracle, problem, schedule, at_once)
     # Independent streams for sampling and selection, both fixed by the seed.
@@ -494,13 +497,13 @@ def prepare(
             batch_size,
             chosen.name,
             at_once=at_once,
-            defaults=own,
+            defaults=defaults,
         ),
         counts=Counts(),
         sampling=torch.Generator().manual_seed(int(sampling >> 1)),
         selection=torch.Generator().manual_seed(int(selection >> 1)),
         schedule=schedule,
-        defaults=own,
+        defaults=defaults,
         saved=saved,
     )
 

@@ -27,6 +27,7 @@ import torch
 from torch.optim import SGD, Adam, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
+from oneproj.defaults import OWN, Defaults
 from oneproj.errors import InvalidProblemError
 from oneproj.methods.checks import Groups
 from oneproj.problem.autograd import densify
@@ -76,12 +77,12 @@ def follow_edge_(point: Vector, radius: float, center: Vector | None) -> None:
     z = list(point)
     away = offset(z, center)
     length = norm(away)
-    reached = [(p.grad, o) for p, o in zip(z, away, strict=True) if p.grad is not None]
     if length < (1.0 - WIDTH) * radius:
         return
-    slopes, offsets = [g for g, _ in reached], [o for _, o in reached]
-    if -math.inf < (inner := dot(slopes, offsets)) < 0:  # not of what is not finite
-        torch._foreach_add_(slopes, offsets, alpha=-inner / length**2)
+    pairs = [(p.grad, o) for p, o in zip(z, away, strict=True) if p.grad is not None]
+    gradients, offsets = [g for g, _ in pairs], [o for _, o in pairs]
+    if -math.inf < (inner := dot(gradients, offsets)) < 0:  # a finite pull outwards
+        torch._foreach_add_(gradients, offsets, alpha=-inner / length**2)
 
 
 BaseLike: TypeAlias = Literal["sgd", "momentum", "adam"] | Callable[[Groups], Optimizer]
@@ -89,18 +90,9 @@ DecayLike: TypeAlias = (
     Literal["linear", "cosine", "constant"] | Callable[[Optimizer], LRScheduler]
 )
 
-FORGETTING = 0.95
-"""Adam's second beta, so that it remembers about 20 squared gradients, not a thousand:
-a penalty pushes seldom and hard, and would hold the step back long afterwards."""
-
 SMALLEST = 1e-8
 """Adam's epsilon, torch's own. In float16 it would be 0, and a gradient of zeros NaN:
 there it is the least normal number, 6e-5."""
-
-
-WARM_UP = 0.05
-"""Of the planned steps. The first steps of Adam are as long as any and know least of
-where to go: at full length they can switch every ReLU of a small network off."""
 
 FUSED = ("cpu", "cuda")
 """Devices on which torch has Adam as one pass over memory."""
@@ -109,8 +101,9 @@ FUSED = ("cpu", "cuda")
 def unrecorded(step: Callable[..., Any]) -> Callable[..., Any]:
     """The step of an optimiser without what torch puts around each.
 
-    That is a record for its profiler, and hooks. With a small model they take as long
-    as the step itself. An optimiser inside a method needs neither.
+    That is a record for its profiler, and hooks. On the paper's problems they take 4 to
+    8 percent of an update, for each of the two optimisers of a method, which needs
+    neither.
 
     Example:
         >>> class Plain(SGD):
@@ -130,42 +123,7 @@ class _Adam(Adam):
     step = unrecorded(Adam.step)
 
 
-class _AlikeAdam(Adam):
-    """Adam for parameters of one group and dtype, on the processor, without AMSGrad.
-
-    torch sorts parameters by that before it calls its one pass over memory. With a
-    small model that takes as long as the pass itself, so here it is called at once.
-    """
-
-    def _step(self) -> None:
-        (group,) = self.param_groups
-        z = group["params"]
-        states, slopes = [self.state.get(p, {}) for p in z], [p.grad for p in z]
-        if not all(states) or any(slope is None for slope in slopes):
-            _Adam.step(self)  # which makes the states, and skips who has no gradient
-            return
-        counts = [state["step"] for state in states]
-        torch._foreach_add_(counts, 1)
-        torch._fused_adam_(
-            z,
-            slopes,
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [],
-            counts,
-            lr=group["lr"],
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            amsgrad=False,
-            maximize=group["maximize"],
-        )
-
-    step = unrecorded(_step)
-
-
-def _adam(groups: Groups) -> Optimizer:
+def _adam(groups: Groups, beta2: float) -> Optimizer:
     parameters = [p for group in groups for p in group["params"]]
     tiny = [torch.finfo(p.dtype).tiny for p in parameters]
     # On strided memory, a column of a matrix say, torch's one pass is wrong.
@@ -173,39 +131,13 @@ def _adam(groups: Groups) -> Optimizer:
         p.device.type in FUSED and torch.empty_like(p).stride() == p.stride()
         for p in parameters
     )
-    devices, dtypes = {p.device.type for p in parameters}, {p.dtype for p in parameters}
-    alike = fused and devices == {"cpu"} and len(dtypes) == len(groups) == 1
-    alike = alike and not groups[0].get("amsgrad")
-    make = _AlikeAdam if alike else _Adam
-    return make(
-        groups, betas=(0.9, FORGETTING), eps=max([SMALLEST, *tiny]), fused=fused
-    )
+    eps = max([SMALLEST, *tiny])
+    return _Adam(groups, betas=(0.9, beta2), eps=eps, fused=fused)
 
 
-class _Decay(LambdaLR):
-    """Torch's scheduler without its questions about who calls it, and in which order.
-
-    They take ten times as long as the next step size, and only a method calls this.
-    """
-
-    def step(self, epoch: int | None = None) -> None:
-        self._step_count += 1
-        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        groups, rates = self.optimizer.param_groups, self.base_lrs
-        for group, lr, factor in zip(groups, rates, self.lr_lambdas, strict=True):
-            group["lr"] = lr * factor(self.last_epoch)
-        self._last_lr = [group["lr"] for group in groups]
-
-
-BASES: dict[str, Callable[[Groups], Optimizer]] = {
-    "sgd": SGD,
-    "momentum": partial(SGD, momentum=0.9),
-    "adam": _adam,
-}
-"""Base steps by name."""
-
-
-def choose_base(base: BaseLike) -> Callable[[Groups], Optimizer]:
+def choose_base(
+    base: BaseLike, defaults: Defaults = OWN
+) -> Callable[[Groups], Optimizer]:
     """Return the maker of a base optimiser, given its name or the maker itself.
 
     Example:
@@ -214,9 +146,14 @@ def choose_base(base: BaseLike) -> Callable[[Groups], Optimizer]:
     """
     if callable(base):
         return base
-    if isinstance(base, str) and base in BASES:
-        return BASES[base]
-    known = ", ".join(repr(name) for name in BASES)
+    bases: dict[str, Callable[[Groups], Optimizer]] = {
+        "sgd": SGD,
+        "momentum": partial(SGD, momentum=0.9),
+        "adam": partial(_adam, beta2=defaults.adam_beta2),
+    }
+    if isinstance(base, str) and base in bases:
+        return bases[base]
+    known = ", ".join(map(repr, bases))
     message = (
         f"There is no base step {base!r}. Use {known}, or a function that makes a "
         "torch.optim optimiser from parameter groups."
@@ -224,7 +161,9 @@ def choose_base(base: BaseLike) -> Callable[[Groups], Optimizer]:
     raise InvalidProblemError(message)
 
 
-def schedule_lr(decay: DecayLike, optimizer: Optimizer, steps: int) -> LRScheduler:
+def schedule_lr(
+    decay: DecayLike, optimizer: Optimizer, steps: int, defaults: Defaults = OWN
+) -> LRScheduler:
     """Return the scheduler of a run, given its name or a maker of one.
 
     ``"linear"`` falls to zero over ``steps``; ``"cosine"`` does after a warm-up, and
@@ -247,11 +186,12 @@ def schedule_lr(decay: DecayLike, optimizer: Optimizer, steps: int) -> LRSchedul
         )
         raise InvalidProblemError(message)
     if decay == "constant":
-        return _Decay(optimizer, lambda _: 1.0)
+        return LambdaLR(optimizer, lambda _: 1.0)
     if decay == "linear":
-        return _Decay(optimizer, lambda k: max(0.0, 1.0 - k / steps))
+        return LambdaLR(optimizer, lambda k: max(0.0, 1.0 - k / steps))
     if decay == "cosine":
-        return _Decay(optimizer, partial(_warm_cosine, steps=steps))
+        warm = defaults.warm_up * steps
+        return LambdaLR(optimizer, partial(_warm_cosine, steps=steps, warm=warm))
     message = (
         'decay must be "linear", "cosine", "constant" or a function that makes a '
         f"scheduler of torch.optim.lr_scheduler for an optimiser, got {decay!r}."
@@ -281,7 +221,7 @@ def _checked(
     return made
 
 
-def _warm_cosine(k: int, steps: int) -> float:
+def _warm_cosine(k: int, steps: int, warm: float) -> float:
     """The factor of step k, from 0: up over the warm-up, then half a cosine to zero."""
-    warm = min(1.0, (k + 1) / (WARM_UP * steps))
-    return warm * 0.5 * (1.0 + math.cos(math.pi * min(1.0, k / steps)))
+    rise = min(1.0, (k + 1) / warm)
+    return rise * 0.5 * (1.0 + math.cos(math.pi * min(1.0, k / steps)))

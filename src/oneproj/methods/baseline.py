@@ -15,8 +15,8 @@ The answer is the last iterate, the average of the iterates, or a random one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Literal, get_args
 
 import torch
 
@@ -31,11 +31,11 @@ from oneproj.methods.base_steps import (
     step_in_ball_,
 )
 from oneproj.methods.checks import STEP, make_base, move_start_into_ball
-from oneproj.schema import check_like, check_optimizer, check_range, check_scheduler
-from oneproj.vectors.arithmetic import Vector, assign, on_devices, snapshot
+from oneproj.schema import Resumable
+from oneproj.vectors.arithmetic import Vector, assign, snapshot
 
 
-class BallStep:
+class BallStep(Resumable):
     """Steps of ``torch.optim``, back into the ball, with sizes that may decay.
 
     Args:
@@ -48,6 +48,8 @@ class BallStep:
         InvalidProblemError: A setting has no meaning; the message names it.
     """
 
+    STATE = ("_optimizer", "_scheduler", "_touched")
+
     def __init__(
         self, context: Context, lr: float, base: BaseLike, decay: DecayLike
     ) -> None:
@@ -57,9 +59,10 @@ class BallStep:
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
         self._lr = lr
         groups = [{"params": problem.parameters, "lr": lr}]
-        self._optimizer = make_base(choose_base(base), groups)
-        self._scheduler = schedule_lr(decay, self._optimizer, context.steps)
-        self._own = isinstance(base, str) and isinstance(decay, str)
+        self._optimizer = make_base(choose_base(base, context.defaults), groups)
+        self._scheduler = schedule_lr(
+            decay, self._optimizer, context.steps, context.defaults
+        )
         self._touched = False  # whether a step ever left the ball
 
     @property
@@ -80,28 +83,12 @@ class BallStep:
         self._touched |= outside > 0
         self._scheduler.step()
 
-    def state_dict(self) -> dict[str, Any]:
-        """The states of optimiser and scheduler."""
-        return {
-            "optimizer": self._optimizer.state_dict(),
-            "scheduler": self._scheduler.state_dict(),
-            "touched": self._touched,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
-        check_optimizer(state["optimizer"], self._optimizer, own=self._own)
-        check_scheduler(state["scheduler"], self._scheduler)
-        self._optimizer.load_state_dict(state["optimizer"])
-        self._scheduler.load_state_dict(state["scheduler"])
-        self._touched = state["touched"]
-
 
 Rule = Literal["last", "average", "random"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
 
-class Answer:
+class Answer(Resumable):
     """One copy of the parameters, kept up to date as iterates are offered.
 
     - ``"last"``: the last one offered.
@@ -126,6 +113,8 @@ class Answer:
         >>> answer.show(); w.item()                     # (1 * 1 + 2 * 4) / 3
         3.0
     """
+
+    STATE = ("_kept", "_total")
 
     def __init__(
         self,
@@ -161,18 +150,6 @@ class Answer:
         """Make the parameters hold the answer; they stay if nothing was offered."""
         if self._kept:
             assign(self._parameters, self._kept)
-
-    def state_dict(self) -> dict[str, Any]:
-        """What is kept, and the weight behind it."""
-        return {"kept": self._kept, "total": self._total}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
-        kept = state["kept"]  # nothing before the first offer
-        if kept != []:
-            check_like(kept, self._parameters, "answer.kept")
-        self._kept = on_devices(kept, self._parameters) if kept else []
-        self._total = check_range(state["total"], "answer.total", 0.0)
 
     def _draw(self) -> float:
         return float(

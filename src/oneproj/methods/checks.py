@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -188,49 +188,12 @@ def draw_index(
 
 
 STEP = "It is the length of a step against the gradient; 0.001 to 0.1 are usual."
+PULL = "It is the pull towards the proximal centre; 0 is none."
+POWER = "The mean of line 14 weighs the s-th iterate by s to this power; 0 is none."
+THEOREM = "The step is 2 / (m (s + 1))."
 RADIUS = "It bounds every iterate; leave it out for no bound."
 STEPS_WITHOUT_GRADIENT = 2
 """Checks in a row without a gradient, from which on a warning is due."""
-
-
-class Settings(NamedTuple):
-    """The settings of Algorithm 1, in the paper's symbols."""
-
-    m: float | None
-    beta: float
-    K: int
-    q: float
-    radius: float
-
-
-def check_settings(
-    strong_convexity: object,
-    prox_weight: object,
-    inner_steps: object,
-    late_weight: object,
-    radius: object,
-) -> Settings:
-    """Refuse settings with which Algorithm 1 cannot run; returns plain numbers.
-
-    The step size is each group's own: ``check_rates``.
-
-    Example:
-        >>> check_settings(None, 0.2, 25, 0, 10)
-        Settings(m=None, beta=0.2, K=25, q=0.0, radius=10.0)
-    """
-    m = None
-    if strong_convexity is not None:
-        step = "The step is 2 / (m (s + 1))."
-        m = check_number("strong_convexity", strong_convexity, step)
-    pull = "It is the pull towards the proximal centre; 0 is none."
-    power = "The mean of line 14 weighs the s-th iterate by s to this power; 0 is none."
-    return Settings(
-        m,
-        check_number("prox_weight", prox_weight, pull, zero=True),
-        check_inner_steps(inner_steps),
-        check_number("late_weight", late_weight, power, zero=True),
-        check_number("radius", radius, RADIUS, infinite=True),
-    )
 
 
 def check_rates(groups: Groups, m: float | None) -> None:
@@ -354,22 +317,21 @@ class Watch:
 
     Example:
         >>> w = torch.ones(2, requires_grad=True)
-        >>> Watch([w], []).check([{"params": [w]}], None)
+        >>> Watch([w], []).check()
     """
 
     def __init__(self, moving: Sequence[Tensor], frozen: Sequence[Tensor]) -> None:
         """Keep the parameters that move and those that do not."""
         self._moving, self._frozen = moving, list(frozen)
-        self._warned_of_scheduler = self._warned_of_start = False
+        self._warned_of_start = False
         self._without = 0  # checks in a row at which no parameter had a gradient
 
-    def check(self, groups: Groups, m: float | None) -> None:
+    def check(self) -> None:
         """Refuse frozen parameters; warn, once each, of what has no effect.
 
-        That is a parameter that was frozen at the start and is not any more, a
-        scheduler whose steps are not used because m determines them, and steps without
-        any gradient. It is called twice in an outer iteration, so that the steps
-        between cost nothing more.
+        That is a parameter that was frozen at the start and is not any more, and steps
+        without any gradient. It is called twice in an outer iteration, so that the
+        steps between cost nothing more.
 
         Raises:
             InvalidProblemError: A parameter is frozen by now. The pull to the centre
@@ -378,8 +340,6 @@ class Watch:
         require_autograd(self._moving, built="optimiser")
         if self._frozen:
             self._warn_of_thawed()
-        if m is not None and not self._warned_of_scheduler:
-            self._warn_of_scheduler(groups)
         if any(p.grad is not None for p in self._moving):
             self._without = 0
         else:
@@ -430,16 +390,6 @@ class Watch:
             return
         self._warned_of_start = True
         warn(message)
-
-    def _warn_of_scheduler(self, groups: Groups) -> None:
-        if any("initial_lr" in group for group in groups):  # which schedulers set
-            self._warned_of_scheduler = True
-            message = (
-                "A scheduler sets the step sizes of an optimiser that has "
-                "strong_convexity: every step is 2/(m(s+1)) all the same. Give lr in "
-                "place of strong_convexity, or leave the scheduler out."
-            )
-            warn(message)
 
     def _warn_of_thawed(self) -> None:
         thawed = [p for p in self._frozen if p.requires_grad]

@@ -11,18 +11,11 @@ While Algorithm 1 runs, ``RunDiagnostics`` collects its objectives and gradients
 - **A dead network.** Where no ReLU lets anything through, a network is a constant, all
   but its last bias has no gradient, and the point looks stationary. Whole tensors
   count: single entries may be zero where features are sparse.
-- **Steps too short for the distance.** After N steps of Adam no parameter has moved by
-  more than ``sum_k lr_k``. A parameter that went most of that distance was pulled in
-  one direction all the time; if the objective is not nearly zero by then, the run ended
-  before it arrived.
 
 Once a run has ended, whatever the method:
 
 - **No feasible point** for a reason that no bound mends: a constraint is random, or the
   updates diverged (``explained``).
-- **A rise that no constraint asks for**: the objective ended far above its start and
-  all multipliers are zero, so the steps were too long. The start is known from one
-  minibatch only, so nearly all late minibatches have to be far above it as well.
 - **An end that comes too early**: in the last quarter of the updates the objective was
   still falling, beyond the noise of minibatches. Not if it is nearly zero, or above its
   start because constraints drove it up.
@@ -36,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Any
 
@@ -49,15 +42,12 @@ from oneproj.problem.modes import has_statistics
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm, Constraint
 from oneproj.results import KEPT, Projection, Status
-from oneproj.schema import check_like
+from oneproj.schema import Resumable
 from oneproj.vectors.arithmetic import (
     Vector,
-    difference,
     dimension,
     norm,
-    on_devices,
     rounding_unit,
-    snapshot,
 )
 
 
@@ -77,7 +67,7 @@ class Thresholds:
     """
     pair_ratio: float = 144.0
     """Over the smaller of two columns: chance makes 12 in one pair of ten."""
-    felt: float = 0.1
+    column_effect: float = 0.1
     """Change of the objective by one step in such a column, as a share of it."""
     swing: float = 2.0
     """Objective over its least value so far."""
@@ -87,19 +77,10 @@ class Thresholds:
     """Dead network: least share of parameters in tensors with a gradient, at first."""
     dead: float = 0.05
     """Largest share of them at the end."""
-    moved: float = 0.6
-    """Short steps: share of ``sum_k lr_k``. One direction all the time makes 0.7, an
-    arrival 0.4."""
-    solved: float = 0.1
-    """Share of the first objective from which on short steps do not matter."""
     planned: int = 100
     """Updates: who plans fewer tries something out."""
     diverged: float = 1e6
     """Final norm of the parameters over their first one, or over 1."""
-    rise: float = 5.0
-    """Final objective over the first one."""
-    low_share: float = 0.1
-    """Share of the second half's minibatches that may be low all the same."""
     fall: float = 0.1
     """Share by which the objective falls in the last quarter."""
     standard_errors: float = 2.0
@@ -113,132 +94,78 @@ class Thresholds:
 LIMITS = Thresholds()
 
 
-@dataclass
-class _Seen:
-    """What a resumed run has to know of the updates before."""
-
-    alive: float | None = None  # the share of parameters with a gradient: the first
-    left: float = 1.0  # and the last
-    least: float | None = None  # objective since uneven columns were seen
-    size: float = 0.0  # of the objective then
-    updates: int = 0
-    reach: float = 0.0  # the sum of the step sizes
-    first: float = 0.0  # objectives, added up over the first window
-    last: float = 0.0  # and the last
-
-
-class RunDiagnostics:
-    """Collects objectives and their gradients, and warns at the end.
-
-    Args:
-        point: The parameters at the start.
-        steps: Updates that are planned.
-        window: Updates whose mean objective stands for start and end.
-        bounded: Whether no step can move a parameter by more than its size.
+class RunDiagnostics(Resumable):
+    """Collects objectives and their gradients, and warns of what they show.
 
     Example:
-        >>> w = torch.zeros(2)
-        >>> seen = RunDiagnostics([w], steps=100, window=10, bounded=True)
-        >>> for k in range(100):
-        ...     w[0] += 0.1
-        ...     seen.add_update((20.0 - w[0].item()) ** 2, lr=0.1)
-        >>> seen.is_under_way([w]), seen.is_under_way([0.5 * w])
-        (True, False)
-        >>> seen.add_gradient(1.0, [torch.ones(40)], lr=0.1)
-        >>> seen.add_gradient(1.0, [torch.zeros(40)], lr=0.1); seen.is_dead
+        >>> diagnostics = RunDiagnostics()
+        >>> diagnostics.add_gradient(1.0, [torch.ones(40)], lr=0.1)
+        >>> diagnostics.add_gradient(1.0, [torch.zeros(40)], lr=0.1)
+        >>> diagnostics.is_dead
         True
     """
 
-    def __init__(
-        self, point: Vector, *, steps: int, window: int, bounded: bool
-    ) -> None:
-        """Nothing was seen yet."""
-        self._start = snapshot(point) if bounded else None
-        self._steps, self._window = steps, window
-        self._seen = _Seen()
+    STATE = ("_first_share", "_last_share", "_lowest", "_scale")
+
+    def __init__(self) -> None:
+        """Begin without observations."""
+        # Shares of the parameters that have a gradient, at the first and last centre.
+        self._first_share: float | None = None
+        self._last_share = 1.0
+        # Only where columns are uneven, until the warning: the lowest objective so far,
+        # and the size of the first.
+        self._lowest: float | None = None
+        self._scale = 0.0
 
     def add_gradient(self, objective: float, gradient: Vector, lr: float) -> None:
-        """Take the gradient of an update into account; the first shows the units."""
-        seen, share = self._seen, _share_with_gradient(gradient)
-        if seen.alive is None:
-            seen.alive = share
+        """Take the gradient at a centre into account; the first shows the units."""
+        share = _share_with_gradient(gradient)
+        if self._first_share is None:
+            self._first_share = share
             if are_uneven(objective, gradient, lr):
-                seen.least, seen.size = objective, abs(objective)
-        seen.left = share if objective != 0 else 1.0  # it may be zero and solved
+                self._lowest, self._scale = objective, abs(objective)
+        self._last_share = share if objective != 0 else 1.0  # it may be solved
 
-    def add_update(self, objective: float, lr: float) -> None:
+    def add_objective(self, objective: float) -> None:
         """Take an update into account; warn once if the objective swings."""
-        seen = self._seen
-        if seen.updates < self._window:
-            seen.first += objective
-        if seen.updates >= self._steps - self._window:
-            seen.last += objective
-        seen.updates, seen.reach = seen.updates + 1, seen.reach + lr
-        if seen.least is None:
+        if self._lowest is None:
             return
-        seen.least = min(seen.least, objective)
-        rise = objective - seen.least
+        self._lowest = min(self._lowest, objective)
+        rise = objective - self._lowest
         if (
-            objective > LIMITS.swing * seen.least
-            and rise > LIMITS.swing_share * seen.size
+            objective > LIMITS.swing * self._lowest
+            and rise > LIMITS.swing_share * self._scale
         ):
-            seen.least = None
+            self._lowest = None
             _warn_of_units()
 
-    def warn_at_the_end(self, point: Vector) -> None:
-        """Warn of what went wrong, and say what helps."""
-        if self.is_under_way(point):
-            _warn_of_short_steps(self._seen.reach)
+    def warn_if_dead(self) -> None:
+        """Warn of a network in which nearly all gradients have gone."""
         if self.is_dead:
-            _warn_of_death(self._seen.alive or 0.0, self._seen.left)
+            _warn_of_death(self._first_share or 0.0, self._last_share)
 
     @property
     def is_dead(self) -> bool:
         """Whether nearly all gradients have gone, and the objective has not."""
-        return (
-            self._seen.alive or 0.0
-        ) >= LIMITS.alive and self._seen.left <= LIMITS.dead
-
-    def is_under_way(self, point: Vector) -> bool:
-        """Whether all planned updates were too few to get to where they went."""
-        seen = self._seen
-        nearly_gone = abs(seen.last) <= LIMITS.solved * abs(seen.first)
-        planned = seen.updates >= max(self._steps, LIMITS.planned)
-        if self._start is None or nearly_gone or not planned:
-            return False
-        parts = [part for part in difference(point, self._start) if part.numel()]
-        moved = max((part.abs().max().item() for part in parts), default=0.0)
-        return moved > LIMITS.moved * seen.reach > 0
-
-    def state_dict(self) -> dict[str, Any]:
-        """What was seen, and where the run began."""
-        return {"seen": asdict(self._seen), "start": self._start}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
-        for name in ("alive", "least"):
-            if (known := state["seen"][name]) is not None:
-                check_like(known, math.inf, f"diagnostics.{name}")
-        self._seen = _Seen(**state["seen"])
-        if self._start is not None:
-            self._start = on_devices(state["start"], self._start)
+        first = self._first_share or 0.0
+        return first >= LIMITS.alive and self._last_share <= LIMITS.dead
 
 
 def are_uneven(objective: float, gradient: Vector, lr: float) -> bool:
-    """Whether some matrix of weights has columns of very different size.
+    """Whether a matrix of weights has columns of very different size.
 
     Example:
-        >>> slopes = [torch.tensor([[1.0, 2.0, 500.0]]), torch.tensor([0.5])]
-        >>> are_uneven(20.0, slopes, lr=0.1), are_uneven(20.0, slopes[1:], lr=0.1)
+        >>> weight, bias = torch.tensor([[1.0, 2.0, 500.0]]), torch.tensor([0.5])
+        >>> are_uneven(20.0, [weight, bias], lr=0.1), are_uneven(20.0, [bias], lr=0.1)
         (True, False)
     """
-    return any(_is_uneven(slope, lr, abs(objective)) for slope in gradient)
+    return any(_is_uneven(part, lr, abs(objective)) for part in gradient)
 
 
-def _is_uneven(slope: Tensor, lr: float, size: float) -> bool:
-    if slope.ndim != 2:  # noqa: PLR2004 - a matrix
+def _is_uneven(gradient: Tensor, lr: float, size: float) -> bool:
+    if gradient.ndim != 2:  # noqa: PLR2004 - a matrix
         return False
-    columns = slope.square().mean(0).sqrt()
+    columns = gradient.square().mean(0).sqrt()
     columns = columns[columns > 0]
     if columns.numel() == 0:
         return False
@@ -246,7 +173,7 @@ def _is_uneven(slope: Tensor, lr: float, size: float) -> bool:
     largest = columns.max().item()
     return (
         largest >= spread * columns.median().item()
-        and lr * largest >= LIMITS.felt * size
+        and lr * largest >= LIMITS.column_effect * size
     )
 
 
@@ -263,18 +190,6 @@ def _warn_of_units() -> None:
     warn(message)
 
 
-def _warn_of_short_steps(reach: float) -> None:
-    message = (
-        f"The run may have ended on its way: some parameter moved by most of "
-        f"{reach:.3g}, the sum of all step sizes and so the farthest that Adam can go, "
-        "and the objective was not nearly gone. The answer depends on the start. "
-        "Standardise features and targets, or give a larger lr or more steps, or, for "
-        'a small model, take method="auto"; if the objective has no minimum, as a sum '
-        "of logits has none, bound it by radius= or a constraint."
-    )
-    warn(message)
-
-
 def _warn_of_death(first: float, last: float) -> None:
     message = (
         f"The network seems to be dead: at the end only {100 * last:.1g} percent of "
@@ -287,7 +202,7 @@ def _warn_of_death(first: float, last: float) -> None:
 
 
 def _share_with_gradient(gradient: Vector) -> float:
-    found = sum(slope.numel() for slope in gradient if torch.count_nonzero(slope))
+    found = sum(part.numel() for part in gradient if torch.count_nonzero(part))
     return found / max(1, dimension(gradient))
 
 
@@ -351,8 +266,6 @@ def _randomness(problem: Problem) -> str:
 def warn_of_record(
     context: Context,
     record: Mapping[str, Sequence[float]],
-    objective: float,
-    multipliers: Mapping[str, float],
     *,
     planned: bool,
 ) -> None:
@@ -361,11 +274,8 @@ def warn_of_record(
     Args:
         context: Of the run, which has ended.
         record: The history of the run: the objective and each constraint, by update.
-        objective: At the answer.
-        multipliers: Of the constraints, there.
         planned: Whether it ended as planned; the record says if with all updates.
     """
-    warn_if_risen(record, objective, multipliers)
     if not planned or record["update"][-1:] != [context.steps]:
         return
     if all(map(math.isnan, record["objective"])):
@@ -418,7 +328,7 @@ def far_from_feasible(
     over += [f"the projection moved the parameters by {projection.distance:.2g}"]
     return (
         f"training ended far from feasible: {', '.join(over)}, their norm was "
-        f"{size:.2g}; to end nearer, try more steps or a larger strength"
+        f"{size:.2g}; to end nearer, try more steps, a larger lr or a larger strength"
     )
 
 
@@ -478,39 +388,8 @@ def warn_of_kept(
     warn(message)
 
 
-def warn_if_risen(
-    record: Mapping[str, Sequence[float]],
-    objective: float,
-    multipliers: Mapping[str, float],
-) -> None:
-    """Warn of an objective that is far above its start, held there by nothing.
-
-    Args:
-        record: The objective and each constraint at every recorded update.
-        objective: At the answer.
-        multipliers: Of the constraints, there.
-    """
-    seen, rise = record["objective"], LIMITS.rise
-    if not seen or any(mu > 0 for mu in multipliers.values()):
-        return
-    residuals = [record[name] for name in multipliers]
-    overshot = any(max(each) > rise * abs(each[0]) for each in residuals)
-    feasible = all(each[0] <= 0 for each in residuals)
-    late = sorted(seen[len(seen) // 2 :])
-    low = late[int(LIMITS.low_share * len(late))]
-    risen = min(objective, low) > rise * abs(seen[0]) and low >= objective / rise
-    if risen and (feasible or overshot):
-        message = (
-            f"The objective rose from {seen[0]:.3g} at the first update to "
-            f"{objective:.3g}, and no constraint asks for it: their multipliers are "
-            "all zero. The steps were too long for this problem. Standardise the "
-            "features (zero mean, unit variance), or give a smaller lr."
-        )
-        warn(message)
-
-
 def warn_if_falling(
-    seen: Sequence[float],
+    objectives: Sequence[float],
     *,
     steps: int,
     batch_size: int,
@@ -520,21 +399,21 @@ def warn_if_falling(
     """Warn of a run whose objective was still falling when it ended.
 
     Args:
-        seen: The objective at every recorded update, all planned ones.
+        objectives: At every recorded update, all planned ones.
         steps: Updates that were made.
         batch_size: Examples of each.
         examples: Of the objective; None for one that is no mean.
         saved: Whether there is a checkpoint, which keeps its number of updates.
     """
-    quarter = len(seen) // 4
-    if len(seen) < LIMITS.planned:
+    quarter = len(objectives) // 4
+    if len(objectives) < LIMITS.planned:
         return
-    last, before = seen[-quarter:], seen[-2 * quarter : -quarter]
+    last, before = objectives[-quarter:], objectives[-2 * quarter : -quarter]
     end, fall = fmean(last), fmean(before) - fmean(last)
     error = math.sqrt((variance(before) + variance(last)) / quarter)
     least = max(LIMITS.fall * abs(fmean(before)), LIMITS.standard_errors * error)
-    nearly_zero = abs(end) < LIMITS.nearly_zero * abs(seen[0])
-    if not fall > least or nearly_zero or not end < seen[0]:
+    nearly_zero = abs(end) < LIMITS.nearly_zero * abs(objectives[0])
+    if not fall > least or nearly_zero or not end < objectives[0]:
         return
     useful, unseen, n = 2 * steps, "", examples or 0
     if n > steps * batch_size:  # three passes over the data, in hundreds of updates

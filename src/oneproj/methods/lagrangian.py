@@ -23,10 +23,9 @@ the projection does.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -39,7 +38,7 @@ from oneproj.methods.checks import STEP
 from oneproj.oracles import Estimate
 from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.results import Projection
-from oneproj.schema import check_tensor
+from oneproj.schema import Resumable
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Lagrangian(AbstractMethod):
         return LagrangianUpdater(context, self)
 
 
-class Multipliers(AbstractPenalty):
+class Multipliers(Resumable, AbstractPenalty):
     """The linear penalty ``mu . c``: its weights are the multipliers themselves.
 
     Example:
@@ -82,6 +81,8 @@ class Multipliers(AbstractPenalty):
         >>> penalty.weigh([0.0, 0.0])
         [0.5, 0.0]
     """
+
+    STATE = ("mu",)
 
     def __init__(self, size: int) -> None:
         """Start from mu = 0."""
@@ -98,8 +99,10 @@ class Multipliers(AbstractPenalty):
         return weights
 
 
-class LagrangianUpdater(AbstractUpdater):
+class LagrangianUpdater(Resumable, AbstractUpdater):
     """Descent in x, ascent in mu, and one projection."""
+
+    STATE = ("_step", "_multipliers", "_answer", "_oracle")
 
     def __init__(self, context: Context, options: Lagrangian) -> None:
         """Build the step, and the oracle that weighs by the multipliers."""
@@ -131,21 +134,3 @@ class LagrangianUpdater(AbstractUpdater):
         """Project the last iterate, or the average."""
         self._answer.show()
         return self._context.project()
-
-    def state_dict(self) -> dict[str, Any]:
-        """The states of both players, the average and the oracle."""
-        return {
-            "step": self._step.state_dict(),
-            "mu": self._multipliers.mu,
-            "answer": self._answer.state_dict(),
-            "oracle": self._oracle.state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
-        self._step.load_state_dict(state["step"])
-        mu = self._multipliers.mu
-        check_tensor(state["mu"], "mu", mu.shape, mu.dtype, within=(0, math.inf))
-        self._multipliers.mu = state["mu"]
-        self._answer.load_state_dict(state["answer"])
-        self._oracle.load_state_dict(state["oracle"])

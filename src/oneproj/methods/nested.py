@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,11 +19,12 @@ from torch.optim import Optimizer
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.methods.checks import Watch, check_alike, check_step, forget_nonfinite_
-from oneproj.schema import check_like, check_optimizer, check_range, require
 from oneproj.vectors.arithmetic import assign, is_finite, norm
 
 PARTS = ("state", "param_groups", "run", "settings", "base")
 """Of a saved state; other optimisers have the first two."""
+VECTORS = ("x", "average")
+"""Of each parameter in a saved state; random selection adds "selected"."""
 
 
 def kind(base: Optimizer) -> str:
@@ -41,26 +42,20 @@ def kind(base: Optimizer) -> str:
     return type(base).__name__
 
 
-def check_saved(
-    saved: object,
-    settings: Mapping[str, Any],
-    run: Mapping[str, Any],
-    groups: Sequence[Mapping[str, Any]],
-) -> None:
+def check_saved(saved: object, own: Mapping[str, Any]) -> None:
     """Refuse a state that an optimiser cannot go on from, before any of it is used.
 
     Args:
         saved: What is to be loaded.
-        settings: The optimiser's own, which must be those that it was saved with.
-        run: Where the optimiser stands, for the names in it.
-        groups: Of its parameters, which must be shaped like those of the state.
+        own: The state of the optimiser that is to load it: settings and shapes must be
+            the same.
 
     Raises:
         InvalidProblemError: It is not of a OneProjection with these settings and
             shapes.
 
     Example:
-        >>> check_saved({"state": {}, "param_groups": []}, {}, {}, [])
+        >>> check_saved({"state": {}, "param_groups": []}, {})
         Traceback (most recent call last):
         oneproj.errors.InvalidProblemError: The state lacks 'run', 'settings', 'base'...
     """
@@ -79,14 +74,36 @@ def check_saved(
             "state_dict does, loses the rest: save optimizer.state_dict() itself."
         )
         raise InvalidProblemError(message)
-    _check_settings(saved["settings"], settings)
-    if not isinstance(saved["run"], Mapping) or set(saved["run"]) != set(run):
+    _check_settings(saved["settings"], own["settings"])
+    try:
+        found = _layout(saved)
+    except (AttributeError, KeyError, TypeError) as error:
         message = (
-            f"The state says {saved['run']!r} of its run, but {list(run)} are needed. "
-            "Was it saved by another version?"
+            f"The state is damaged: reading it raised {error!r}. Every parameter has "
+            "its centre 'x' and its 'average' there, and every group its 'params'."
+        )
+        raise InvalidProblemError(message) from error
+    if found != (fits := _layout(own)):
+        message = (
+            f"The state does not fit this optimiser: it has {found}, and needed is "
+            f"{fits}. Build the model and its groups as they were when it was saved, "
+            "the same parameters frozen."
         )
         raise InvalidProblemError(message)
-    _check_shapes(saved, groups)
+
+
+def _layout(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The shapes of the vectors in a state, group by group, and other names in it."""
+    kept, base = state["state"], state["base"]
+    return {
+        "shapes": [
+            [tuple(kept[i][name].shape) for i in group["params"] for name in VECTORS]
+            for group in state["param_groups"]
+        ],
+        "base": sorted(base),
+        "parameters of the base": [len(g["params"]) for g in base["param_groups"]],
+        "run": sorted(state["run"]),
+    }
 
 
 def _check_settings(saved: object, own: Mapping[str, Any]) -> None:
@@ -112,44 +129,6 @@ def _equal(a: object, b: object) -> bool:
 
 def _brief(setting: object) -> str:
     return "another one" if isinstance(setting, list) else repr(setting)
-
-
-def _check_shapes(
-    saved: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]
-) -> None:
-    own = [[tuple(p.shape) for p in group["params"]] for group in groups]
-    try:
-        t, J = saved["run"]["t"], saved["run"]["J"]
-        vectors = (
-            ["x", "average"] if J is None or t < J else ["x", "average", "selected"]
-        )
-        inner, _ = saved["base"]["param_groups"], saved["base"]["state"]  # both there
-        base = [len(group["params"]) for group in inner]
-        found = [
-            [_shape(saved["state"][i], vectors) for i in group["params"]]
-            for group in saved["param_groups"]
-        ]
-    except (AttributeError, KeyError, TypeError) as error:
-        message = (
-            f"The state is damaged: it lacks {error}. Every parameter has its centre "
-            "'x' and its 'average' there, and every group its 'params'."
-        )
-        raise InvalidProblemError(message) from error
-    if found != own or base != [len(shapes) for shapes in own]:
-        message = (
-            f"The state is of parameters of shapes {found}, group by group, and those "
-            f"of this optimiser are {own}. Build the model and its groups as they were "
-            "when it was saved, the same parameters frozen."
-        )
-        raise InvalidProblemError(message)
-
-
-def _shape(state: Mapping[str, Tensor], vectors: Sequence[str]) -> tuple[int, ...]:
-    shapes = [tuple(state[name].shape) for name in vectors]
-    if len(set(shapes)) > 1:
-        part = f"one shape of {', '.join(map(repr, vectors))}"
-        raise KeyError(part)
-    return shapes[0]
 
 
 @dataclass
@@ -198,7 +177,7 @@ class AbstractNested(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         if self._at.s in (1, self._K):
-            self._watch.check(self.param_groups, self._m)
+            self._watch.check()
         try:
             self._inner_update()
         except RuntimeError as error:
@@ -270,7 +249,7 @@ class AbstractNested(Optimizer):
         """Make the parameters hold the inner iterate z_s again.
 
         What was done to the parameters since ``eval()``, a projection for example,
-        stays with the iterate that was shown: work on a copy to look and go on.
+        stays with the iterate that was shown: project a copy to go on from here.
         """
         if self._at.shown is not None:
             self._swap(self._at.shown)
@@ -306,46 +285,17 @@ class AbstractNested(Optimizer):
             "select": "last" if self._at.J is None else "random",
         }
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything needed to resume bit for bit; a copy, never an alias."""
+    def _state(self) -> dict[str, Any]:
         extra = {
             "run": asdict(self._at),
             "settings": self._settings(),
             "base": self.base.state_dict(),
         }
-        return copy.deepcopy(super().state_dict() | extra)
+        return super().state_dict() | extra
 
-    def check_state(self, state: Mapping[str, Any], *, own: bool) -> None:
-        """Refuse a state from which a run with these settings cannot go on.
-
-        Args:
-            state: What ``state_dict`` returned, or what a file has in its place.
-            own: Whether its step sizes are scheduled by this library, which leaves all
-                other settings of a group unchanged.
-
-        Raises:
-            SchemaError: An entry is wrong. ``check_saved`` refuses other settings.
-        """
-        check_saved(state, self._settings(), asdict(self._at), self.param_groups)
-        require(set(state) == set(PARTS), set(state), "optimizer", f"of {PARTS}")
-        run, groups, K = state["run"], state["param_groups"], self._K
-        check_range(run["t"], "t", 0)
-        check_range(run["s"], "s", 1, K)
-        require(run["J"] == self._at.J, run["J"], "J", repr(self._at.J))
-        require(type(run["touched"]) is bool, run["touched"], "touched", "a bool")
-        require(run["shown"] is None, run["shown"], "shown", "None")
-        names = ["x", "average"]
-        names += ["selected"] if run["J"] is not None and run["t"] >= run["J"] else []
-        check_optimizer({"state": {}, "param_groups": groups}, self, own=own)
-        check_optimizer(state["base"], self.base, own=own)
-        found = state["state"].keys()
-        require(found == set(range(len(self._z))), found, "state", "of all parameters")
-        for i, p in enumerate(self._z):
-            check_like(state["state"][i], dict.fromkeys(names, p), f"state[{i}]")
-        for group in groups if self._m is None else ():
-            rate = max(group["lr"], group.get("initial_lr", 0.0))
-            pull = float(rate * group["prox_weight"])  # above 1 it overshoots
-            check_range(pull, "lr times prox_weight", -math.inf, 1.0)
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to resume bit for bit; a copy, never an alias."""
+        return copy.deepcopy(self._state())
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume from ``state_dict``; the parameters are the caller's to restore.
@@ -354,14 +304,13 @@ class AbstractNested(Optimizer):
             InvalidProblemError: It is not of a OneProjection with the same settings
                 and shapes of parameters; then nothing is loaded.
         """
-        at, groups = asdict(self._at), self.param_groups
-        check_saved(state_dict, self._settings(), at, groups)
-        own = copy.deepcopy(state_dict)
-        super().load_state_dict(own)
+        check_saved(state_dict, self._state())
+        state = copy.deepcopy(state_dict)
+        super().load_state_dict(state)
         for group in self.param_groups:  # states of earlier versions do not have it
             group.setdefault("prox_weight", self._beta)
-        self._at = replace(self._at, **own["run"])
-        self.base.load_state_dict(own["base"])
+        self._at = replace(self._at, **state["run"])
+        self.base.load_state_dict(state["base"])
         self.base.param_groups = self.param_groups
         self._bind()
 

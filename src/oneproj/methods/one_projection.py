@@ -60,15 +60,20 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
+from oneproj.arguments import check_number
 from oneproj.methods.base_steps import step_in_ball_
 from oneproj.methods.checks import (
+    POWER,
+    PULL,
+    RADIUS,
+    THEOREM,
     Groups,
     Select,
     Watch,
+    check_inner_steps,
     check_precision,
     check_pull,
     check_rates,
-    check_settings,
     draw_index,
     keep_moving,
     make_base,
@@ -137,9 +142,12 @@ class OneProjection(AbstractNested):
         generator: torch.Generator | None = None,
     ) -> None:
         """Check the settings, put x_0 into the ball and draw J."""
-        self._m, self._beta, self._K, self._q, self._radius = check_settings(
-            strong_convexity, prox_weight, inner_steps, late_weight, radius
-        )
+        m, theorem = strong_convexity, THEOREM
+        self._m = None if m is None else check_number("strong_convexity", m, theorem)
+        self._beta = check_number("prox_weight", prox_weight, PULL, zero=True)
+        self._K = check_inner_steps(inner_steps)
+        self._q = check_number("late_weight", late_weight, POWER, zero=True)
+        self._radius = check_number("radius", radius, RADIUS, infinite=True)
         super().__init__(params, {"lr": lr})
         check_rates(self.param_groups, self._m)
         for group in self.param_groups:

@@ -17,9 +17,7 @@ guarantee here but the feasibility that the projection gives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from oneproj.methods.base import AbstractMethod, AbstractUpdater, Context
 from oneproj.methods.base_steps import BaseLike, DecayLike
@@ -27,6 +25,7 @@ from oneproj.methods.baseline import BallStep
 from oneproj.oracles import Estimate
 from oneproj.oracles.penalties import Combine, Hinge
 from oneproj.results import Projection
+from oneproj.schema import Resumable
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,10 @@ class PenaltySGD(AbstractMethod):
         return PenaltySGDUpdater(context, self)
 
 
-class PenaltySGDUpdater(AbstractUpdater):
+class PenaltySGDUpdater(Resumable, AbstractUpdater):
     """SGD on ``f + p(c)``, and nothing else, until the projection."""
+
+    STATE = ("_step", "_oracle")
 
     def __init__(self, context: Context, options: PenaltySGD) -> None:
         """Build the step, and the oracle with the hinge."""
@@ -77,12 +78,3 @@ class PenaltySGDUpdater(AbstractUpdater):
     def finish(self) -> Projection:
         """Project the last iterate."""
         return self._context.project()
-
-    def state_dict(self) -> dict[str, Any]:
-        """The states of step and oracle."""
-        return {"step": self._step.state_dict(), "oracle": self._oracle.state_dict()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
-        self._step.load_state_dict(state["step"])
-        self._oracle.load_state_dict(state["oracle"])

@@ -9,7 +9,6 @@ base step and a decay are available as in Algorithm 1.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +20,7 @@ from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import BallStep
 from oneproj.oracles import Estimate, OracleLike
 from oneproj.results import Projection, Status
-from oneproj.schema import check_like, check_range, require
+from oneproj.schema import Resumable
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,10 @@ class ProjectedSGD(AbstractMethod):
         return ProjectedSGDUpdater(context, self)
 
 
-class ProjectedSGDUpdater(AbstractUpdater):
+class ProjectedSGDUpdater(Resumable, AbstractUpdater):
     """Steps on the objective alone, each followed by a projection."""
+
+    STATE = ("_step", "_oracle")
 
     def __init__(self, context: Context, options: ProjectedSGD) -> None:
         """Build the step, and the oracle without a penalty."""
@@ -85,24 +86,23 @@ class ProjectedSGDUpdater(AbstractUpdater):
         return self._projection or self._context.project()
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of step and oracle, and all that the projector remembers.
+        """The states of step and oracle, the last projection, and what it learned.
 
-        Its cuts are vectors of the model's size, so the file is that much larger.
+        The projector's cuts are vectors of the model's size, so the file is that much
+        larger.
         """
         done = self._projection
-        return {
-            "step": self._step.state_dict(),
-            "oracle": self._oracle.state_dict(),
+        return super().state_dict() | {
             "projector": self._context.projector.state_dict(),
             "projection": None if done is None else _plain(done),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
-        self._step.load_state_dict(state["step"])
-        self._oracle.load_state_dict(state["oracle"])
+        """Continue from such a state."""
+        super().load_state_dict(state)
         done = state["projection"]
-        self._projection = None if done is None else _projection(done)
+        if done is not None:
+            self._projection = Projection(**done | {"status": Status[done["status"]]})
         if state["projector"] is not None:
             problem = self._context.problem
             self._context.projector.load_state_dict(
@@ -111,7 +111,7 @@ class ProjectedSGDUpdater(AbstractUpdater):
 
 
 def _plain(projection: Projection) -> dict[str, Any]:
-    """A projection as plain data; ``_projection`` makes it again."""
+    """A projection as plain data."""
     fields = dict(vars(projection))
     del fields["history"]
     for name, value in fields.items():
@@ -120,17 +120,3 @@ def _plain(projection: Projection) -> dict[str, Any]:
         elif isinstance(value, np.generic):
             fields[name] = value.item()
     return fields | {"status": projection.status.name}
-
-
-def _projection(fields: Mapping[str, Any]) -> Projection:
-    """The projection of such data, every field checked."""
-    example = Projection(Status.FEASIBLE, math.inf, {}, {}, 0, kkt_residual=math.inf)
-    check_like(fields, _plain(example), "projection")
-    require(fields["status"] in Status.__members__, fields["status"], "status", "known")
-    check_range(fields["gradients"], "projection.gradients", 0)
-    if fields["lower_bound"] is not None:
-        check_like(fields["lower_bound"], math.inf, "projection.lower_bound")
-    for name, part in _plain(example).items():
-        if part == {}:
-            check_like(fields[name], dict.fromkeys(fields[name], math.inf), name)
-    return Projection(**{**fields, "status": Status[fields["status"]]})

@@ -84,6 +84,8 @@ class _Constants:
     unbounded_drop: float = 1e10
     """Fall of the objective, in units of its size at the first two iterates, after
     which it is called unbounded. A choice: no solved problem came near it."""
+    first_iterates: int = 2
+    """Iterates that show that size: the first may be a saddle."""
     scale_examples: int = 256
     """Examples, of all terms together, that determine the parameter scales. A choice:
     the size of a feature needs no more."""
@@ -95,8 +97,6 @@ class _Constants:
 CONSTANTS = _Constants()
 CONVERGED, LIMIT_REACHED, NOT_FINITE = 0, 9, -1
 """Status codes of SciPy for success and for the iteration limit, and one of our own."""
-FIRST_ITERATES = 2
-"""Iterates that show the size of the objective: the first may be a saddle."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,9 @@ class SLSQPUpdater(AbstractUpdater):
 
     def _is_unbounded(self) -> bool:
         """Whether the objective fell by far more than its size; not inside a ball."""
-        if len(self._first) < FIRST_ITERATES or math.isfinite(self._problem.radius):
+        if len(self._first) < CONSTANTS.first_iterates or math.isfinite(
+            self._problem.radius
+        ):
             return False
         fall = self._first[0][0] - self._estimate.objective
         return fall > CONSTANTS.unbounded_drop * max(size for _, size in self._first)
@@ -261,7 +263,9 @@ class SLSQPUpdater(AbstractUpdater):
         counts.constraint_gradients += len(problem.constraints)
         (f, v), *constraints = pairs
         size = max(abs(f), norm(v))
-        if size > 0 and len(self._first) < FIRST_ITERATES:  # a start may be a saddle
+        if (
+            size > 0 and len(self._first) < CONSTANTS.first_iterates
+        ):  # a start may be a saddle
             self._first.append((f, size))
         names = zip(problem.constraints, constraints, strict=False)  # without the ball
         self._estimate = Estimate(f, {name: value for name, (value, _) in names})
@@ -472,8 +476,8 @@ class _Driver:
     def _units(self, point: _Point) -> Array:
         """Gradient norms, but no less than the rounding of the values can resolve."""
         least = self._rounding / self._tolerance * np.abs(point.values)
-        slopes = np.linalg.norm(point.gradients * self._scales, axis=1)
-        units = np.maximum(slopes, least)
+        norms = np.linalg.norm(point.gradients * self._scales, axis=1)
+        units = np.maximum(norms, least)
         return np.where(self._is_distance | (units == 0), 1.0, units)
 
     def _violation(self, point: _Point, origin: _Point) -> float:

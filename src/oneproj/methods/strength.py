@@ -1,7 +1,7 @@
 """``strength="auto"``: penalties that find their own strengths.
 
 A hinge ``lam_j [c_j]_+`` is exact where ``lam_j`` exceeds the multiplier of ``c_j``.
-The stronger it is beyond that, the more it slows the objective down. At a solution
+The stronger it is beyond that, the more it slows the objective ddefaults. At a solution
 
     ``grad f + sum_j mu_j grad c_j = 0``,  ``mu >= 0``,
 
@@ -35,11 +35,10 @@ All estimates scale with the objective and the constraints: no unit is built in.
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -48,8 +47,8 @@ from torch import Tensor
 from oneproj.defaults import Defaults
 from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.penalties import Hinges
-from oneproj.schema import check_like, check_list, check_names, check_range
-from oneproj.vectors.arithmetic import Vector, distance, norm, on_devices
+from oneproj.schema import Resumable
+from oneproj.vectors.arithmetic import Vector, distance, norm
 from oneproj.vectors.qp import estimate_multipliers, gram
 
 LARGEST = 1e30
@@ -77,15 +76,15 @@ def limited_push(parameters: Vector, most: float) -> Iterator[None]:
         for p, b in zip(parameters, before, strict=True)
         if p.grad is not None
     ]
-    slopes, own = [slope for slope, _ in pairs], [b for _, b in pairs]
-    push = list(torch._foreach_sub(slopes, own)) if slopes else []
+    totals, objective = [total for total, _ in pairs], [b for _, b in pairs]
+    push = list(torch._foreach_sub(totals, objective)) if totals else []
     length = norm(push)
     if length > most:
-        torch._foreach_copy_(slopes, own)
-        torch._foreach_add_(slopes, push, alpha=most / length)
+        torch._foreach_copy_(totals, objective)
+        torch._foreach_add_(totals, push, alpha=most / length)
 
 
-class Patience:
+class Patience(Resumable):
     """Least strengths of constraints that stay violated and do not improve.
 
     Example:
@@ -96,6 +95,8 @@ class Patience:
         >>> patience.floor("norm", -0.1, alone=3.0, present=6.0)
         3.0
     """
+
+    STATE = ("_residuals", "_floors", "_most")
 
     def __init__(self, defaults: Defaults) -> None:
         """Begin without residuals."""
@@ -131,26 +132,6 @@ class Patience:
         self._floors[name] = min(self._floors.get(name, 0.0), most)
         self._most[name] = min(self._most.get(name, 0.0), most)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The recent residuals of each constraint, and its least strength."""
-        return {
-            "residuals": copy.deepcopy(self._residuals),
-            "floors": dict(self._floors),
-            "most": dict(self._most),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any], names: Collection[str]) -> None:
-        """Go on from such a state of constraints with these names."""
-        for name, sizes in state.items():
-            check_names(sizes, f"patience.{name}", names, needed=())
-        for recent in state["residuals"].values():
-            check_list(recent, "patience.residuals", 1, self._defaults.patience)
-            check_like(recent, [0.0] * len(recent), "patience.residuals")
-        for size in (*state["floors"].values(), *state["most"].values()):
-            check_range(size, "patience", 0.0)
-        self._residuals = copy.deepcopy(state["residuals"])
-        self._floors, self._most = dict(state["floors"]), dict(state["most"])
-
 
 class _Forces(NamedTuple):
     """What an anchor says of the objective and of what could balance it."""
@@ -163,7 +144,7 @@ class _Forces(NamedTuple):
     """The estimates, of the constraints that are within reach."""
 
 
-class AutoStrength:
+class AutoStrength(Resumable):
     """Estimates multipliers and keeps a hinge per constraint safely above them.
 
     Args:
@@ -176,6 +157,11 @@ class AutoStrength:
         >>> strength.adapt(anchor).strengths
         (6.0,)
     """
+
+    STATE = (
+        *("_sum", "_count", "_last", "_longest", "most_push"),
+        *("_strengths", "_widths", "_largest", "_patience"),
+    )
 
     def __init__(self, defaults: Defaults) -> None:
         """Begin without gradients."""
@@ -204,27 +190,28 @@ class AutoStrength:
         if self._sum is None:
             message = "adapt() was called before any objective gradient was seen."
             raise ValueError(message)
-        own = self._defaults
+        defaults = self._defaults
         moved = 0.0 if self._last is None else distance(anchor.point, self._last)
         self._longest = max(self._longest, moved)
         forces = _forces(self._sum, self._count, anchor, moved)
-        push = max(own.push_limit * forces.pull, own.least_push)
+        push = max(defaults.push_limit * forces.pull, defaults.least_push)
         self.most_push = None
         for name, L in forces.steepness.items():
             c = anchor.values[name]
-            far = c > own.far_moves * self._longest * L
+            far = c > defaults.far_moves * self._longest * L
             if far:
                 self.most_push = push
             strength = self._strength(name, c, forces, far=far)
             self._strengths[name] = self._limit(name, strength, forces, push)
             self._largest[name] = max(abs(c), self._largest.get(name, 0.0))
-            width = own.hinge_width * moved * L
+            width = defaults.hinge_width * moved * L
             self._widths[name] = min(width, self._largest[name])
         self._sum, self._count, self._last = None, 0, anchor.point
-        return self._hinges()
+        return self.penalty
 
-    def _hinges(self) -> Hinges:
-        """The penalty in force."""
+    @property
+    def penalty(self) -> Hinges:
+        """The penalty until the next anchor."""
         return Hinges(tuple(self._strengths.values()), tuple(self._widths.values()))
 
     def _limit(self, name: str, strength: float, forces: _Forces, push: float) -> float:
@@ -238,71 +225,16 @@ class AutoStrength:
 
     def _strength(self, name: str, c: float, forces: _Forces, *, far: bool) -> float:
         """The strength of a constraint with the residual c."""
-        L, own = forces.steepness[name], self._defaults
+        L, defaults = forces.steepness[name], self._defaults
         present = self._strengths.get(name, 0.0)
         alone = forces.pull / L if L > 0 else 0.0
         floor = self._patience.floor(name, c, alone=alone, present=present)
-        found = own.strength_over_multiplier * forces.multipliers.get(name, 0.0)
-        least = own.strength_floor * alone if name in forces.multipliers else 0.0
-        kept = present if far else own.strength_decay * present
+        found = defaults.strength_over_multiplier * forces.multipliers.get(name, 0.0)
+        least = defaults.strength_floor * alone if name in forces.multipliers else 0.0
+        kept = present if far else defaults.strength_decay * present
         strength = max(found, kept, least, floor)
         # Where f is stationary nothing says how strong: any push that is seen will do.
         return max(strength, 1.0) if c > 0 and strength * L < UNSEEN else strength
-
-    def state_dict(self) -> dict[str, Any]:
-        """The gradients since the last anchor, its point, and the strengths."""
-        return {
-            "sum": None if self._sum is None else [t.clone() for t in self._sum],
-            "count": self._count,
-            "last": self._last,
-            "longest": self._longest,
-            "most_push": self.most_push,
-            "strengths": dict(self._strengths),
-            "widths": dict(self._widths),
-            "largest": dict(self._largest),
-            "patience": self._patience.state_dict(),
-        }
-
-    def load_state_dict(
-        self, state: Mapping[str, Any], like: Vector, names: Collection[str]
-    ) -> Hinges | None:
-        """Go on from such a state; returns the penalty in force, None before any.
-
-        Args:
-            state: As ``state_dict`` returned it.
-            like: The parameters.
-            names: Of the constraints.
-
-        Example:
-            >>> first, second = AutoStrength(Defaults()), AutoStrength(Defaults())
-            >>> first.watch([torch.tensor([-6.0])])
-            >>> like = [torch.zeros(1)]
-            >>> second.load_state_dict(first.state_dict(), like, ["cap"]) is None
-            True
-            >>> anchor = Anchor([], {"cap": 0.1}, {"cap": [torch.tensor([2.0])]})
-            >>> second.adapt(anchor).strengths
-            (6.0,)
-        """
-        total, last = state["sum"], state["last"]
-        for vector in (total, last):
-            if vector is not None:
-                check_like(vector, like, "strength")
-        for name in ("strengths", "widths", "largest"):
-            sizes = state[name]
-            check_names(sizes, f"strength.{name}", names, names if sizes else ())
-            for size in sizes.values():
-                check_range(size, f"strength.{name}", 0.0)
-        check_range(state["longest"], "strength.longest", 0.0)
-        check_range(state["count"], "strength.count", 0)
-        if state["most_push"] is not None:
-            check_range(state["most_push"], "strength.most_push", 0.0)
-        self._longest, self.most_push = state["longest"], state["most_push"]
-        self._sum = None if total is None else on_devices(total, like)
-        self._last = None if last is None else on_devices(last, like)
-        self._count, self._strengths = state["count"], dict(state["strengths"])
-        self._widths, self._largest = dict(state["widths"]), dict(state["largest"])
-        self._patience.load_state_dict(state["patience"], names)
-        return self._hinges() if self._strengths else None
 
 
 def _forces(total: Vector, count: int, anchor: Anchor, moved: float) -> _Forces:

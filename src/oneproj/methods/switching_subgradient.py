@@ -30,9 +30,8 @@ projection makes up for either choice. Where I is empty the last iterate is proj
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from oneproj.arguments import check_number
 from oneproj.methods.base import AbstractMethod, AbstractUpdater, Context
@@ -41,6 +40,7 @@ from oneproj.methods.baseline import Answer, BallStep, Rule
 from oneproj.oracles import Estimate
 from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.results import Projection
+from oneproj.schema import Resumable
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,10 @@ class Excess(AbstractPenalty):
         return weights
 
 
-class SwitchingSubgradientUpdater(AbstractUpdater):
+class SwitchingSubgradientUpdater(Resumable, AbstractUpdater):
     """Descends on the objective where the constraints allow it, else on the worst."""
+
+    STATE = ("_step", "_answer", "_oracle", "_k", "_objective")
 
     def __init__(self, context: Context, options: SwitchingSubgradient) -> None:
         """Build the step, and the oracle that pushes on the worst constraint."""
@@ -125,20 +127,3 @@ class SwitchingSubgradientUpdater(AbstractUpdater):
         """Project what was selected."""
         self._answer.show()
         return self._context.project()
-
-    def state_dict(self) -> dict[str, Any]:
-        """The states of step, selection and oracle, and what was seen last."""
-        return {
-            "step": self._step.state_dict(),
-            "answer": self._answer.state_dict(),
-            "oracle": self._oracle.state_dict(),
-            "k": self._k,
-            "objective": self._objective,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
-        self._step.load_state_dict(state["step"])
-        self._answer.load_state_dict(state["answer"])
-        self._oracle.load_state_dict(state["oracle"])
-        self._k, self._objective = state["k"], state["objective"]

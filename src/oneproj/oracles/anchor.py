@@ -20,8 +20,7 @@ from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
 from oneproj.results import Counts
-from oneproj.schema import check_like, check_names, check_range, check_tensor
-from oneproj.vectors.arithmetic import PLAIN, Vector, dimension, on_devices, snapshot
+from oneproj.vectors.arithmetic import PLAIN, Vector, dimension, snapshot
 
 SAMPLE_CHUNK = 4096
 """Examples per forward pass of a sample."""
@@ -104,30 +103,18 @@ class Anchor:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the anchor as plain containers."""
-        wholes = {
-            n: (w.value, w.each, w.indices, w.anchors) for n, w in self.wholes.items()
-        }
+        wholes = {name: tuple(whole) for name, whole in self.wholes.items()}
         return vars(self) | {"wholes": wholes}
 
     @classmethod
-    def of_state(cls, state: Mapping[str, Any], problem: Problem) -> Self:
-        """Return the anchor of such a state, on the devices of the parameters.
-
-        Raises:
-            SchemaError: It is not an anchor of this problem.
-        """
-        _check(state, problem)
-        like = problem.parameters
-        rows = {name: on_devices(row, like) for name, row in state["jacobian"].items()}
-        device = like[0].device
+    def of_state(cls, state: Mapping[str, Any], device: torch.device) -> Self:
+        """Return the anchor of such a state, with the examples' values on a device."""
         each = {name: t.to(device) for name, t in state["each"].items()}
         wholes = {
-            name: Evaluation(value, t.to(device), [], indices, anchors)
-            for name, (value, t, indices, anchors) in state["wholes"].items()
+            name: Evaluation(value, t.to(device), *rest)
+            for name, (value, t, *rest) in state["wholes"].items()
         }
-        point, values = on_devices(state["point"], like), dict(state["values"])
-        sample, whole = dict(state["sample"]), state["on_all_data"]
-        return cls(point, values, rows, each, sample, wholes, whole)
+        return cls(**{**state, "each": each, "wholes": wholes})
 
 
 @dataclass
@@ -180,45 +167,6 @@ class BestAnchor:
             model = problem.model
             named = () if model is None else model.named_buffers()
             self.buffers = {name: buffer.detach().clone() for name, buffer in named}
-
-
-def _check(state: Mapping[str, Any], problem: Problem) -> None:
-    """Require an anchor in which every example that is remembered has one value."""
-    like, terms = problem.parameters, problem.constraints
-    numbers, rows = dict.fromkeys(terms, 0.0), dict.fromkeys(terms, like)
-    parts = {"point": like, "values": numbers, "jacobian": rows}
-    remembered = {"each": {}, "sample": {}, "wholes": {}, "on_all_data": True}
-    check_like(state, parts | remembered, "anchor")
-    for part in ("each", "sample", "wholes"):
-        check_names(state[part], f"anchor.{part}", terms, needed=())
-    for name in state["each"].keys() | state["sample"].keys():
-        seen = terms[name].size or 0
-        if name in state["sample"]:
-            check_indices(state["sample"][name], terms[name])
-            seen = len(state["sample"][name])
-        check_range(seen, f"the examples of {name}", 1)
-        check_tensor(state["each"].get(name), f"anchor.each.{name}", (seen,))
-    for name, whole in state["wholes"].items():
-        value, each, indices, anchors = whole
-        check_like(value, 0.0, "anchor.wholes.value")
-        if indices is not None:
-            check_indices(indices, terms[name])
-        examples = (terms[name].size or 0) if indices is None else len(indices)
-        check_tensor(each, "anchor.wholes.each", (examples,))
-        check_range(anchors, "anchor.wholes.anchors", 1)
-
-
-def check_indices(indices: Any, term: AbstractTerm) -> None:  # noqa: ANN401 - whatever a file had
-    """Require indices of examples of a term.
-
-    Example:
-        >>> import oneproj
-        >>> risk = oneproj.mean(lambda batch: batch, data=torch.arange(6.0))
-        >>> check_indices(torch.tensor([5, 0]), risk)
-    """
-    check_tensor(
-        indices, "indices", (None,), torch.int64, within=(0, (term.size or 0) - 1)
-    )
 
 
 def take_anchor(

@@ -39,17 +39,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from oneproj.oracles.anchor import Anchor, check_indices
+from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.base import AbstractOracle
 from oneproj.problem.autograd import accumulate
 from oneproj.problem.terms import AbstractTerm
-from oneproj.schema import LARGEST, check_like, check_names, check_range
-from oneproj.vectors.arithmetic import Vector, on_devices
+from oneproj.vectors.arithmetic import Vector
 
 UPDATES_PER_BATCH = 3
 """Updates in a row that use one minibatch. On NASA, credit and ClimSim abstention, 8
@@ -58,35 +57,23 @@ less than between seeds; those near zero by 1e-4."""
 
 
 @dataclass
-class Serving:
-    """A minibatch whose value at the anchor is remembered.
+class AnchoredBatch:
+    """A minibatch B of a constraint, with what is known of it at the anchor x.
 
     Attributes:
-        indices: Its examples.
+        indices: Its examples; None for all.
         value: ``c_B(x)``.
         correction: ``grad c(x) - grad c_B(x)``; None until the constraint has a weight.
-        served: The number of updates that have used it.
+        uses: The number of updates that have used it.
+        graph: ``c_B(x)`` with its graph, where the anchor remembers no values of
+            examples. Such a minibatch is used once.
     """
 
-    indices: Tensor
+    indices: Tensor | None
     value: float
     correction: list[Tensor] | None = None
-    served: int = 1
-
-    @classmethod
-    def of_state(
-        cls, state: Mapping[str, Any], constraint: AbstractTerm, like: Vector
-    ) -> Self:
-        """Return the minibatch that was saved, on the devices of the parameters."""
-        check_names(state, "batch", ("indices", "value", "correction", "served"))
-        check_indices(state["indices"], constraint)
-        check_range(state["value"], "batch.value", -LARGEST, LARGEST)
-        check_range(state["served"], "batch.served", 1, UPDATES_PER_BATCH)
-        batch = cls(**state)
-        if batch.correction is not None:
-            check_like(batch.correction, like, "batch.correction")
-            batch.correction = on_devices(batch.correction, like)
-        return batch
+    uses: int = 1
+    graph: Tensor | None = None
 
 
 class Anchored(AbstractOracle):
@@ -100,10 +87,8 @@ class Anchored(AbstractOracle):
     uses_anchors = True
     _age = 0
     """Updates since the anchor was taken."""
-    _batches: Mapping[str, Serving] = MappingProxyType({})
-    """The minibatches of constraints whose examples the anchor remembers."""
-    _there: Mapping[str, tuple[float, Tensor]] = MappingProxyType({})
-    """For the others, ``c_B(x)`` in this update, as a number and with its graph."""
+    _batches: Mapping[str, AnchoredBatch] = MappingProxyType({})
+    """The minibatches in use, by constraint."""
 
     def anchor(self) -> Anchor:
         """Take an anchor at the parameters, and use it from now on."""
@@ -114,19 +99,17 @@ class Anchored(AbstractOracle):
         """Return the anchor in use, its age, and the minibatches in use."""
         anchor = None if self._anchor is None else self._anchor.state_dict()
         batches = {name: dict(vars(batch)) for name, batch in self._batches.items()}
-        own = {"anchor": anchor, "age": self._age, "batches": batches}
-        return super().state_dict() | own
+        parts = {"anchor": anchor, "age": self._age, "batches": batches}
+        return super().state_dict() | parts
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from such a state."""
         super().load_state_dict(state)
-        kept, problem = state["anchor"], self.problem
-        self._anchor = None if kept is None else Anchor.of_state(kept, problem)
-        self._age = check_range(state["age"], "oracle.age", 0)
-        check_names(state["batches"], "batches", problem.constraints, needed=())
+        anchor, device = state["anchor"], self.problem.parameters[0].device
+        self._anchor = None if anchor is None else Anchor.of_state(anchor, device)
+        self._age = state["age"]
         self._batches = {
-            name: Serving.of_state(batch, problem.constraints[name], problem.parameters)
-            for name, batch in state["batches"].items()
+            n: AnchoredBatch(**batch) for n, batch in state["batches"].items()
         }
 
     def add_penalty(self) -> dict[str, float]:
@@ -139,8 +122,9 @@ class Anchored(AbstractOracle):
         self._age += 1
         try:
             return super().add_penalty()
-        finally:
-            self._there = {}  # its graphs take memory
+        finally:  # graphs take memory
+            batches = self._batches.items()
+            self._batches = {name: b for name, b in batches if b.graph is None}
 
     def _estimates(self) -> dict[str, tuple[float, Tensor | None]]:
         known = self._known
@@ -149,41 +133,29 @@ class Anchored(AbstractOracle):
             return {name: (value, None) for name, value in known.values.items()}
         constraints = self.problem.constraints.values()
         large = [c for c in constraints if not self._is_small(c)]
-        self._batches = {c.name: b for c in large if (b := self._minibatch(c))}
-        forgotten = [c for c in large if c.name not in self._batches]
-        if forgotten:
-            with self._at_anchor():
-                self._there = {c.name: self._again(c) for c in forgotten}
+        self._batches = {c.name: self._minibatch(c) for c in large}
         return super()._estimates()
 
-    def _minibatch(self, constraint: AbstractTerm) -> Serving | None:
-        """Return the minibatch to use; None if the anchor has no values of it."""
-        name, batch = constraint.name, self._batches.get(constraint.name)
-        if batch is not None and batch.served < UPDATES_PER_BATCH:
-            batch.served += 1
-            self._drawn[name] = batch.indices
+    def _minibatch(self, constraint: AbstractTerm) -> AnchoredBatch:
+        """Return the minibatch to use in this update."""
+        batch = self._batches.get(constraint.name)
+        if batch is not None and batch.uses < UPDATES_PER_BATCH:
+            batch.uses += 1
             return batch
         drawn, each = self._known.draw(constraint, self.batch_size, self.generator)
-        self._drawn[name] = drawn
-        if drawn is None or each is None:
-            return None
-        return Serving(drawn, each.mean().item())
-
-    def _again(self, constraint: AbstractTerm) -> tuple[float, Tensor]:
-        """Evaluate the last minibatch of a constraint, wherever the parameters are."""
-        return self.evaluate_batch(constraint, self._drawn[constraint.name])
+        if drawn is not None and each is not None:
+            return AnchoredBatch(drawn, each.mean().item())
+        with self._at_anchor():
+            value, graph = self.evaluate_batch(constraint, drawn)
+        return AnchoredBatch(drawn, value, graph=graph)
 
     def estimate(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
-        """Return ``c_B(z) - c_B(x) + c(x)``, or the value on all of few examples."""
-        name = constraint.name
-        if name in self._batches:
-            there = self._batches[name].value
-        elif name in self._there:
-            there = self._there[name][0]
-        else:
+        """Return ``c_B(z) - c_B(x) + c(x)``, or the value on all of small data."""
+        batch = self._batches.get(constraint.name)
+        if batch is None:
             return self.evaluate_all(constraint)
-        here, graph = self._again(constraint)
-        return here - there + self._known.values[name], graph
+        here, graph = self.evaluate_batch(constraint, batch.indices)
+        return here - batch.value + self._known.values[constraint.name], graph
 
     def _add_gradients(
         self, pushing: Sequence[tuple[AbstractTerm, float, Tensor | None]]
@@ -192,13 +164,6 @@ class Anchored(AbstractOracle):
         for c, w, graph in pushing:
             if c.name in self._batches and graph is not None:
                 self._add(self._correction(c), w)
-        forgotten = [(c.name, w) for c, w, _ in pushing if c.name in self._there]
-        if forgotten:
-            self.counts.constraint_gradients += len(forgotten)
-            with self._at_anchor():
-                self._backpropagate([(self._there[n][1], -w) for n, w in forgotten])
-            for name, w in forgotten:
-                self._add(self._known.jacobian[name], w)
 
     def _correction(self, constraint: AbstractTerm) -> Vector:
         """Return ``grad c(x) - grad c_B(x)``, computed once per minibatch."""
@@ -207,7 +172,9 @@ class Anchored(AbstractOracle):
             self.counts.constraint_gradients += 1
             found = [row.clone() for row in self._known.jacobian[constraint.name]]
             with self._at_anchor():
-                graph = self._again(constraint)[1]
+                graph = batch.graph
+                if graph is None:
+                    graph = self.evaluate_batch(constraint, batch.indices)[1]
                 accumulate(found, -graph, self.problem.parameters)
             batch.correction = found
         return batch.correction
@@ -238,5 +205,5 @@ class Anchored(AbstractOracle):
                 p.data = there
             yield
         finally:
-            for p, own in zip(parameters, here, strict=True):
-                p.data = own
+            for p, kept in zip(parameters, here, strict=True):
+                p.data = kept

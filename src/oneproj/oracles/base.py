@@ -29,7 +29,7 @@ from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
 from oneproj.results import Counts
-from oneproj.schema import check_range, check_tensor
+from oneproj.schema import Resumable
 from oneproj.vectors.arithmetic import Vector, is_finite
 
 MOST_SHUFFLED = 10**6
@@ -38,7 +38,7 @@ independent: few examples would repeat, and to shuffle 10^7 takes as long as 500
 updates."""
 
 
-class Sampler:
+class Sampler(Resumable):
     """Draws minibatches without replacement: an epoch uses no example twice.
 
     Each minibatch is a uniform sample, so its mean is unbiased, and the means of one
@@ -57,6 +57,8 @@ class Sampler:
         >>> sorted(torch.cat([sampler.draw() for _ in range(3)]).tolist())
         [0, 1, 2, 3, 4, 5]
     """
+
+    STATE = ("_order", "_used")
 
     def __init__(
         self, term: AbstractTerm, batch_size: int, generator: torch.Generator
@@ -79,28 +81,6 @@ class Sampler:
         self._used += b
         return self._order[self._used - b : self._used]
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the order of this epoch, and how many of its examples were drawn."""
-        return {"order": self._order, "used": self._used}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from such a state.
-
-        Example:
-            >>> import oneproj
-            >>> risk = oneproj.mean(lambda batch: batch, data=torch.arange(6.0))
-            >>> first, second = (Sampler(risk, 2, torch.Generator()) for _ in range(2))
-            >>> _ = first.draw(); second.load_state_dict(first.state_dict())
-            >>> torch.equal(first.draw(), second.draw())
-            True
-        """
-        n = self._term.size or 0
-        order = state["order"]
-        if order is not None:
-            check_tensor(order, "sampler.order", (n,), torch.int64, within=(0, n - 1))
-        self._used = check_range(state["used"], "sampler.used", 0, n)
-        self._order = order
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -119,7 +99,7 @@ class Estimate:
     residuals: Mapping[str, float]
 
 
-class AbstractOracle(ABC):
+class AbstractOracle(Resumable, ABC):
     """Estimates ``f + p(c)`` and puts a stochastic gradient of it into ``.grad``.
 
     A subclass says how a constraint is estimated, in ``estimate``. The weights of the
@@ -168,6 +148,7 @@ class AbstractOracle(ABC):
         (True, 'large-batch')
     """
 
+    STATE = ("_sampler",)
     name: ClassVar[str]
     uses_anchors: ClassVar[bool] = False
     shuffles: ClassVar[bool] = True
@@ -255,16 +236,6 @@ class AbstractOracle(ABC):
         self._best.offer(anchor, self.problem)
         return anchor
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what the next update depends on, without penalty and generator."""
-        sampler = self._sampler
-        return {"sampler": None if sampler is None else sampler.state_dict()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from such a state."""
-        if self._sampler is not None:
-            self._sampler.load_state_dict(state["sampler"])
-
     def backward(self) -> Estimate:
         """Put a stochastic gradient of ``f + p(c)`` into ``.grad``.
 
@@ -345,8 +316,8 @@ class AbstractOracle(ABC):
             return
         message = (
             f"estimate() of the oracle {self.name!r} returned a scalar of "
-            f"{constraint.name!r} that has no gradient, so the constraint would never "
-            "be felt. Do not detach it, nor compute it under torch.no_grad(); or "
+            f"{constraint.name!r} that has no gradient, so the constraint would have "
+            "no effect. Do not detach it, nor compute it under torch.no_grad(); or "
             "return None in its place for the gradient on all data."
         )
         raise InvalidProblemError(message)
@@ -361,7 +332,10 @@ class AbstractOracle(ABC):
         """Add ``sum_j w_j grad c_j``: one backward pass for all that have a graph."""
         graphs = [(graph, w) for _, w, graph in pushing if graph is not None]
         self.counts.constraint_gradients += len(graphs)
-        self._backpropagate(graphs)
+        moving = [(graph, w) for graph, w in graphs if graph.requires_grad]
+        if moving:
+            values, weights = zip(*moving, strict=True)
+            add_gradient(values, weights, self.problem.parameters)
         for constraint, w, graph in pushing:
             if graph is None:
                 self._add(self._full_gradient(constraint), w)
@@ -370,13 +344,6 @@ class AbstractOracle(ABC):
         self.counts.constraint_gradients += 1
         self.counts.constraint_passes += constraint.size is not None
         return constraint.value_and_gradient(self.problem.parameters)[1]
-
-    def _backpropagate(self, graphs: Sequence[tuple[Tensor, float]]) -> None:
-        """Add the gradient of ``sum_j w_j v_j`` to ``.grad``."""
-        moving = [(v, w) for v, w in graphs if v.requires_grad]
-        if moving:
-            values, weights = zip(*moving, strict=True)
-            add_gradient(values, weights, self.problem.parameters)
 
     def _add(self, gradient: Vector, weight: float) -> None:
         """Add a known gradient to ``.grad``."""
@@ -390,10 +357,10 @@ class AbstractOracle(ABC):
         """Raise if ``.grad`` is not finite, and name the term that made it so."""
         parameters, added = self.problem.parameters, self._unchecked
         self._unchecked = []
-        slopes = [p.grad for p in parameters if p.grad is not None]
+        gradients = [p.grad for p in parameters if p.grad is not None]
         # Finite norms imply finite entries; only a norm that overflowed needs them.
-        norms = torch._foreach_norm(slopes, 2) if slopes else ()
-        if math.isfinite(sum(map(Tensor.item, norms))) or is_finite(slopes):
+        norms = torch._foreach_norm(gradients, 2) if gradients else ()
+        if math.isfinite(sum(map(Tensor.item, norms))) or is_finite(gradients):
             return
         # The sum does not show which term it was, so each is evaluated again, except
         # gradients on all data, which were checked when they were computed.

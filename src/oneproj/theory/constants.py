@@ -20,10 +20,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from oneproj.errors import InvalidProblemError, InvalidScheduleError
 
@@ -463,15 +462,6 @@ class Observations:
         for name, value in seen.items():
             extreme = min if vars(Observations)[name] == math.inf else max
             kept[name] = extreme(kept[name], value)
-
-    def state_dict(self) -> dict[str, float]:
-        """All numbers by their names."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, float]) -> Self:
-        """The observations of such a state."""
-        return cls(**state)
 
     def contradictions(
         self, constants: ConvexConstants | NonconvexConstants, rounding: float

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -35,7 +35,7 @@ from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm, Constraint
 from oneproj.projection.margins import MARGIN_POWER
-from oneproj.schema import IMPLEMENTATION, SchemaError, check_plain
+from oneproj.schema import SchemaError, check_plain
 from oneproj.vectors.arithmetic import norm, rounding_unit
 
 VERSION = 11  # of the format; a state that is read in another way needs another
@@ -44,6 +44,8 @@ MAGIC = b"oneproj checkpoint, format "
 SAMPLE = 256  # examples of each term that are compared: a few minibatches
 MEASURED = ("'lr'", "'initial_lr'", "'prox_weight'", "'base_lrs'", "'_last_lr'")
 """Settings of optimisers and schedulers that follow from a measured step size."""
+IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
+"""Settings of a parameter group that may differ on another device."""
 State = dict[str, Any]
 Location: TypeAlias = str | PathLike[str]
 
@@ -327,15 +329,15 @@ def outline(
         "radius": repr(problem.radius),
         "center": "the origin" if center is None else f"of length {norm(center)!r}",
     }
-    steps = _steps(state)
-    options = settings.get("options")
-    if isinstance(options, Mapping) and options.get("lr") is None:
+    steps, options = _steps(state), settings.get("options")
+    if options is not None and options.get("lr") is None:
         # The step size was measured at the start, which a resumed run does not see.
         steps = {k: v for k, v in steps.items() if not k.startswith(MEASURED)}
-    return words | _settings(settings) | steps
+    chosen = {k: v for k, v in settings.items() if k != "options"} | dict(options or {})
+    return words | {name: _text(value) for name, value in chosen.items()} | steps
 
 
-def refuse_others(saved: Mapping[str, str], own: Mapping[str, str]) -> None:
+def refuse_others(saved: Mapping[str, str], new: Mapping[str, str]) -> None:
     """Raise with every difference, the first five in words.
 
     Raises:
@@ -344,11 +346,11 @@ def refuse_others(saved: Mapping[str, str], own: Mapping[str, str]) -> None:
     Example:
         >>> refuse_others({"seed": "0"}, {"seed": "0"})
     """
-    names = [name for name in {**saved, **own} if saved.get(name) != own.get(name)]
+    names = [name for name in {**saved, **new} if saved.get(name) != new.get(name)]
     if not names:
         return
     differences = [
-        f"{name}: {saved.get(name, 'absent')} then, {own.get(name, 'absent')} now"
+        f"{name}: {saved.get(name, 'absent')} then, {new.get(name, 'absent')} now"
         for name in names[:5]
     ]
     if len(names) > len(differences):
@@ -360,21 +362,6 @@ def refuse_others(saved: Mapping[str, str], own: Mapping[str, str]) -> None:
         "that wrote it, or start anew with another checkpoint path."
     )
     raise CheckpointError(message)
-
-
-def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Every setting in words, options by their own names."""
-    words: dict[str, str] = {}
-    for name, value in settings.items():
-        if name == "defaults":  # whose names are those of settings, in part
-            words[name] = repr(value)
-        elif isinstance(value, Mapping):
-            words |= _settings(value)
-        elif callable(value):  # two runs cannot share the object, but the function
-            words[name] = name_of(value)
-        else:
-            words[name] = repr(value)
-    return words
 
 
 def _steps(state: Mapping[str, Any]) -> dict[str, str]:
@@ -391,18 +378,19 @@ def _steps(state: Mapping[str, Any]) -> dict[str, str]:
         for owner, part in parts.items():
             for key, item in part.items():
                 if key not in ("params", *IMPLEMENTATION):
-                    words[f"{key!r} in {owner}"] = _plain(item)
+                    words[f"{key!r} in {owner}"] = _text(item)
     return words
 
 
-def _plain(value: object) -> str:
-    """A value in words that are the same in every process."""
+def _text(value: object) -> str:
+    """A value as text that is the same in every process."""
     if isinstance(value, Mapping):
-        return str({str(key): _plain(item) for key, item in value.items()})
+        items = (f"{key!r}: {_text(item)}" for key, item in value.items())
+        return f"{{{', '.join(items)}}}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_plain, value))}]"
+        return f"[{', '.join(map(_text, value))}]"
     plain = value is None or isinstance(value, int | float | str | Tensor)
-    return repr(value) if plain else type(value).__name__
+    return repr(value) if plain or is_dataclass(value) else name_of(value)
 
 
 def _describe(term: AbstractTerm) -> str:

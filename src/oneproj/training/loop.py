@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import enum
 import math
-import os
 import reprlib
 import signal
 import threading
@@ -36,7 +35,7 @@ from torch import Tensor
 from oneproj.arguments import check_number
 from oneproj.distributed import agreeing, is_first_with
 from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning, warn
-from oneproj.files import check_place, in_words, is_special
+from oneproj.files import check_place, in_words
 from oneproj.logs import AbstractLog
 from oneproj.methods.base import check_returned
 from oneproj.oracles import Estimate
@@ -48,7 +47,6 @@ from oneproj.training.checkpoints import Files, cannot_write, write_checkpoint
 from oneproj.training.run import Run
 
 Callback = Callable[[Update], bool | None]
-_TAKEN: set[str] = set()  # the files that the logs of running solves write to
 
 
 class Callbacks:
@@ -85,35 +83,6 @@ class Callbacks:
                     "or leave it out."
                 )
                 raise InvalidProblemError(message) from error
-
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Reserve the logs' files for this run while a block runs; then close them.
-
-        Raises:
-            InvalidProblemError: One of them writes where another does already.
-        """
-        own: list[str] = []
-        try:
-            for log in self._logs:
-                if log.place is None or is_special(log.place):
-                    continue  # any number of logs may write to a device or a pipe
-                place = os.path.realpath(log.place)
-                if place in _TAKEN:
-                    message = (
-                        f"{log!r} is written by another log already, of this run or of "
-                        "one that goes on, and the entries of both would mix. Give "
-                        "each run, and each log of it, a place of its own."
-                    )
-                    raise InvalidProblemError(message)
-                _TAKEN.add(place)
-                own.append(place)
-            try:
-                yield
-            finally:
-                self.close()
-        finally:
-            _TAKEN.difference_update(own)
 
     def __call__(self, update: Update) -> bool:
         """Call every one of them, also after one that wants to stop."""
@@ -361,8 +330,8 @@ def _interrupts(*, wait: bool) -> Iterator[Callable[[], bool]]:
     Yields whether it was pressed. Only where Python's own handler is in place, in the
     main thread: handlers that someone else installed stay.
     """
-    own = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not (wait and own and threading.current_thread() is threading.main_thread()):
+    default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not (wait and default and threading.current_thread() is threading.main_thread()):
         yield lambda: False
         return
     presses: list[int] = []

@@ -31,7 +31,7 @@ from oneproj.training.checkpoints import (
     refuse_others,
     sample_values,
 )
-from oneproj.vectors.arithmetic import on_devices, snapshot
+from oneproj.vectors.arithmetic import Vector, on_devices, snapshot
 
 MAX_ROWS = 1000  # of a history; longer runs record every n-th update, to stay small
 
@@ -97,10 +97,7 @@ class History:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with a record; its seconds count, those in between do not.
-
-        Raises:
-            SchemaError: It is not the record of such a run.
+        """Continue a record; its seconds count, those in between do not.
 
         Example:
             >>> first, second = History([], steps=2), History([], steps=2)
@@ -110,25 +107,7 @@ class History:
             (2, [0.5, 0.4])
         """
         columns, pending = state["columns"], state["pending"]
-        schema.check_names(columns, "history.columns", self.columns)
-        schema.check_list(
-            columns["update"], "history.columns", 0, MAX_ROWS + self.steps
-        )
-        rows = len(columns["update"])
-        schema.check_like(
-            columns, dict.fromkeys(columns, [math.inf] * rows), "history.columns"
-        )
-        schema.check_names(
-            pending, "history.pending", self.columns, self.columns if pending else ()
-        )
-        schema.check_like(pending, dict.fromkeys(pending, math.inf), "history.pending")
-        for update in [*columns["update"], *([pending["update"]] if pending else [])]:
-            schema.check_range(update, "history.update", 1, self.steps)
-        if state["outer"] is not None:
-            schema.check_range(state["outer"], "history.outer", 0)
-        self.seconds_before = schema.check_range(
-            state["seconds"], "history.seconds", 0.0
-        )
+        self.seconds_before = state["seconds"]
         self.columns = {name: list(column) for name, column in columns.items()}
         self._pending, self._outer = dict(pending), state["outer"]
         self._start = time.perf_counter()
@@ -189,26 +168,6 @@ class Start:
         _load_point(problem, self.parameters, self.buffers)
         self.parameters, self.buffers = held
 
-    def state_dict(self) -> State:
-        """The point as plain containers; tensors are not copied."""
-        return dict(vars(self))
-
-    def load_state_dict(self, state: State, problem: Problem) -> None:
-        """Take such a state over, on the devices of the parameters.
-
-        Raises:
-            SchemaError: It is neither empty nor a point of the problem.
-        """
-        objective, point, buffers = (state[f.name] for f in dataclasses.fields(self))
-        if objective is None:
-            schema.require(point == [] and buffers == {}, state, "start", "empty")
-            return
-        schema.check_like(objective, 0.0, "start.objective")
-        schema.check_like(point, problem.parameters, "start.parameters")
-        _check_buffers(buffers, problem.model)
-        self.objective, self.buffers = objective, buffers
-        self.parameters = on_devices(point, problem.parameters)
-
 
 def _objective_if_feasible(problem: Problem, counts: Counts) -> float | None:
     """The objective on all data where the parameters are; None if that is infeasible.
@@ -263,7 +222,7 @@ class Run:
             "counts": dataclasses.asdict(context.counts),
             "history": self.history.state_dict(),
             "model": {"buffers": buffers, "noise": torch.get_rng_state()},
-            "start": self.start.state_dict(),
+            "start": dict(vars(self.start)),
             "best anchor": dict(vars(context.best_anchor)),
         }
 
@@ -281,10 +240,11 @@ class Run:
             # Dropout, and a loss that adds noise, draw from the global generator.
             torch.default_generator.set_state(state["model"]["noise"])
             check_sample(problem, state["sample"])
+            state = _on_devices(state, problem.parameters)
             self.method.load_state_dict(state["method"])
             self.history.load_state_dict(state["history"])
-            self.start.load_state_dict(state["start"], problem)
-            self._load_best_anchor(state["best anchor"])
+            vars(self.start).update(state["start"])
+            vars(self.context.best_anchor).update(state["best anchor"])
         except BaseException as error:
             _load_point(problem, *before)
             torch.default_generator.set_state(noise)
@@ -302,32 +262,20 @@ class Run:
         vars(self.context.counts).update(state["counts"])
         return int(state["update"])
 
-    def _load_best_anchor(self, state: State) -> None:
-        """Take over the best feasible anchor, a point like the start."""
-        schema.check_names(state, "best anchor", vars(self.context.best_anchor))
-        schema.check_like(state["total"], 0.0, "best anchor.total")
-        schema.check_range(state["count"], "best anchor.count", 0)
-        point = Start()
-        point.load_state_dict(state, self.context.problem)
-        vars(self.context.best_anchor).update(state | vars(point))
-
     def _check(self, state: State) -> None:
         """Compare a state with that of this run, which is new."""
-        problem, own = self.context.problem, self._parts()
+        problem, new = self.context.problem, self._parts()
         terms = (problem.objective, *problem.constraints.values())
-        own["sample"] = {term.name: math.inf for term in terms}
+        new["sample"] = {term.name: math.inf for term in terms}
         schema.check_plain(state, "it")
-        schema.check_names(state, "it", own | {"update": 0})
+        schema.check_names(state, "it", new | {"update": 0})
         # Another run differs in its outline first: that says most to the user.
         for name, words in state["outline"].items():
             schema.require(type(words) is str, words, f"outline.{name}", "a string")
         refuse_others(state["outline"], self._outline)
         schema.check_range(state["update"], "update", 0, self.context.steps)
-        own["model"]["buffers"] = {}  # a module may add some as it goes
-        schema.check_like(state, own | {"update": 0, "outline": {}}, "it")
-        for name, count in state["counts"].items():
-            schema.check_range(count, f"counts.{name}", 0)
-        _check_buffers(state["model"]["buffers"], problem.model)
+        new["model"]["buffers"] = {}  # a module may add some as it goes
+        schema.check_like(state, new | {"update": 0, "outline": {}}, "it")
         for generator in (
             state["sampling"],
             state["selection"],
@@ -341,6 +289,16 @@ class Run:
         return outline(self.context.problem, self.settings, self.method.state_dict())
 
 
+def _on_devices(state: Any, like: Vector) -> Any:  # noqa: ANN401 - plain data
+    """A state with its vectors, lists shaped like the parameters, on their devices."""
+    if isinstance(state, Mapping):
+        return {name: _on_devices(part, like) for name, part in state.items()}
+    shapes = [p.shape for p in like]
+    if isinstance(state, list) and [getattr(t, "shape", None) for t in state] == shapes:
+        return on_devices(state, like)
+    return state
+
+
 def _alone(tensor: Tensor) -> Tensor:
     """A tensor to save; copied if it is a part of a larger one, all of which would be.
 
@@ -348,30 +306,14 @@ def _alone(tensor: Tensor) -> Tensor:
         >>> _alone(torch.zeros(9)[:2]).untyped_storage().nbytes()
         8
     """
-    own = tensor.detach()
-    return own.clone() if own.untyped_storage().nbytes() > own.nbytes else own
+    saved = tensor.detach()
+    shared = saved.untyped_storage().nbytes() > saved.nbytes
+    return saved.clone() if shared else saved
 
 
 def _model_buffers(model: torch.nn.Module | None) -> dict[str, Tensor]:
     """The buffers of a model, which calls change, by name."""
     return {} if model is None else dict(model.named_buffers())
-
-
-def _check_buffers(state: State, model: torch.nn.Module | None) -> None:
-    """Require values of a model's buffers; a module may add some as it goes."""
-    modules = {} if model is None else dict(model.named_modules())
-    buffers = _model_buffers(model)
-    schema.check_names(state, "buffers", state)
-    for name, kept in state.items():
-        path, _, own = name.rpartition(".")
-        module = modules.get(path)
-        # A new one must not take the place of anything else of the module.
-        free = module is not None and own.isidentifier() and own not in dir(module)
-        empty = module is not None and own in module._buffers  # noqa: SLF001 - no other name
-        fits = isinstance(kept, Tensor) and (name in buffers or free or empty)
-        schema.require(fits, name, "buffers", "buffers of the model")
-        dtype = buffers[name].dtype if name in buffers else kept.dtype
-        schema.check_tensor(kept, name, [None] * kept.dim(), dtype, within=None)
 
 
 def _copy_point(problem: Problem) -> tuple[list[Tensor], dict[str, Tensor]]:
@@ -402,11 +344,8 @@ def _load_buffer(model: torch.nn.Module, name: str, kept: Tensor) -> None:
         >>> model[0].running_mean.tolist(), model[0].seen.item()
         ([1.0, 1.0], 1.0)
     """
-    path, _, own = name.rpartition(".")
-    module = model.get_submodule(path)
-    buffer = dict(module.named_buffers(recurse=False)).get(own)
-    if buffer is not None and buffer.shape == kept.shape:
-        buffer.copy_(kept)
+    if (buffer := _model_buffers(model).get(name)) is not None:
+        buffer.resize_(kept.shape).copy_(kept)
     else:
-        persistent = own not in module._non_persistent_buffers_set  # noqa: SLF001 - no other name
-        module.register_buffer(own, kept.clone(), persistent=persistent)
+        path, _, last = name.rpartition(".")
+        model.get_submodule(path).register_buffer(last, kept.clone())

@@ -6,7 +6,7 @@ import inspect
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,8 @@ from oneproj.certificates.certify import certify_run
 from oneproj.certificates.kkt import ball_excess
 from oneproj.defaults import Defaults
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
-from oneproj.methods import METHODS, diagnostics
+from oneproj.methods import METHODS, Auto, diagnostics
+from oneproj.methods.auto import recommend
 from oneproj.methods.base import (
     AbstractMethod,
     AbstractUpdater,
@@ -88,15 +89,15 @@ class Settings:
                 "different updates. Give steps instead."
             )
             raise InvalidProblemError(message)
-        told = {
+        texts = {
             "schedule": repr(self.schedule),
             "method": repr(self.method),
             "oracle": getattr(self.oracle, "name", self.oracle),
             "defaults": repr(self.defaults),
         }
-        own = {**vars(self), **told, **self.options}
-        del own["options"]
-        return distributed.setting_facts(own) | problem_facts(problem)
+        arguments = {**vars(self), **texts, **self.options}
+        del arguments["options"]
+        return distributed.setting_facts(arguments) | problem_facts(problem)
 
     def begin(self, problem: Problem) -> Run:
         """A run of the method before its first update.
@@ -104,18 +105,22 @@ class Settings:
         Raises:
             InvalidProblemError: An argument does not fit; the message names it.
         """
-        own, seed = vars(self).copy(), plain(self.seed)
+        given, seed = vars(self).copy(), plain(self.seed)
         for name in ("method", "on_failure", "options"):
-            del own[name]
-        context = prepare(problem, **own | {"seed": seed})
+            del given[name]
+        context = prepare(problem, **given | {"seed": seed})
         arguments = inspect.getfullargspec(solve).kwonlyargs
         chosen, scheduled = _choose_method(self.method), self.schedule is not None
         method = make_method(chosen, self.options, self.schedule, beside=arguments)
         check_anchor_size(method, self.anchor_size, self.oracle, scheduled=scheduled)
+        why = {}
+        if isinstance(method, Auto):
+            method, why["why"] = recommend(context)
         described = {
             "method": method.name,
             "seed": seed,
             "options": None if scheduled else method.options,
+            **why,
             **context.describe(),
         }
         history = History(problem.constraints, context.steps)
@@ -296,7 +301,7 @@ def solve(
         judged = time.perf_counter() - prepared
         loop.begin(run, done)
         with in_step as ending:
-            with calls.at_work(), _start_after_overflow(run):
+            with closing(calls), _start_after_overflow(run):
                 end, stopped = loop.run(run, done), time.monotonic()
             trained = run.history.seconds_before + time.perf_counter() - began - judged
             laps = {"start": judged, "train": trained}
@@ -389,13 +394,7 @@ def _certified(
     executed = context.schedule if status is Status.FEASIBLE else None
     seen = run.method.seen
     certificate = certify_run(problem, seen, executed)
-    diagnostics.warn_of_record(
-        context,
-        run.history.columns,
-        objective,
-        certificate.multipliers,
-        planned=end is End.PLANNED,
-    )
+    diagnostics.warn_of_record(context, run.history.columns, planned=end is End.PLANNED)
     return Solution(
         status=status,
         objective=objective,
