@@ -153,7 +153,7 @@ class Shared(Fixed, MutableMapping[str, Tensor]):
         (OrderedDict(x=torch.arange(3), y=torch.arange(3)), OrderedDict),
         (defaultdict(list, x=torch.arange(3), y=torch.arange(3)), defaultdict),
         (Fixed(torch.arange(3), torch.arange(3)), dict),
-        (Shared({"x": torch.arange(3), "y": torch.arange(3)}), Shared),
+        (Shared({"x": torch.arange(3), "y": torch.arange(3)}), dict),
         ({"x": torch.arange(3), "y": torch.arange(3)}, dict),
     ],
     ids=["Pair", "Named", "OrderedDict", "defaultdict", "Fixed", "Shared", "dict"],

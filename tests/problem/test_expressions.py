@@ -170,8 +170,6 @@ def test_rounding_is_relative_to_the_parts_not_to_their_difference() -> None:
     [
         (lambda t: t * t, r"finite number, but got .*a - r \* b <= 0"),
         (lambda t: t / t, r"finite number, but got .*a - r \* b <= 0"),
-        (lambda t: 1.0 / t, r"finite number, but got .*a - r \* b <= 0"),
-        (lambda t: t / 0, "divided by 0"),
         (lambda t: t * math.nan, "finite number, but got nan"),
         (lambda t: t + "1", "added to a term or to a finite number, but got '1'"),
         (lambda t: t + (t <= 1.0), "constraint is made last"),
@@ -229,7 +227,11 @@ def test_an_expression_prints_as_it_is_written() -> None:
     assert repr(1 - a) == "-mean over 3 examples + 1"
 
 
-def test_a_power_is_refused_with_a_way_out() -> None:
+def test_other_arithmetic_is_not_defined() -> None:
     risk = oneproj.mean(lambda batch: batch, data=torch.ones(3))
-    with pytest.raises(oneproj.InvalidProblemError, match=r"root of the bound"):
+    with pytest.raises(TypeError, match="unsupported operand"):
         _ = risk**2
+    with pytest.raises(TypeError, match="unsupported operand"):
+        _ = 1.0 / risk
+    with pytest.raises(ZeroDivisionError):
+        _ = risk / 0

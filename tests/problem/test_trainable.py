@@ -68,7 +68,7 @@ REFUSED = {
         [torch.ones(2), torch.ones(1)],
         r"got 2 frozen tensor\(s\).*needs requires_grad=True",
     ),
-    "integers": (torch.arange(3), r"torch\.int64, which have no gradients.*double"),
+    "integers": (torch.arange(3), r"torch\.int64.*floating"),
     "frozen tensor": (torch.ones(2), r"got 1 frozen tensor\(s\)"),
     "not a tensor": ([[1.0, 2.0]], "must be tensors, but got list.*model.parameters"),
     "computed": ([2 * torch.ones(1, requires_grad=True)], "not a leaf tensor"),

@@ -53,7 +53,6 @@ class Float64Mode(TorchFunctionMode):
     def __init__(self) -> None:
         """Begin without copies."""
         super().__init__()
-        self.tensors_seen = 0
         self._copies = WeakTensorKeyDictionary()
 
     def __torch_function__(
@@ -88,14 +87,10 @@ class Float64Mode(TorchFunctionMode):
         """
 
         def call(*batch: object) -> object:
-            seen = self.tensors_seen
             with _unchanged_modules(), self:
                 found = fn(*batch)
-            if self.tensors_seen == seen:
-                message = (
-                    "none of its operations can be seen, as those of a scripted "
-                    "function"
-                )
+            if isinstance(found, Tensor) and _is_narrow(found.dtype):
+                message = "its operations cannot be seen, as in a scripted function"
                 raise NotInFloat64(message)
             return found
 
@@ -103,7 +98,6 @@ class Float64Mode(TorchFunctionMode):
 
     def _wide(self, given: Any) -> Any:  # noqa: ANN401 - any argument or result
         if isinstance(given, Tensor):
-            self.tensors_seen += 1
             return self._copy(given) if _is_narrow(given.dtype) else given
         if isinstance(given, torch.dtype):
             return torch.float64 if _is_narrow(given) else given
@@ -232,11 +226,10 @@ def check_in_float64(
                 continue
             try:
                 found.residuals[name] = in_float64(c.value)
-            except NotInFloat64 as reason:
-                found.reasons[name] = str(reason).partition("\n")[0]
             except Exception as error:  # noqa: BLE001 - whatever a function may raise
-                first_line = str(error).partition("\n")[0]
-                found.reasons[name] = f"{type(error).__name__}: {first_line}"
+                known = isinstance(error, NotInFloat64)
+                kind = "" if known else f"{type(error).__name__}: "
+                found.reasons[name] = kind + str(error).partition("\n")[0]
     return found
 
 
