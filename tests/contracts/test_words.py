@@ -151,12 +151,12 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
     (
         "projector without constants",
         lambda: oneproj.certify(problem(), projector="cuts"),
-        "gradient mapping.*it is None. Leave the projector out",
+        "gradient mapping.*it is None. Leave it out",
     ),
     (
         "generator without constants",
         lambda: oneproj.certify(problem(), generator=torch.Generator()),
-        "slope check.*it is None. Leave the generator out",
+        "slope check.*it is None. Leave it out",
     ),
     # data
     ("sparse data", lambda: mean(X.to_sparse()), "without a plain layout.*to_dense"),

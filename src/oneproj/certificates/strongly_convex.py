@@ -47,7 +47,6 @@ from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
 from oneproj.vectors.arithmetic import (
     Array,
-    Mask,
     Vector,
     assign,
     combine,
@@ -61,7 +60,7 @@ from oneproj.vectors.arithmetic import (
     rounding_unit,
     unflat,
 )
-from oneproj.vectors.qp import EPSILON, refine_on_support, solve_simplex_qp
+from oneproj.vectors.qp import EPSILON, solve_simplex_qp
 
 BALL, OBJECTIVE = "\0ball", "\0objective"
 """Labels of cuts that belong to no constraint; no name begins like this."""
@@ -214,7 +213,6 @@ class _Search:
     """The evaluations so far: their cuts, the best point, the most interior one."""
 
     best: Linearization  # the feasible point with the smallest H
-    _latest: Linearization  # the last feasible point
     _deepest: Linearization  # the point with the smallest residual
     _model: Minimum  # what the cuts prove
 
@@ -225,7 +223,6 @@ class _Search:
         self._center = None if problem.center is None else doubled(problem.center)
         self._eps = rounding_unit(problem.parameters)
         self._cuts = Minorants(origin, m, self._eps)
-        self._error = math.inf
         self.evaluations = 0
         self.refuted: str | None = None
 
@@ -252,21 +249,15 @@ class _Search:
 
     def _record(self, seen: Linearization) -> Linearization:
         if self.evaluations == 1:
-            self.best = self._deepest = self._latest = seen
-        if seen.worst <= 0:
-            self._latest = seen
-            self.best = seen if seen.value < self.best.value else self.best
+            self.best = self._deepest = seen
+        if seen.worst <= 0 and seen.value < self.best.value:
+            self.best = seen
         if seen.worst < self._deepest.worst:
             self._deepest = seen
         for piece in seen.pieces:
             self._cuts.add(piece, seen.point, curvature=self._m)
-        # A cut that is slack all over the ball in which the minimiser lies is no use.
-        near = math.inf
-        if math.isfinite(self._error):
-            near = self._error + distance(seen.point, self._model.best.point)
         for cut in seen.constraints:
-            if math.isinf(near) or cut.value + near * norm(cut.gradient) >= 0:
-                self._cuts.add(cut, seen.point)
+            self._cuts.add(cut, seen.point)
         return seen
 
     def advance(self) -> None:
@@ -279,23 +270,9 @@ class _Search:
 
     def judge(self) -> Minimum:
         """Bound the distance to the minimiser from the best feasible point."""
-        result = self._judge(self.best)
-        # Among points whose values agree to rounding, the smallest is arbitrary.
-        tie = 8 * self._eps * abs(self.best.value)
-        if (
-            self._latest is not self.best
-            and self._latest.value - self.best.value <= tie
-        ):
-            other = self._judge(self._latest)
-            result = other if other.error < result.error else result
-        return result
-
-    def _judge(self, reference: Linearization) -> Minimum:
-        found = self._cuts.solve(reference)
-        self.refuted = self.refuted or found.refuted
-        if reference is self.best or found.error < self._error:
-            self._model, self._error = found, found.error
-        return found
+        self._model = self._cuts.solve(self.best)
+        self.refuted = self.refuted or self._model.refuted
+        return self._model
 
     def finished(self, error: float) -> bool:
         """Return whether the target is met, or rounding leaves nothing to gain."""
@@ -430,11 +407,11 @@ class Minorants:
         P = self._gram / m + np.outer(reach, on) + np.outer(on, reach)
         P += m * dot(d, d) * np.outer(on, on)
         start = self._z if self._z.any() else None
-        self._z = solve_simplex_qp(P, lift, on, start).z
-        r = self._refine(P, lift, on, d)
-        z = self._z
+        self._z = z = solve_simplex_qp(P, lift, on, start).z
+        used = np.flatnonzero(z)
+        r = combine([m, *z[used].tolist()], [d, *(self._all[k].vector for k in used)])
         weights: dict[str, float] = {}
-        for k in np.flatnonzero(z):
+        for k in used:
             label = self._all[k].cut.label
             weights[label] = weights.get(label, 0.0) + float(z[k])
         lowest = int(np.argmin(raw + TOL.refuted_cut * noise))
@@ -470,29 +447,6 @@ class Minorants:
         lift[own] = (value * on - at)[own]
         noise[own & (on > 0) & (lift == 0)] = 0.0
         return lift, noise
-
-    def _refine(self, P: Array, lift: Array, on: Mask, d: Vector) -> list[Tensor]:
-        """Correct the weights by the vectors themselves; return the aggregate r."""
-        r, value = self._aggregate(self._z, lift, d)
-        for _ in range(TOL.refinements):
-            slope = lift.copy()
-            for k in np.flatnonzero(self._z):
-                slope[k] += dot(self._all[k].vector, r) / self._m + on[k] * dot(d, r)
-            z = refine_on_support(P, on, self._z, slope)
-            better, lower = self._aggregate(z, lift, d)
-            if lower >= value:
-                break
-            self._z, r, value = z, better, lower
-        return r
-
-    def _aggregate(
-        self, z: Array, lift: Array, d: Vector
-    ) -> tuple[list[Tensor], float]:
-        """Return r, and the value of the program."""
-        used = np.flatnonzero(z)
-        vectors = [d, *(self._all[k].vector for k in used)]
-        r = combine([self._m, *z[used].tolist()], vectors)
-        return r, float(z @ lift) + dot(r, r) / (2.0 * self._m)
 
     def _forget(self) -> None:
         """Drop the oldest cuts without weight; the bound they prove stays the same."""

@@ -34,7 +34,6 @@ class Tolerances:
         pulls: Attempts to move an infeasible point inside. Rule.
         idle_cuts: Cuts without weight that are kept. More cost memory, fewer cost
             steps. Tests: strongly_convex.
-        refinements: Newton steps on the weights of the cuts. Two reach rounding.
         refuted_cut: Roundings. A cut that lies higher above its function refutes a
             claimed constant. Tests: moreau, penalty_residual.
         sqp_dimension: Numbers in the parameters up to which SLSQP suggests a point; its
@@ -79,7 +78,6 @@ class Tolerances:
     pull_overshoot: float = 1e-3
     pulls: int = 5
     idle_cuts: int = 128
-    refinements: int = 3
     refuted_cut: float = 1e3
     sqp_dimension: int = 100
     sqp_evaluations: int = 50

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -70,9 +71,9 @@ def _nothing_to_optimise(given: list[Tensor]) -> str:
 def _as_tensors(parameters: object) -> list[Tensor]:
     if isinstance(parameters, Tensor):
         return [parameters]
-    one = isinstance(parameters, torch.nn.Module | Mapping)
-    many = isinstance(parameters, Iterable) and not one
-    given = list(parameters) if many else [parameters]
+    given: list[Any] = [parameters]
+    if isinstance(parameters, Iterable) and not isinstance(parameters, Mapping):
+        given = list(parameters)
     for tensor in given:
         if not isinstance(tensor, Tensor):
             message = (
