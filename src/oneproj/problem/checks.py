@@ -212,8 +212,8 @@ def _warn_if_different(
 
     def agree(other: Tensor) -> bool:
         # Values that nearly cancel are rounded by their own size, not by their mean's.
-        apart = float((first.mean() - other.mean()).abs())
-        return not apart > math.sqrt(eps) * (size + abs(term.bound))
+        change = float((first.mean() - other.mean()).abs())
+        return not change > math.sqrt(eps) * (size + abs(term.bound))
 
     if agree(beside):
         return False
@@ -247,18 +247,18 @@ def nodes(value: Tensor) -> set[Node]:
         >>> sorted(type(node).__name__ for node in nodes(w.sum()))
         ['AccumulateGrad', 'SumBackward0']
     """
-    return _behind([] if value.grad_fn is None else [value.grad_fn])
+    return _ancestors([] if value.grad_fn is None else [value.grad_fn])
 
 
-def _behind(given: Iterable[Node]) -> set[Node]:
+def _ancestors(given: Iterable[Node]) -> set[Node]:
     """Nodes, and all that their results were computed by."""
     found: set[Node] = set()
-    ahead = list(given)
-    while ahead:
-        node = ahead.pop()
+    waiting = list(given)
+    while waiting:
+        node = waiting.pop()
         if node not in found:
             found.add(node)
-            ahead += [before for before, _ in node.next_functions if before is not None]
+            waiting += [inner for inner, _ in node.next_functions if inner is not None]
     return found
 
 
@@ -288,7 +288,7 @@ def _check_fresh(
     """Refuse a term two of whose calls share a result that depends on a parameter."""
     kinds = {node: type(node).__name__ for node in once}
     shared = [node for node in once & twice if not VIEW.fullmatch(kinds[node])]
-    computed = _behind(node for node in shared if kinds[node] != LEAF)
+    computed = _ancestors(node for node in shared if kinds[node] != LEAF)
     leaves = [
         getattr(node, "variable", None) for node in computed if kinds[node] == LEAF
     ]

@@ -156,14 +156,14 @@ def _tensor_source(given: Sequence[object], rebuild: Rebuild) -> Source:
 def _dataset_source(dataset: Dataset[Any], collate: Callable[[Any], Any]) -> Source:
     """A map-style data set, collated."""
     size = _count(dataset)
-    together = getattr(dataset, "__getitems__", None)  # torch's loader uses it too
+    get_many = getattr(dataset, "__getitems__", None)  # torch's loader uses it too
 
     def read(at: Tensor | slice) -> object:
         if isinstance(at, slice):
             at = torch.arange(at.start, at.stop, device="cpu")
         indices = at.tolist()
-        if callable(together):
-            return collate(together(indices))
+        if callable(get_many):
+            return collate(get_many(indices))
         return collate([dataset[i] for i in indices])
 
     return Source(size, read)

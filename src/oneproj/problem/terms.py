@@ -405,18 +405,18 @@ class Combination(AbstractExpression):
         value = sum(scaled) + self.constant
         self.check_finite(value)
         gradient = None
-        slopes = [one.gradient for one in found if one.gradient is not None]
-        if slopes:
-            gradient = slopes[0]
+        gradients = [one.gradient for one in found if one.gradient is not None]
+        if gradients:
+            gradient = gradients[0]
             torch._foreach_mul_(gradient, self.terms[0].factor)
-            for (a, _), slope in zip(self.terms[1:], slopes[1:], strict=True):
+            for (a, _), slope in zip(self.terms[1:], gradients[1:], strict=True):
                 torch._foreach_add_(gradient, slope, alpha=a)
             self.check_finite(0.0, gradient)
         if self.size is None or not each:
             return Survey(value, gradient, None)
-        everyone = torch.arange(self.size, device="cpu")
+        all_indices = torch.arange(self.size, device="cpu")
         shares = [
-            self._share(term, everyone, one.examples)
+            self._share(term, all_indices, one.examples)
             for (_, term), one in zip(self.terms, found, strict=True)
         ]
         return Survey(value, gradient, self._weigh(shares))
