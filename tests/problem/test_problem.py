@@ -144,7 +144,7 @@ PARTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "center NaN": (
         {"radius": 1.0, "center": torch.tensor([0.0, math.nan])},
-        "no NaN or inf",
+        "center must be finite",
     ),
 }
 

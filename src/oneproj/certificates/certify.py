@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from oneproj.arguments import check_flag, check_generator
-from oneproj.certificates.assumptions import Examination, examine, infeasible_slope
+from oneproj.certificates.assumptions import examine, infeasible_slope
 from oneproj.certificates.kkt import (
     ball_measure,
     complementarity,
@@ -138,14 +138,14 @@ def certify(
 
 
 def certify_run(
-    problem: Problem, seen: Observations | None, schedule: Schedule | None
+    problem: Problem, observed: Observations | None, schedule: Schedule | None
 ) -> Certificate:
     """Certify the output of a run, with what the run saw of the schedule's claims."""
     _agree(problem)
     constants = _checked_constants(problem, None, schedule)
     with fresh_casts():
         measures = _measures(problem, constants, schedule, None, projected=True)
-        return _certificate(problem, measures, schedule, seen)
+        return _certificate(problem, measures, schedule, observed)
 
 
 def _agree(problem: Problem) -> None:
@@ -284,26 +284,26 @@ def _certificate(
     problem: Problem,
     measures: list[Measure],
     schedule: Schedule | None,
-    seen: Observations | None,
+    observed: Observations | None,
 ) -> Certificate:
     """Return the certificate, without the bounds of theorems that are refuted."""
     judged: list[Measure] = []
     withdrawn: list[str] = []
-    tests = Examination()
+    refuted, counts = list[str](), dict[str, int]()
     if schedule is not None:
-        tests = examine(problem, schedule.constants, seen)
+        refuted, counts = examine(problem, schedule.constants, observed)
     for measure in measures:
         if math.isnan(measure.value):
             quantity = f"the {measure.name}"
             raise NonFiniteError(quantity)
         theorem, changes = measure.details.get("theorem"), dict[str, Any]()
         if theorem is not None:
-            reasons = [f"{theorem} assumes {reason}" for reason in tests.refuted]
+            reasons = [f"{theorem} assumes {reason}" for reason in refuted]
             if "violation" in measure.details:
                 reasons.append(f"{theorem} is refuted: {measure.details['violation']}")
             if reasons:
                 changes = {"bound": None, "source": f"withdrawn: {reasons[0]}"}
-            changes["details"] = {**measure.details, "assumption tests": tests.counts}
+            changes["details"] = {**measure.details, "assumption tests": counts}
             withdrawn += reasons
         judged.append(replace(measure, **changes))
     multipliers = {m.name: m for m in judged}["KKT residual"].details["multipliers"]

@@ -238,27 +238,27 @@ class _Search:
 
     def visit(self, point: Vector) -> None:
         """Evaluate, keep the cuts, and pull the point inside if it is infeasible."""
-        seen = last = self._record(self.evaluate(point))
+        there = last = self._record(self.evaluate(point))
         for k in range(TOL.pulls):
             if last.worst <= 0:
                 return
-            depth = seen.worst - self._deepest.worst
-            share = min(1.0, (1 + TOL.pull_overshoot * 8**k) * seen.worst / depth)
-            pair = [seen.point, self._deepest.point]
+            depth = there.worst - self._deepest.worst
+            share = min(1.0, (1 + TOL.pull_overshoot * 8**k) * there.worst / depth)
+            pair = [there.point, self._deepest.point]
             last = self._record(self.evaluate(combine([1 - share, share], pair)))
 
-    def _record(self, seen: Linearization) -> Linearization:
+    def _record(self, there: Linearization) -> Linearization:
         if self.evaluations == 1:
-            self.best = self._deepest = seen
-        if seen.worst <= 0 and seen.value < self.best.value:
-            self.best = seen
-        if seen.worst < self._deepest.worst:
-            self._deepest = seen
-        for piece in seen.pieces:
-            self._cuts.add(piece, seen.point, curvature=self._m)
-        for cut in seen.constraints:
-            self._cuts.add(cut, seen.point)
-        return seen
+            self.best = self._deepest = there
+        if there.worst <= 0 and there.value < self.best.value:
+            self.best = there
+        if there.worst < self._deepest.worst:
+            self._deepest = there
+        for piece in there.pieces:
+            self._cuts.add(piece, there.point, curvature=self._m)
+        for cut in there.constraints:
+            self._cuts.add(cut, there.point)
+        return there
 
     def advance(self) -> None:
         """Visit the minimiser of the model; cut the ball where it is outside."""
@@ -300,8 +300,8 @@ class _Search:
             if (key := v.tobytes()) not in rows:
                 if len(rows) >= TOL.sqp_evaluations + 4 * size:
                     raise StopIteration
-                seen = self.evaluate(unflat(v[:size], start.point))
-                rows[key] = _sqp_rows(seen, v, self._problem.radius, self._center)
+                there = self.evaluate(unflat(v[:size], start.point))
+                rows[key] = _sqp_rows(there, v, self._problem.radius, self._center)
             return rows[key]
 
         with warnings.catch_warnings(), suppress(StopIteration):
@@ -325,10 +325,10 @@ class _Search:
 
 
 def _sqp_rows(
-    seen: Linearization, v: Array, radius: float, center: Vector | None
+    there: Linearization, v: Array, radius: float, center: Vector | None
 ) -> tuple[Array, Array]:
     """Return the objective, then what must be >= 0, with their gradients in (y, t)."""
-    y = flat(seen.point)
+    y = flat(there.point)
     n = len(y)
     outside, t = v[:n] - y, v[n:]
 
@@ -337,12 +337,12 @@ def _sqp_rows(
         gradient = flat(cut.gradient)
         return cut.value + float(gradient @ outside), np.append(gradient, 0.0 * t)
 
-    (p, q), *others = map(extended, seen.pieces)
+    (p, q), *others = map(extended, there.pieces)
     p, q = p + float(t.sum()), q + np.append(np.zeros(n), np.ones(len(t)))
     rows = [(p, q), *((p - value, q - gradient) for value, gradient in others)]
     if others:
         rows.append((float(t.sum()), np.append(np.zeros(n), 1.0)))
-    rows += [(-c, -gradient) for c, gradient in map(extended, seen.constraints)]
+    rows += [(-c, -gradient) for c, gradient in map(extended, there.constraints)]
     if math.isfinite(radius):
         offset = (v[:n] - (0.0 if center is None else flat(center))) / radius
         gradient = np.append(-2.0 * offset / radius, 0.0 * t)

@@ -313,14 +313,11 @@ def mean(
 
 
 def _as_weights(weights: object, size: int) -> Tensor:
-    given = as_tensor("weights", weights)
-    finite = bool(torch.isfinite(given).all())
-    if given.shape != (size,) or not finite or not bool(given.any()):
+    given = as_tensor("weights", weights, finite=True)
+    if given.shape != (size,) or not bool(given.any()):
         message = (
-            f"weights must be {size} finite numbers, one per example and not all 0, "
-            f"but got shape {tuple(given.shape)} with "
-            f"{int((~torch.isfinite(given)).sum())} NaN or infinite value(s) and "
-            f"{int((given == 0).sum())} zeros."
+            f"weights must be {size} numbers, one per example and not all 0, but got "
+            f"shape {tuple(given.shape)} with {int((given == 0).sum())} zeros."
         )
         raise InvalidProblemError(message)
     return given

@@ -16,7 +16,7 @@ from oneproj.arguments import as_tensor, check_dense
 from oneproj.distributed import is_dtensor
 from oneproj.errors import InvalidProblemError
 from oneproj.problem.autograd import require_autograd
-from oneproj.vectors.arithmetic import Vector, is_finite
+from oneproj.vectors.arithmetic import Vector
 
 
 def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
@@ -181,13 +181,13 @@ def as_center(center: object, parameters: Vector) -> list[Tensor] | None:
     given: list[Tensor] = []
     got: object = center
     if isinstance(parts, Iterable) and not isinstance(parts, str | Mapping):
-        given = [as_tensor("The ball's center", part) for part in parts]
+        name = "The ball's center"
+        given = [as_tensor(name, part, finite=True) for part in parts]
         got = [tuple(t.shape) for t in given]
-    if got != wanted or not is_finite(given):
+    if got != wanted:
         message = (
-            f"The ball's center must be shaped like the parameters {wanted} and hold "
-            f"no NaN or inf, but got {got!r}. Pass one tensor per trainable parameter, "
-            "or None for the origin."
+            f"The ball's center must be shaped like the parameters {wanted}, but got "
+            f"{got!r}. Pass one tensor per trainable parameter, or None for the origin."
         )
         raise InvalidProblemError(message)
     return [t.to(p).clone() for t, p in zip(given, parameters, strict=True)]

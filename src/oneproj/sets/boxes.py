@@ -209,17 +209,14 @@ class Affine(AbstractThinSet):
         self, matrix: TensorLike, offset: TensorLike, *, tolerance: float | None = None
     ) -> None:
         """Make the equations orthonormal; refuse those that contradict each other."""
-        A = as_tensor("The matrix of an affine set", matrix).double()
-        b = as_tensor("The offset of an affine set", offset).double()
+        A = as_tensor("The matrix of an affine set", matrix, finite=True).double()
+        b = as_tensor("The offset of an affine set", offset, finite=True).double()
         if A.dim() != 2 or b.shape != A.shape[:1] or not A.numel():  # noqa: PLR2004
             message = (
                 "An affine set needs a matrix with one row per equation and an offset "
                 "with one entry per equation; got shapes "
                 f"{tuple(A.shape)} and {tuple(b.shape)}."
             )
-            raise InvalidProblemError(message)
-        if not bool(torch.isfinite(A).all() and torch.isfinite(b).all()):
-            message = "An affine set needs finite equations, got NaN or inf."
             raise InvalidProblemError(message)
         U, s, Vh = torch.linalg.svd(A, full_matrices=False)
         kept = s > DEPENDENT * s[0]
