@@ -68,11 +68,12 @@ class Box(AbstractDistanceSet):
                 "upper bound, so no point meets both."
             )
             raise InvalidProblemError(message)
-        if bool((self.lower == torch.inf).any() or (self.upper == -torch.inf).any()):
-            message = "A box needs lower < inf and upper > -inf: no number is beyond."
-            raise InvalidProblemError(message)
-        if not bool(self.lower.isfinite().any() or self.upper.isfinite().any()):
-            message = "A box without any finite bound constrains nothing; give one."
+        beyond = bool(
+            (self.lower == torch.inf).any() or (self.upper == -torch.inf).any()
+        )
+        finite = bool(self.lower.isfinite().any() or self.upper.isfinite().any())
+        if beyond or not finite:
+            message = "A box needs a finite bound, lower < inf and upper > -inf."
             raise InvalidProblemError(message)
 
     def check_shape(self, tensor: Tensor) -> None:

@@ -48,9 +48,9 @@ class _Constants:
         for name, given in asdict(self).items():
             gap = name == "initial_gap"  # may be 0: the run starts at a minimiser
             if not (gap and given is None):
-                why, error = _MEANING[name], InvalidProblemError
+                error = InvalidProblemError
                 value = checked_number(
-                    name, given, why, zero=gap, owner=owner, error=error
+                    name, given, _WHY, zero=gap, owner=owner, error=error
                 )
                 object.__setattr__(self, name, value)
         self._check_slope("boundary_slope")
@@ -278,39 +278,12 @@ def checked_number(
     return float(value)
 
 
-_MEANING = {
-    "weak_convexity": (
-        "ell is the weak-convexity constant of the objective (ass:convex). Try: any "
-        "upper bound, such as a Lipschitz constant of the gradient."
-    ),
-    "gradient_bound": (
-        "G_f bounds the objective's stochastic subgradients (ass:convex, eq. oracle). "
-        "Try: an upper bound over the ball; clip the gradient if there is none."
-    ),
-    "constraint_gradient_bound": (
-        "G_g bounds |grad g| over the ball (ass:convex). Try: any upper bound."
-    ),
-    "constraint_smoothness": (
-        "L_g is a Lipschitz constant of grad g (ass:nonconvex). Try: any upper bound; "
-        "for a convex g use ConvexConstants, which needs none."
-    ),
-    "boundary_slope": (
-        "sigma bounds |grad g| from below where g = 0 (ass:convex, eq. boundary-cq); "
-        "without it the penalty is not exact. Try: another defining function g."
-    ),
-    "infeasible_slope": (
-        "sigma_out bounds dist(0, grad g + N_B) from below where g > 0 (eq. infeasible-"
-        "slope). Try: another defining function g or a smaller ball."
-    ),
-    "initial_gap": (
-        "The gap is the objective at the start minus its minimum over the ball. "
-        "Try: None, which stands for 2 * Lipschitz constant * radius."
-    ),
-    "radius": (
-        "The safeguard ball must be bounded: the constants are suprema over it. "
-        "Try: a radius that is known to contain the feasible set."
-    ),
-}
+_WHY = (
+    "Every constant of the assumptions (ass:convex, ass:nonconvex) is positive; only "
+    "the gap may be 0. Try: any upper bound for weak_convexity, the gradient bounds and "
+    "the smoothness, a lower bound for a slope, None for the gap, and a radius that is "
+    "known to contain the feasible set."
+)
 
 
 def check_range(epsilon: float, R: float, sign: Literal["<", "<="]) -> None:
