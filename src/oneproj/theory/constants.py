@@ -280,9 +280,9 @@ def checked_number(
 
 _WHY = (
     "Every constant of the assumptions (ass:convex, ass:nonconvex) is positive; only "
-    "the gap may be 0. Try: any upper bound for weak_convexity, the gradient bounds and "
-    "the smoothness, a lower bound for a slope, None for the gap, and a radius that is "
-    "known to contain the feasible set."
+    "the gap may be 0. Try: any upper bound for weak_convexity, the gradient bounds "
+    "and the smoothness, a lower bound for a slope, None for the gap, and a radius "
+    "that is known to contain the feasible set."
 )
 
 
