@@ -15,7 +15,7 @@ from oneproj.problem.autograd import accumulate
 from oneproj.problem.data import DataLike, Source, as_source, changes
 from oneproj.problem.float64 import FLOAT64_MODE
 from oneproj.problem.modes import evaluating
-from oneproj.problem.terms import AbstractExpression, Curvature, Survey
+from oneproj.problem.terms import AbstractExpression, Curvature, FullPass
 from oneproj.vectors.arithmetic import Vector
 
 CHUNK_SIZE = 4096
@@ -133,7 +133,7 @@ class Function(AbstractExpression):
         )
         raise InvalidProblemError(message)
 
-    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
+    def full_pass(self, parameters: Vector | None, *, each: bool = True) -> FullPass:
         del each  # there are no examples
         with torch.set_grad_enabled(parameters is not None):
             with evaluating(self.model):
@@ -144,7 +144,7 @@ class Function(AbstractExpression):
                 accumulate(gradient, value, parameters)
         number = float(value.detach().double())
         self.check_finite(number, gradient or ())
-        return Survey(number, gradient, None)
+        return FullPass(number, gradient, None)
 
 
 def function(
@@ -210,7 +210,7 @@ class Mean(AbstractExpression):
         weights = self._weights if indices is None else self._weights[indices]
         return values * weights.to(values)
 
-    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
+    def full_pass(self, parameters: Vector | None, *, each: bool = True) -> FullPass:
         kept: list[Tensor] | None = [] if each else None
         sums, gradient = [], None
         totals = [torch.zeros_like(p, dtype=torch.float64) for p in parameters or ()]
@@ -233,7 +233,7 @@ class Mean(AbstractExpression):
         except (OverflowError, ValueError):  # what fsum raises for inf and inf - inf
             value = math.nan
         self.check_finite(value, gradient or ())
-        return Survey(value, gradient, None if kept is None else torch.cat(kept))
+        return FullPass(value, gradient, None if kept is None else torch.cat(kept))
 
     def _values(self, at: Tensor | slice) -> Tensor:
         """The value of each of these examples, without weights."""

@@ -30,7 +30,7 @@ MIRRORED: dict[Curvature | None, Curvature | None] = {
 """The curvature of minus a term; others do not change."""
 
 
-class Survey(NamedTuple):
+class FullPass(NamedTuple):
     """The value on all data, with the value of each example."""
 
     value: float
@@ -123,7 +123,7 @@ class AbstractTerm(ABC):
         return self.batch_value(indices).expand(len(indices))
 
     @abstractmethod
-    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
+    def full_pass(self, parameters: Vector | None, *, each: bool = True) -> FullPass:
         """The value on all data, in a fixed order, accumulated in float64, in one pass.
 
         Args:
@@ -133,11 +133,11 @@ class AbstractTerm(ABC):
 
     def value(self) -> float:
         """The value on all data, in a fixed order, accumulated in float64."""
-        return self.survey(None, each=False).value
+        return self.full_pass(None, each=False).value
 
     def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
         """The value on all data and its gradient, from one pass."""
-        found = self.survey(parameters, each=False)
+        found = self.full_pass(parameters, each=False)
         return found.value, found.gradient or []
 
     def check_finite(self, value: float, gradient: Vector = ()) -> None:
@@ -222,12 +222,12 @@ class Constraint(AbstractTerm):
     def examples(self, indices: Tensor) -> Tensor:
         return self._excess(self.term.examples(indices))
 
-    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
-        value, gradient, values = self.term.survey(parameters, each=each)
+    def full_pass(self, parameters: Vector | None, *, each: bool = True) -> FullPass:
+        value, gradient, values = self.term.full_pass(parameters, each=each)
         if self.sense < 0 and gradient is not None:
             torch._foreach_neg_(gradient)
         values = None if values is None else self._excess(values)
-        return Survey(self.sense * (value - self.bound), gradient, values)
+        return FullPass(self.sense * (value - self.bound), gradient, values)
 
     def _excess(self, value: Tensor) -> Tensor:
         # One operation where sense * (value - bound) takes two; the bits are the same.
@@ -398,8 +398,8 @@ class Combination(AbstractExpression):
             [self._share(term, indices, term.examples) for _, term in self.terms]
         )
 
-    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
-        found = [term.survey(parameters, each=each) for _, term in self.terms]
+    def full_pass(self, parameters: Vector | None, *, each: bool = True) -> FullPass:
+        found = [term.full_pass(parameters, each=each) for _, term in self.terms]
         scaled = [a * one.value for (a, _), one in zip(self.terms, found, strict=True)]
         self._scale = abs(self.constant) + sum(map(abs, scaled))
         value = sum(scaled) + self.constant
@@ -413,13 +413,13 @@ class Combination(AbstractExpression):
                 torch._foreach_add_(gradient, slope, alpha=a)
             self.check_finite(0.0, gradient)
         if self.size is None or not each:
-            return Survey(value, gradient, None)
+            return FullPass(value, gradient, None)
         all_indices = torch.arange(self.size, device="cpu")
         shares = [
             self._share(term, all_indices, one.examples)
             for (_, term), one in zip(self.terms, found, strict=True)
         ]
-        return Survey(value, gradient, self._weigh(shares))
+        return FullPass(value, gradient, self._weigh(shares))
 
     def _share(
         self,
