@@ -132,7 +132,7 @@ PARTS: dict[str, tuple[dict[str, Any], str]] = {
     "no parameters": ({"parameters": []}, "nothing to optimise"),
     "without grad": (
         {"parameters": [torch.ones(2)]},
-        r"1 frozen tensor\(s\).*requires_grad=True",
+        r"1 frozen or empty tensor.*requires_grad=True",
     ),
     "center of another shape": (
         {"radius": 1.0, "center": torch.ones(3)},

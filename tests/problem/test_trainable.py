@@ -66,15 +66,15 @@ REFUSED = {
     "used up": (iter(()), r"gone through before.*list\(model\.parameters\(\)\)"),
     "frozen": (
         [torch.ones(2), torch.ones(1)],
-        r"got 2 frozen tensor\(s\).*needs requires_grad=True",
+        r"got 2 frozen or empty tensor.*needs requires_grad=True",
     ),
     "integers": (torch.arange(3), r"torch\.int64.*floating"),
-    "frozen tensor": (torch.ones(2), r"got 1 frozen tensor\(s\)"),
+    "frozen tensor": (torch.ones(2), r"got 1 frozen or empty tensor"),
     "not a tensor": ([[1.0, 2.0]], "must be tensors, but got list.*model.parameters"),
     "computed": ([2 * torch.ones(1, requires_grad=True)], "not a leaf tensor"),
     "empty": (
         [torch.empty(0, 3, requires_grad=True)],
-        r"no numbers to move: every parameter is empty \(shapes \(0, 3\)\)",
+        "nothing to optimise: got 1 frozen or empty",
     ),
     "NaN": ([NAN], r"shape \(2,\) holds NaN or inf at the start"),
     "inf": ([torch.full((1,), math.inf, requires_grad=True)], "NaN or inf"),

@@ -35,17 +35,10 @@ def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
     """
     given = _as_tensors(parameters)
     unique = list({id(t): t for t in given if t.requires_grad}.values())
-    if not unique:
-        raise InvalidProblemError(_nothing_to_optimise(given))
     for tensor in unique:
         _check_writable(tensor)
     if not any(tensor.numel() for tensor in unique):
-        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in unique)
-        message = (
-            f"There are no numbers to move: every parameter is empty (shapes {shapes})."
-            " Give the model its size before the problem is built."
-        )
-        raise InvalidProblemError(message)
+        raise InvalidProblemError(_nothing_to_optimise(given))
     require_autograd(unique)
     for tensor in unique:
         _check_optimisable(tensor)
@@ -62,9 +55,9 @@ def _nothing_to_optimise(given: list[Tensor]) -> str:
         )
     kinds = ", ".join(sorted({str(tensor.dtype) for tensor in given}))
     return (
-        f"There is nothing to optimise: got {len(given)} frozen tensor(s) of {kinds}. "
-        "What should move is floating and needs requires_grad=True before the problem "
-        "is built."
+        f"There is nothing to optimise: got {len(given)} frozen or empty tensor(s) of "
+        f"{kinds}. What should move is floating and needs requires_grad=True before "
+        "the problem is built."
     )
 
 
