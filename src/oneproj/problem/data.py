@@ -122,11 +122,12 @@ def as_source(data: DataLike) -> Source:
 def _tensor_source(given: Sequence[object], rebuild: Rebuild) -> Source:
     """Tensors whose first dimension counts the examples."""
     tensors = [_as_data_tensor(item) for item in given]
-    sizes = [_leading_size(tensor) for tensor in tensors]
-    if not sizes or len(set(sizes)) > 1:
+    shapes = [tuple(tensor.shape) for tensor in tensors]
+    if len({shape[:1] for shape in shapes}) != 1 or () in shapes:
         message = (
-            "All tensors of a data set must have the same first dimension, but "
-            f"got sizes {sizes}. Example i is row i of every tensor."
+            "All tensors of a data set must have the same first dimension, which "
+            f"counts the examples, but got shapes {shapes}. Example i is row i of "
+            "every tensor; a term without data is oneproj.function."
         )
         raise InvalidProblemError(message)
     for tensor in tensors:
@@ -150,7 +151,7 @@ def _tensor_source(given: Sequence[object], rebuild: Rebuild) -> Source:
         or (t.dim() == ROW_DIMENSIONS and t.is_floating_point())
         for t in tensors
     )
-    return Source(sizes[0], read, tabular=tabular)
+    return Source(len(tensors[0]), read, tabular=tabular)
 
 
 def _dataset_source(dataset: Dataset[Any], collate: Callable[[Any], Any]) -> Source:
@@ -316,13 +317,3 @@ def _shared(array: np.ndarray[Any, Any]) -> Tensor:
             "return_inverse=True)[1]."
         )
         raise InvalidProblemError(message) from error
-
-
-def _leading_size(tensor: Tensor) -> int:
-    if tensor.dim():
-        return int(tensor.shape[0])
-    message = (
-        "A data tensor must have a first dimension that counts the examples, but got a "
-        "scalar. Use oneproj.function for a term without data."
-    )
-    raise InvalidProblemError(message)
