@@ -390,9 +390,7 @@ def infeasible_slope(
 
     Returns:
         A measure with the bound ``>= claimed``, less rounding. In its details,
-        ``"violation"`` names what is wrong, or is None; ``"boundary slope"`` is the
-        smallest ``|grad g|`` found where g = 0 (eq. boundary-cq), None if no boundary
-        was met.
+        ``"violation"`` names what is wrong, or is None.
 
     Raises:
         InvalidProblemError: The ball has no finite radius, or there is no constraint.
@@ -425,7 +423,6 @@ def infeasible_slope(
         low = [p for p in probed[: TOL.descents] if p.infeasible]
         found = [_descend(explorer, p) for p in low]
         probed += [new for new, old in zip(found, low, strict=True) if new is not old]
-        boundary = _boundary_slope(explorer, probed)
     lowest = min(probed, key=lambda p: p.slope)
     if claimed is not None:  # less than rounding is no violation
         claimed -= TOL.claim_roundings * explorer.eps * lowest.steepness
@@ -443,7 +440,6 @@ def infeasible_slope(
             "on the safeguard ball": lowest.on_surface,
             "infeasible points": len(infeasible),
             "points": len(probed),
-            "boundary slope": boundary,
             **explorer.counts(),
         },
     )
@@ -501,11 +497,3 @@ def _descend(explorer: Explorer, start: ProbedPoint) -> ProbedPoint:
     }
     scipy.optimize.minimize(slope, x, method="Nelder-Mead", options=options)
     return best
-
-
-def _boundary_slope(explorer: Explorer, probed: Sequence[ProbedPoint]) -> float | None:
-    """Return the smallest ``|grad g|`` at points with g = 0; None if none was met."""
-    inside = [p.point for p in probed if not p.infeasible]
-    outside = [p.point for p in probed if p.infeasible]
-    pairs = list(zip(inside, outside, strict=False))[: TOL.boundary_pairs]
-    return min((explorer.boundary(*p).steepness for p in pairs), default=None)

@@ -45,7 +45,6 @@ class Tolerances:
         directions: Random directions, each with its opposite, in which the assumptions
             of a theorem are tested. Tests: withdrawal.
         boundary_segments: Segments on which these tests look for the boundary. Rule.
-        boundary_pairs: Segments on which the slope check looks for the boundary. Rule.
         bisections: Halvings after which two points are neighbours in float64.
         gradient_jump: Share of the largest gradient. A smaller change between
             neighbours is no jump. Tests: withdrawal.
@@ -85,7 +84,6 @@ class Tolerances:
     interior_iterations: int = 100
     directions: int = 4
     boundary_segments: int = 2
-    boundary_pairs: int = 8
     bisections: int = 64
     gradient_jump: float = 1e-3
     convexity_excess: float = 1e-6
