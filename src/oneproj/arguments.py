@@ -181,10 +181,15 @@ def as_path(name: str, given: object, *, also: str = "") -> Path:
     raise InvalidProblemError(message)
 
 
-def as_tensor(name: str, given: object) -> Tensor:
+def as_tensor(name: str, given: object, *, finite: bool = False) -> Tensor:
     """Real numbers in a tensor, an array or lists, as a dense tensor, detached.
 
     Tensors and arrays keep their dtype, plain numbers become float64.
+
+    Args:
+        name: Of the argument.
+        given: Its value.
+        finite: Whether to refuse NaN and inf.
 
     Raises:
         InvalidProblemError: It holds something else, or masked entries.
@@ -215,6 +220,13 @@ def as_tensor(name: str, given: object) -> Tensor:
         message = (
             f"{name} holds complex numbers ({found.dtype}), and only real ones have an "
             "order. Take the real part or the absolute value."
+        )
+        raise InvalidProblemError(message)
+    if finite and not bool(torch.isfinite(found).all()):
+        count = int((~torch.isfinite(found)).sum())
+        message = (
+            f"{name} must be finite, but {count} of its {found.numel()} entries are "
+            "NaN or infinite."
         )
         raise InvalidProblemError(message)
     return found

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, distributed
@@ -33,13 +33,13 @@ MOST_NAMED = 3
 _INSIDE: ContextVar[bool] = ContextVar("inside", default=False)
 """Whether an outer call compares the ranks already."""
 
+Sent = TypeVar("Sent")
 About = Literal["data", "parameters", "settings", "end"]
 ADVICE: dict[About, str] = {
     "data": (
         "Each rank would find a point that is feasible for its own data only. Pass "
-        "the same full data, in the same order, and the same constraints on every "
-        "rank: data that is sharded over ranks (DistributedSampler) is not supported "
-        "yet."
+        "the same full data and constraints, in the same order, on every rank: data "
+        "that is sharded over ranks (DistributedSampler) is not supported yet."
     ),
     "parameters": (
         "The ranks would train different models. Give every rank the same start: call "
@@ -48,11 +48,10 @@ ADVICE: dict[About, str] = {
     ),
     "settings": "The ranks would drift apart. Make the same call on every rank.",
     "end": (
-        "The ranks have drifted apart, so there is no common answer: the parameters "
-        "of each rank hold its own. Causes: Ctrl-C or a callback ended the ranks at "
-        "different updates; they resumed from different checkpoints; dropout or other "
-        "noise (torch.manual_seed has to be the same on every rank); operations that "
-        "are not deterministic (torch.use_deterministic_algorithms)."
+        "The ranks have drifted apart: the parameters of each rank hold its own answer."
+        " Causes: Ctrl-C or a callback ended the ranks at different updates; they "
+        "resumed from different checkpoints; noise (torch.manual_seed has to be the "
+        "same on every rank); operations that are not deterministic."
     ),
 }
 """Why a difference matters and what to do, by what it is about."""
@@ -204,9 +203,7 @@ def is_first_with(value: str) -> bool:
     """
     if not compares_ranks():
         return True
-    found: list[Any] = [None] * world_size()
-    distributed.all_gather_object(found, value)
-    return found.index(value) == distributed.get_rank()
+    return _gather(value).index(value) == distributed.get_rank()
 
 
 def digest(vector: Sequence[Tensor]) -> str:
@@ -241,7 +238,8 @@ def setting_facts(settings: Mapping[str, object]) -> dict[str, Fact]:
     return facts
 
 
-def _gather(own: _Statement) -> list[_Statement]:
+def _gather(own: Sent) -> list[Sent]:
+    """What every rank sends, by rank."""
     found: list[Any] = [None] * world_size()
     distributed.all_gather_object(found, own)
     return found

@@ -37,7 +37,6 @@ TORCH_DRAWS = frozenset(
 # or without them an update of a small problem takes more than 5 % longer.
 PRIVATE_ALLOWED = {
     ("oneproj/problem/data.py", "_version"),  # counts writes in place
-    ("oneproj/problem/autograd.py", "_engine_run_backward"),  # 8 %
 }
 # These cannot be given a generator at all.
 TORCH_GLOBAL_ONLY = frozenset(

@@ -111,9 +111,9 @@ def test_what_applies_is_chosen() -> None:
 
 
 def test_what_the_constants_do_not_ask_for_is_refused() -> None:
-    with pytest.raises(InvalidProblemError, match="it is a NonconvexConstants"):
+    with pytest.raises(InvalidProblemError, match="it is NonconvexConstants"):
         certify(nearest(), constants=NONCONVEX, projector=ClosedForm())
-    with pytest.raises(InvalidProblemError, match="it is a ConvexConstants"):
+    with pytest.raises(InvalidProblemError, match="it is ConvexConstants"):
         certify(nearest(), constants=CONVEX, generator=torch.Generator())
 
 

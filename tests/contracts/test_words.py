@@ -67,7 +67,7 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
         lambda: oneproj.project(problem(), {}),
         r"project\(problem.parameters, problem.constraints\)",
     ),
-    ("a dict", lambda: problem(parameters={"w": W}), r"list\(given.values\(\)\)"),
+    ("a dict", lambda: problem(parameters={"w": W}), r"its values\(\)"),
     ("meta parameters", lambda: problem(parameters=meta()), "on the meta device"),
     ("lazy parameters", lambda: problem(parameters=lazy()), "Call the model once"),
     (
@@ -77,7 +77,7 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
     ),
     ("expanded", lambda: problem(parameters=EXPANDED), r"expanded.*its clone\(\)"),
     ("center word", lambda: problem(center="abc"), "one tensor per trainable"),
-    ("center number", lambda: problem(center=3), r"parameters \[\(2,\)\], but got 3"),
+    ("center number", lambda: problem(center=3), r"parameters \[\(2,\)\].*but got 3"),
     ("center numbers", lambda: problem(center=[1, 2]), r"but got \[\(\), \(\)\]"),
     ("center dict", lambda: problem(center={"a": W}), "one tensor per trainable"),
     ("center of words", lambda: problem(center=["a"]), "center must be made of real"),
@@ -151,19 +151,19 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
     (
         "projector without constants",
         lambda: oneproj.certify(problem(), projector="cuts"),
-        "gradient mapping.*it is None. Leave the projector out",
+        "gradient mapping.*it is None. Leave it out",
     ),
     (
         "generator without constants",
         lambda: oneproj.certify(problem(), generator=torch.Generator()),
-        "slope check.*it is None. Leave the generator out",
+        "slope check.*it is None. Leave it out",
     ),
     # data
     ("sparse data", lambda: mean(X.to_sparse()), "without a plain layout.*to_dense"),
     ("meta data", lambda: mean(X.to("meta")), "A data tensor is on the meta device"),
     ("masked data", lambda: mean(MASKED), r"1 of whose entries are masked.*filled"),
     ("complex weights", lambda: mean(X, weights=torch.ones(3) * 1j), "complex number"),
-    ("weights of 0", lambda: mean(X, weights=[0, 0, 0]), "All 3 weights are 0"),
+    ("weights of 0", lambda: mean(X, weights=[0, 0, 0]), "not all 0, .* 3 zeros"),
     ("chunks", lambda: mean(X, chunk_size=True), "whole number >= 1, got True"),
     # sets
     ("Ball a", lambda: sets.Ball("a"), "radius of a ball must be one finite.*'a'. A"),

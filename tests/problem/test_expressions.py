@@ -48,18 +48,18 @@ def test_arithmetic_means_what_it_says(w: Tensor) -> None:
         assert expression.value() == pytest.approx(value, rel=1e-14, abs=1e-14)
 
 
-def test_value_gradient_and_survey_agree_with_autograd(w: Tensor) -> None:
+def test_value_gradient_and_full_pass_agree_with_autograd(w: Tensor) -> None:
     combination = 2 * risk(w, 7) - risk(w, 3, seed=1) + 0.5 * function(w.norm) + 4.0
     whole = combination.batch_value(None)
     (slope,) = torch.autograd.grad(whole, [w])
     value, gradient = combination.value_and_gradient([w])
-    surveyed = combination.survey([w])
-    assert combination.value() == value == surveyed.value
+    full = combination.full_pass([w])
+    assert combination.value() == value == full.value
     assert value == pytest.approx(whole.item(), rel=1e-14)
-    assert surveyed.gradient is not None
-    for found in (gradient[0], surveyed.gradient[0]):
+    assert full.gradient is not None
+    for found in (gradient[0], full.gradient[0]):
         torch.testing.assert_close(found, slope, rtol=1e-13, atol=1e-14)
-    assert combination.survey(None).gradient is None
+    assert combination.full_pass(None).gradient is None
 
 
 @given(
@@ -76,7 +76,7 @@ def test_the_mean_over_its_examples_is_the_combination(
     whole = sum((a * t for a, t in zip(factors, parts, strict=False)), start)
     assert whole.size == max(sizes)
     everyone = torch.arange(max(sizes))
-    each = whole.survey(None).each
+    each = whole.full_pass(None).each
     assert each is not None
     torch.testing.assert_close(whole.examples(everyone), each)
     expected = pytest.approx(whole.value(), rel=1e-12, abs=1e-12)
@@ -107,7 +107,7 @@ def test_terms_without_data_have_nothing_to_draw(w: Tensor) -> None:
     both = function(w.norm) + function(w.sum)
     assert both.size is None
     assert both.draw(3, torch.Generator()) is None
-    assert both.survey([w]).each is None
+    assert both.full_pass([w]).each is None
 
 
 def test_terms_are_compared_with_terms(w: Tensor) -> None:
@@ -170,8 +170,6 @@ def test_rounding_is_relative_to_the_parts_not_to_their_difference() -> None:
     [
         (lambda t: t * t, r"finite number, but got .*a - r \* b <= 0"),
         (lambda t: t / t, r"finite number, but got .*a - r \* b <= 0"),
-        (lambda t: 1.0 / t, r"finite number, but got .*a - r \* b <= 0"),
-        (lambda t: t / 0, "divided by 0"),
         (lambda t: t * math.nan, "finite number, but got nan"),
         (lambda t: t + "1", "added to a term or to a finite number, but got '1'"),
         (lambda t: t + (t <= 1.0), "constraint is made last"),
@@ -229,7 +227,11 @@ def test_an_expression_prints_as_it_is_written() -> None:
     assert repr(1 - a) == "-mean over 3 examples + 1"
 
 
-def test_a_power_is_refused_with_a_way_out() -> None:
+def test_other_arithmetic_is_not_defined() -> None:
     risk = oneproj.mean(lambda batch: batch, data=torch.ones(3))
-    with pytest.raises(oneproj.InvalidProblemError, match=r"root of the bound"):
+    with pytest.raises(TypeError, match="unsupported operand"):
         _ = risk**2
+    with pytest.raises(TypeError, match="unsupported operand"):
+        _ = 1.0 / risk
+    with pytest.raises(ZeroDivisionError):
+        _ = risk / 0

@@ -341,7 +341,7 @@ def doubled(x: Tensor) -> Tensor:
 
 def scripted(w: Tensor) -> tuple[Callable[[], Tensor], str]:
     twice = torch.jit.script(doubled)
-    return lambda: twice(w), "none of its operations can be seen"
+    return lambda: twice(w), "its operations cannot be seen"
 
 
 def scripted_module(w: Tensor) -> tuple[Callable[[], Tensor], str]:

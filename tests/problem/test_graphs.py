@@ -62,7 +62,9 @@ def test_views_that_were_taken_before_move_with_their_parameter() -> None:
 def test_rows_that_torch_forbids_once_they_have_moved_are_refused_before() -> None:
     weight = torch.ones(2, 3, requires_grad=True)
     first, _ = weight.unbind()
-    with pytest.raises(InvalidProblemError, match="split, chunk and unbind"):
+    with pytest.raises(
+        InvalidProblemError, match="computed from the parameters before"
+    ):
         oneproj.Problem(weight, oneproj.function(first.sum), {})
 
 

@@ -125,7 +125,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "one twice": ({"batch_sampler": Lengths([1, 2], [2])}, "each once"),
     "used up": ({"sampler": iter(SOME)}, "each once"),
     "a share": ({"sampler": replicas(2)}, "one of 2: every process"),
-    "ready batches": ({"batch_size": None}, "join them"),
+    "ready batches": ({"batch_size": None}, "the joined tensors"),
 }
 
 

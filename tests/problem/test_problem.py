@@ -104,10 +104,10 @@ def test_a_problem_can_be_built_without_grad_mode() -> None:
 PARTS: dict[str, tuple[dict[str, Any], str]] = {
     "duplicate names": (
         {"constraints": [("size", SIZE), ("size", SIZE)]},
-        "Two constraints are called 'size'.*each needs its own",
+        "cannot be called 'size': another one has that name",
     ),
-    "empty name": ({"constraints": {"": SIZE}}, "string of one line, got ''"),
-    "number as name": ({"constraints": {1: SIZE}}, "string of one line, got 1"),
+    "empty name": ({"constraints": {"": SIZE}}, "called '': it must be a string"),
+    "number as name": ({"constraints": {1: SIZE}}, "called 1: it must be a string"),
     "reserved": ({"constraints": {"seconds": SIZE}}, "cannot be called 'seconds'"),
     "no bound": (
         {"constraints": {"size": function(W.norm)}},
@@ -115,7 +115,7 @@ PARTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "equality": (
         {"constraints": {"size": OBJECTIVE == 1.0}},
-        "constraint 'size' is False.*compared by ==.*two constraints with room",
+        "constraint 'size' is False.*compared by ==.*two constraints",
     ),
     "a set of nothing": (
         {"constraints": {"size": oneproj.sets.Ball(1.0)}},
@@ -132,11 +132,11 @@ PARTS: dict[str, tuple[dict[str, Any], str]] = {
     "no parameters": ({"parameters": []}, "nothing to optimise"),
     "without grad": (
         {"parameters": [torch.ones(2)]},
-        r"1 frozen tensor\(s\).*requires_grad=True",
+        r"1 frozen or empty tensor.*requires_grad=True",
     ),
     "center of another shape": (
         {"radius": 1.0, "center": torch.ones(3)},
-        r"shaped like the parameters \[\(2,\)\], but got \[\(3,\)\]",
+        r"shaped like the parameters \[\(2,\)\].*but got \[\(3,\)\]",
     ),
     "too many centers": (
         {"radius": 1.0, "center": [torch.ones(2), torch.ones(2)]},
@@ -144,7 +144,7 @@ PARTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "center NaN": (
         {"radius": 1.0, "center": torch.tensor([0.0, math.nan])},
-        "center holds NaN or inf",
+        "center must be finite",
     ),
 }
 
@@ -316,8 +316,8 @@ def test_the_look_at_the_terms_draws_nothing_of_the_users() -> None:
 
 def test_a_deep_copy_of_closures_is_refused() -> None:
     _, problem = of_a_model(100.0)
-    with pytest.raises(InvalidProblemError, match=r"cannot be copied.*deepcopy\(model"):
-        copy.deepcopy(problem)
+    with pytest.raises(InvalidProblemError, match=r"any more.*a deep copy"):
+        oneproj.solve(copy.deepcopy(problem), steps=1)
     assert copy.copy(problem).parameters[0] is problem.parameters[0]
 
 

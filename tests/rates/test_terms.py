@@ -34,9 +34,9 @@ def test_a_minibatch_counts_its_rows() -> None:
 def test_weighted_examples_average_to_the_rate() -> None:
     weights = torch.rand(400, generator=torch.Generator().manual_seed(1)) + 0.1
     _, rate = make(weights=weights)
-    survey = rate.survey(None)
-    assert survey.each is not None
-    assert survey.each.double().mean().item() == pytest.approx(rate.value())
+    full = rate.full_pass(None)
+    assert full.each is not None
+    assert full.each.double().mean().item() == pytest.approx(rate.value())
     assert rate.batch_value(None).item() == pytest.approx(rate.value())
 
 

@@ -99,8 +99,8 @@ def test_bounds_are_copied() -> None:
         (0.0, math.nan, "upper bound of a box holds NaN"),
         (math.inf, None, "lower < inf"),
         (None, -math.inf, "upper > -inf"),
-        (None, None, "without any finite bound"),
-        (-math.inf, math.inf, "without any finite bound"),
+        (None, None, "needs a finite bound"),
+        (-math.inf, math.inf, "needs a finite bound"),
         (torch.zeros(2), torch.ones(3), r"shape \(2,\), the upper \(3,\)"),
     ],
 )

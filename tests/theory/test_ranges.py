@@ -67,9 +67,7 @@ def test_the_convex_range_ends_at_one_on_the_unit_ball() -> None:
         convex_schedule(convex(), 1.01)
     # On a ball of radius 4 the measure is four times smaller.
     assert convex_schedule(convex(radius=4.0), 0.25).within_theorem
-    message = (
-        r"^epsilon \* radius <= 1 fails: 0\.26 \* 4\.0 = 1\.04 > 1\.\n.*1 / radius"
-    )
+    message = r"^epsilon \* radius <= 1 fails: 1\.04 > 1\.\n.*/ radius"
     with pytest.raises(InvalidScheduleError, match=message):
         convex_schedule(convex(radius=4.0), 0.26)
     assert convex_schedule(convex(radius=0.25), 4.0).within_theorem
@@ -81,7 +79,7 @@ def test_the_nonconvex_range_excludes_one_on_the_unit_ball() -> None:
         InvalidScheduleError, match=r"^epsilon < 1 fails: 1\.0 >= 1\.\n"
     ):
         nonconvex_schedule(nonconvex(), 1.0)
-    message = r"^epsilon \* radius < 1 fails: 0\.25 \* 4\.0 = 1\.0 >= 1\.\n"
+    message = r"^epsilon \* radius < 1 fails: 1\.0 >= 1\.\n"
     with pytest.raises(InvalidScheduleError, match=message):
         nonconvex_schedule(nonconvex(radius=4.0), 0.25)
     assert nonconvex_schedule(nonconvex(radius=4.0), 0.24).within_theorem

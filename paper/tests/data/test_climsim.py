@@ -11,12 +11,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from oneproj.errors import DataNotFoundError, InvalidDataError
 from oneproj_paper.data import climsim_abstention, climsim_transfer
 from oneproj_paper.data.climsim_labels import Sizes
 from oneproj_paper.data.climsim_tropics import GRID_FILE, SAMPLE_FILE
 from oneproj_paper.data.samples import Splits
 from oneproj_paper.data.splits import chronological_split
+from oneproj_paper.errors import DataNotFoundError, InvalidDataError
 
 STEPS, COLUMNS = 40, 12
 LAT = np.array([0.0, 10.0, -20.0, 15.0, 5.0, -5.0, 18.0, -9.0, 21.0, -40.0, 60.0, 89.0])

@@ -10,9 +10,9 @@ import netCDF4
 import numpy as np
 import pytest
 
-from oneproj.errors import InvalidDataError
 from oneproj_paper.data.climsim_files import NORM, read_grid, read_pair, read_subsampled
 from oneproj_paper.data.climsim_rows import LOCATIONS, NAMES, read_rows
+from oneproj_paper.errors import InvalidDataError
 
 STEPS, COLUMNS, LEVELS = 3, 384, 60
 ALL = np.arange(COLUMNS)

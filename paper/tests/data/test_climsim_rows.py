@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oneproj.errors import InvalidDataError
 from oneproj_paper.data.climsim_calendar import stamp
 from oneproj_paper.data.climsim_rows import (
     Rows,
@@ -17,6 +16,7 @@ from oneproj_paper.data.climsim_rows import (
     read_rows,
     write_rows,
 )
+from oneproj_paper.errors import InvalidDataError
 
 
 def arrays() -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from oneproj.errors import DataNotFoundError, InvalidDataError, InvalidProblemError
+from oneproj.errors import InvalidProblemError
 from oneproj_paper.data import (
     climsim_abstention,
     climsim_groups,
@@ -25,6 +25,7 @@ from oneproj_paper.data.climsim_hub import NORM_DIGESTS, Arrays, month_times
 from oneproj_paper.data.climsim_labels import Sizes
 from oneproj_paper.data.climsim_rows import daily, read_rows
 from oneproj_paper.data.climsim_source import TABLE
+from oneproj_paper.errors import DataNotFoundError, InvalidDataError
 
 if TYPE_CHECKING:
     from tests.data.conftest import Answer, Server

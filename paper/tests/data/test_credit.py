@@ -10,11 +10,11 @@ import pytest
 import torch
 from sklearn.preprocessing import PowerTransformer
 
-from oneproj.errors import DataNotFoundError, InvalidDataError
 from oneproj_paper.data import credit_abstention as load
 from oneproj_paper.data.credit_source import COLUMNS, FILE, INCOME, LABEL
 from oneproj_paper.data.samples import Sample, Splits
 from oneproj_paper.data.splits import stratified_split
+from oneproj_paper.errors import DataNotFoundError, InvalidDataError
 
 ROWS = 400
 AGE, MONEY = COLUMNS.index("age"), COLUMNS.index(INCOME)

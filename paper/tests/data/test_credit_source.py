@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from oneproj.errors import DataNotFoundError, InvalidDataError
 from oneproj_paper.data import credit_abstention, prepare_credit
 from oneproj_paper.data.credit_source import COLUMNS, FILE, LABEL, read_credit
+from oneproj_paper.errors import DataNotFoundError, InvalidDataError
 
 if TYPE_CHECKING:
     from tests.data.conftest import Answer, Server

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oneproj.errors import DataNotFoundError, InvalidDataError
 from oneproj_paper.data.fetch import fetch
+from oneproj_paper.errors import DataNotFoundError, InvalidDataError
 
 if TYPE_CHECKING:
     from tests.data.conftest import Answer, Server

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from oneproj.errors import DataNotFoundError, InvalidProblemError
+from oneproj.errors import InvalidProblemError
 from oneproj_paper.data import find as module
 from oneproj_paper.data.find import cache_folder, find
+from oneproj_paper.errors import DataNotFoundError
 
 NAME = "credit/table.csv"
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from oneproj.errors import DataNotFoundError, InvalidDataError
 from oneproj_paper.data import nasa_abstention as load
 from oneproj_paper.data.power_tables import ARTIFACT, COLUMNS, LABEL, PREPARED
 from oneproj_paper.data.samples import Sample, Splits
 from oneproj_paper.data.splits import stratified_split
+from oneproj_paper.errors import DataNotFoundError, InvalidDataError
 
 ROWS = 200
 LABELS = (np.arange(ROWS) % 10 == 0).astype(float)

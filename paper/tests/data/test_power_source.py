@@ -11,11 +11,12 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 
-from oneproj.errors import DataNotFoundError, InvalidDataError, InvalidProblemError
+from oneproj.errors import InvalidProblemError
 from oneproj_paper.data import nasa_abstention, prepare_nasa_power
 from oneproj_paper.data.power_source import PLACES, RAIN, YEARS
 from oneproj_paper.data.power_tables import ARTIFACT, COLUMNS, LABEL, PREPARED
 from oneproj_paper.data.tables import read_columns
+from oneproj_paper.errors import DataNotFoundError, InvalidDataError
 
 if TYPE_CHECKING:
     from tests.data.conftest import Answer, Server

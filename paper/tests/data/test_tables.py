@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oneproj.errors import InvalidDataError
 from oneproj_paper.data.tables import check_counts, read_columns
+from oneproj_paper.errors import InvalidDataError
 
 
 @pytest.fixture

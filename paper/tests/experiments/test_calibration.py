@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from oneproj.errors import CalibrationError, InfeasibleError, InvalidProblemError
+from oneproj.errors import InfeasibleError, InvalidProblemError
 from oneproj.training.solve import solve
 from oneproj_paper.data import gaussian_abstention
 from oneproj_paper.data.samples import Sample, Splits
+from oneproj_paper.errors import CalibrationError
 from oneproj_paper.experiments import calibration
 from oneproj_paper.experiments.calibration import Development, attempt, calibrate
 from oneproj_paper.experiments.calibration_search import Trial

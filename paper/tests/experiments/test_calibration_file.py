@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from oneproj import files
-from oneproj.errors import CalibrationError
 from oneproj_paper.cli import app
+from oneproj_paper.errors import CalibrationError
 from oneproj_paper.experiments import calibration_run
 from oneproj_paper.experiments.calibration import FIRST_SEED
 from oneproj_paper.experiments.calibration_file import (

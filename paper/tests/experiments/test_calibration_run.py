@@ -10,10 +10,11 @@ from typing import Any, get_args
 import pytest
 from typer.testing import CliRunner
 
-from oneproj.errors import CalibrationError, InvalidProblemError
+from oneproj.errors import InvalidProblemError
 from oneproj.results import Solution, Update
 from oneproj.training.solve import solve
 from oneproj_paper.cli import app
+from oneproj_paper.errors import CalibrationError
 from oneproj_paper.experiments import calibration_run
 from oneproj_paper.experiments.calibration import FIRST_SEED, Search
 from oneproj_paper.experiments.calibration_file import (

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneproj.errors import CalibrationError, InvalidProblemError
+from oneproj.errors import InvalidProblemError
+from oneproj_paper.errors import CalibrationError
 from oneproj_paper.experiments.calibration_search import (
     LOOSEST,
     ROUNDS,

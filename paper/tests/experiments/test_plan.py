@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from oneproj.errors import InvalidProblemError, RecordError
+from oneproj.errors import InvalidProblemError
+from oneproj_paper.errors import RecordError
 from oneproj_paper.experiments.plan import Job, make_plan, missing
 from oneproj_paper.experiments.record_schema import Record
 from oneproj_paper.experiments.specs import Spec, make_spec

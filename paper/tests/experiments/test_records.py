@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneproj.errors import DamagedRecordError, RecordError
 from oneproj.files import drafting
+from oneproj_paper.errors import DamagedRecordError, RecordError
 from oneproj_paper.experiments.record_schema import (
     CertificateRecord,
     MeasureRecord,

@@ -13,8 +13,9 @@ import filelock
 import joblib
 import pytest
 
-from oneproj.errors import DataNotFoundError, OneprojError, RecordError
+from oneproj.errors import OneprojError
 from oneproj_paper.data import find
+from oneproj_paper.errors import DataNotFoundError, RecordError
 from oneproj_paper.experiments import reproduce as module
 from oneproj_paper.experiments import specs, sweep
 from oneproj_paper.experiments.plan import Job

@@ -8,8 +8,9 @@ from typing import get_args
 
 import pytest
 
-from oneproj.errors import CalibrationError, InvalidProblemError
+from oneproj.errors import InvalidProblemError
 from oneproj.methods.step_size import choose_inner_steps
+from oneproj_paper.errors import CalibrationError
 from oneproj_paper.experiments.calibration_file import (
     SHIPPED,
     read_calibrations,

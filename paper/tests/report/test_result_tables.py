@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from oneproj.errors import InvalidDataError
+from oneproj_paper.errors import InvalidDataError
 from oneproj_paper.experiments.record_schema import Record
 from oneproj_paper.report.certificate_table import certificate_table
 from oneproj_paper.report.data_tables import data_tables

@@ -16,9 +16,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from oneproj.errors import OneprojError, RecordError
+from oneproj.errors import OneprojError
 from oneproj_paper.cli import app
 from oneproj_paper.cli.tables import show
+from oneproj_paper.errors import RecordError
 from oneproj_paper.experiments.record_schema import Record
 from oneproj_paper.experiments.records import write_record
 from oneproj_paper.report import figures

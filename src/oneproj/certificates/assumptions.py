@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.optimize
@@ -170,25 +170,11 @@ def _has_end(middle: Vector, a: Vector, b: Vector) -> bool:
     return 0.0 in (distance(a, middle), distance(middle, b))
 
 
-@dataclass
-class Examination:
-    """What a few points say about the assumptions of a theorem.
-
-    Attributes:
-        refuted: What the theorem assumes and what was seen instead; empty if nothing
-            contradicts it.
-        counts: Full passes and gradients that were used.
-    """
-
-    refuted: list[str] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-
-
 def examine(
     problem: Problem,
     constants: ConvexConstants | NonconvexConstants,
-    seen: Observations | None = None,
-) -> Examination:
+    observed: Observations | None = None,
+) -> tuple[list[str], dict[str, int]]:
     """Look for a contradiction to the assumptions of ass:convex or ass:nonconvex.
 
     It uses what a run saw, the gradients at the present point, and a few points of the
@@ -202,7 +188,11 @@ def examine(
     Args:
         problem: Its parameters are moved, and restored bit for bit.
         constants: What is claimed.
-        seen: What a run saw.
+        observed: What a run saw.
+
+    Returns:
+        What the theorem assumes and what was seen instead, empty if nothing contradicts
+        it; and the full passes and gradients that were used.
 
     Example:
         >>> import oneproj
@@ -212,25 +202,23 @@ def examine(
         >>> claims = ConvexConstants(
         ...     weak_convexity=1.0, gradient_bound=1.0, constraint_gradient_bound=1.0,
         ...     boundary_slope=1.0)
-        >>> examine(problem, claims).refuted
+        >>> examine(problem, claims)[0]
         ['|x - center| of every feasible x <= 1 (radius); 1.01 was seen']
     """
-    found = Examination()
     constraints = list(problem.constraints.items())
     if len(constraints) != 1:
-        found.refuted.append(
-            f"one differentiable constraint g; this problem has {len(constraints)}"
-        )
-        return found
+        one = f"one differentiable constraint g; this problem has {len(constraints)}"
+        return [one], {}
     (name, g), convex = constraints[0], isinstance(constants, ConvexConstants)
-    if convex and g.curvature not in ("convex", "linear"):
-        found.refuted.append(undeclared(name))
-    examiner = _Examiner(problem, Observations() if seen is None else replace(seen))
+    declared = not convex or g.curvature in ("convex", "linear")
+    refuted = [] if declared else [undeclared(name)]
+    examiner = _Examiner(
+        problem, Observations() if observed is None else replace(observed)
+    )
     with borrowed(problem.parameters) as x:
-        found.refuted += examiner.explore(x, convex=convex)
-    found.refuted += examiner.seen.contradictions(constants, examiner.eps)
-    found.counts |= {"objective gradients": 1, **examiner.counts()}
-    return found
+        refuted += examiner.explore(x, convex=convex)
+    refuted += examiner.observed.contradictions(constants, examiner.eps)
+    return refuted, {"objective gradients": 1, **examiner.counts()}
 
 
 def undeclared(name: str) -> str:
@@ -246,17 +234,17 @@ def undeclared(name: str) -> str:
 class _Examiner(Explorer):
     """An explorer that keeps the extremes it sees of a single constraint g."""
 
-    def __init__(self, problem: Problem, seen: Observations) -> None:
+    def __init__(self, problem: Problem, observed: Observations) -> None:
         super().__init__(problem)
         [self._g] = problem.constraints.values()
-        self.seen = seen
+        self.observed = observed
         self._nonconvex = ""  # a value below a linearisation, in words
 
     def explore(self, x: Vector, *, convex: bool) -> list[str]:
         """Probe around x; return the objections that are not about constants."""
         problem = self.problem
         slope = problem.objective.value_and_gradient(problem.parameters)[1]
-        self.seen.add(objective_gradient=norm(slope))
+        self.observed.add(objective_gradient=norm(slope))
         here = self._observe(x)
         if math.isinf(problem.radius):
             return []
@@ -280,7 +268,7 @@ class _Examiner(Explorer):
         for other in opposite[: TOL.boundary_segments]:
             inside, outside = (other, here) if here.infeasible else (here, other)
             edge = self.boundary(inside.point, outside.point)
-            self.seen.add(boundary_slope=edge.steepness)
+            self.observed.add(boundary_slope=edge.steepness)
         return next(filter(None, jumps), "")
 
     def _observe(self, point: Vector) -> ProbedPoint:
@@ -289,9 +277,11 @@ class _Examiner(Explorer):
         far = outward(probed.point, problem.center)[0]
         if far <= problem.radius * (1.0 + ROUNDINGS * self.eps):
             length = probed.steepness
-            self.seen.add(constraint_gradient=length)
+            self.observed.add(constraint_gradient=length)
             if probed.infeasible:
-                self.seen.add(infeasible_gradient=length, infeasible_slope=probed.slope)
+                self.observed.add(
+                    infeasible_gradient=length, infeasible_slope=probed.slope
+                )
         return probed
 
     def _find_jump(self, a: ProbedPoint, b: ProbedPoint) -> str:
@@ -302,7 +292,7 @@ class _Examiner(Explorer):
             change = distance(a.gradients[0], b.gradients[0])
             apart = distance(a.point, b.point)
             if apart > 0:
-                self.seen.add(constraint_smoothness=(change - noise) / apart)
+                self.observed.add(constraint_smoothness=(change - noise) / apart)
             if change <= max(TOL.gradient_jump * scale, noise):
                 return ""
             middle = self._observe(combine([0.5, 0.5], [a.point, b.point]))
@@ -353,7 +343,7 @@ class _Examiner(Explorer):
             if feasible:
                 there = doubled(self.problem.parameters)
                 far = outward(there, self.problem.center)[0]
-                self.seen.add(feasible_distance=far)
+                self.observed.add(feasible_distance=far)
                 if far > R * (1.0 + ROUNDINGS * self.eps):
                     return
 
@@ -400,9 +390,7 @@ def infeasible_slope(
 
     Returns:
         A measure with the bound ``>= claimed``, less rounding. In its details,
-        ``"violation"`` names what is wrong, or is None; ``"boundary slope"`` is the
-        smallest ``|grad g|`` found where g = 0 (eq. boundary-cq), None if no boundary
-        was met.
+        ``"violation"`` names what is wrong, or is None.
 
     Raises:
         InvalidProblemError: The ball has no finite radius, or there is no constraint.
@@ -435,7 +423,6 @@ def infeasible_slope(
         low = [p for p in probed[: TOL.descents] if p.infeasible]
         found = [_descend(explorer, p) for p in low]
         probed += [new for new, old in zip(found, low, strict=True) if new is not old]
-        boundary = _boundary_slope(explorer, probed)
     lowest = min(probed, key=lambda p: p.slope)
     if claimed is not None:  # less than rounding is no violation
         claimed -= TOL.claim_roundings * explorer.eps * lowest.steepness
@@ -453,7 +440,6 @@ def infeasible_slope(
             "on the safeguard ball": lowest.on_surface,
             "infeasible points": len(infeasible),
             "points": len(probed),
-            "boundary slope": boundary,
             **explorer.counts(),
         },
     )
@@ -511,11 +497,3 @@ def _descend(explorer: Explorer, start: ProbedPoint) -> ProbedPoint:
     }
     scipy.optimize.minimize(slope, x, method="Nelder-Mead", options=options)
     return best
-
-
-def _boundary_slope(explorer: Explorer, probed: Sequence[ProbedPoint]) -> float | None:
-    """Return the smallest ``|grad g|`` at points with g = 0; None if none was met."""
-    inside = [p.point for p in probed if not p.infeasible]
-    outside = [p.point for p in probed if p.infeasible]
-    pairs = list(zip(inside, outside, strict=False))[: TOL.boundary_pairs]
-    return min((explorer.boundary(*p).steepness for p in pairs), default=None)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from oneproj.arguments import check_flag, check_generator
-from oneproj.certificates.assumptions import Examination, examine, infeasible_slope
+from oneproj.certificates.assumptions import examine, infeasible_slope
 from oneproj.certificates.kkt import (
     ball_measure,
     complementarity,
@@ -124,12 +124,13 @@ def certify(
         chosen = choose_projector(projector, problem.constraints)
     _check_used(constants, chosen, generator)
     with fresh_casts():
-        measures = _measures(problem, constants, schedule, projected=projected)
-        if chosen is not None and isinstance(constants, ConvexConstants) and smooth:
-            ell, given = constants.weak_convexity, schedule if projected else None
-            mapping = partial(gradient_mapping, problem, chosen, weak_convexity=ell)
-            found = _attempt("gradient mapping", mapping)
-            measures.insert(-1, _compared(found, given, "Theorem 1 at x_hat"))
+        measures = _measures(
+            problem,
+            constants,
+            schedule,
+            chosen if smooth else None,
+            projected=projected,
+        )
         if generator is not None and isinstance(constants, NonconvexConstants):
             claimed = constants.infeasible_slope
             measures.append(infeasible_slope(problem, generator, claimed=claimed))
@@ -137,14 +138,14 @@ def certify(
 
 
 def certify_run(
-    problem: Problem, seen: Observations | None, schedule: Schedule | None
+    problem: Problem, observed: Observations | None, schedule: Schedule | None
 ) -> Certificate:
     """Certify the output of a run, with what the run saw of the schedule's claims."""
     _agree(problem)
     constants = _checked_constants(problem, None, schedule)
     with fresh_casts():
-        measures = _measures(problem, constants, schedule, projected=True)
-        return _certificate(problem, measures, schedule, seen)
+        measures = _measures(problem, constants, schedule, None, projected=True)
+        return _certificate(problem, measures, schedule, observed)
 
 
 def _agree(problem: Problem) -> None:
@@ -190,16 +191,15 @@ def _check_used(
     generator: torch.Generator | None,
 ) -> None:
     """Refuse arguments that only the constants of the other setting would use."""
-    for given, what, use, kind in (
-        (projector, "projector", "the gradient mapping, which", ConvexConstants),
-        (generator, "generator", "the slope check, which", NonconvexConstants),
+    for given, use, kind in (
+        (projector, "A projector is for the gradient mapping", ConvexConstants),
+        (generator, "A generator is for the slope check", NonconvexConstants),
     ):
         if given is not None and not isinstance(constants, kind):
-            found = "None" if constants is None else f"a {type(constants).__name__}"
+            name = None if constants is None else type(constants).__name__
             message = (
-                f"A {what} is for {use} is computed where constants is a "
-                f"{kind.__name__}; it is {found}. Leave the {what} out, or give those "
-                "constants."
+                f"{use}, which is computed where constants is a {kind.__name__}; it is "
+                f"{name}. Leave it out, or give those constants."
             )
             raise InvalidProblemError(message)
 
@@ -208,10 +208,11 @@ def _measures(
     problem: Problem,
     constants: Constants | None,
     schedule: Schedule | None,
+    projector: AbstractProjector | None,
     *,
     projected: bool,
 ) -> list[Measure]:
-    """Return what always applies, and the measure that the constants ask for."""
+    """Return what always applies, and the measures that the constants ask for."""
     kkt = kkt_residual(problem)
     found = [
         feasibility(problem),
@@ -221,11 +222,14 @@ def _measures(
         complementarity(kkt),
     ]
     if isinstance(constants, ConvexConstants):
-        given = schedule if projected else None
-        ell = constants.weak_convexity
+        given, ell = schedule if projected else None, constants.weak_convexity
+        if projector is not None:
+            mapping = partial(gradient_mapping, problem, projector, weak_convexity=ell)
+            measure = _attempt("gradient mapping", mapping)
+            found.append(_compared(measure, given, "Theorem 1 at x_hat"))
         residual = partial(moreau_residual, problem, weak_convexity=ell)
-        moreau = _attempt("Moreau residual", residual)
-        found.append(_compared(moreau, given, "Theorem 2 at x_hat"))
+        measure = _attempt("Moreau residual", residual)
+        found.append(_compared(measure, given, "Theorem 2 at x_hat"))
     elif constants is not None:
         found.append(
             _penalty_residual(problem, constants, schedule, projected=projected)
@@ -280,26 +284,26 @@ def _certificate(
     problem: Problem,
     measures: list[Measure],
     schedule: Schedule | None,
-    seen: Observations | None,
+    observed: Observations | None,
 ) -> Certificate:
     """Return the certificate, without the bounds of theorems that are refuted."""
     judged: list[Measure] = []
     withdrawn: list[str] = []
-    tests = Examination()
+    refuted, counts = list[str](), dict[str, int]()
     if schedule is not None:
-        tests = examine(problem, schedule.constants, seen)
+        refuted, counts = examine(problem, schedule.constants, observed)
     for measure in measures:
         if math.isnan(measure.value):
             quantity = f"the {measure.name}"
             raise NonFiniteError(quantity)
         theorem, changes = measure.details.get("theorem"), dict[str, Any]()
         if theorem is not None:
-            reasons = [f"{theorem} assumes {reason}" for reason in tests.refuted]
+            reasons = [f"{theorem} assumes {reason}" for reason in refuted]
             if "violation" in measure.details:
                 reasons.append(f"{theorem} is refuted: {measure.details['violation']}")
             if reasons:
                 changes = {"bound": None, "source": f"withdrawn: {reasons[0]}"}
-            changes["details"] = {**measure.details, "assumption tests": tests.counts}
+            changes["details"] = {**measure.details, "assumption tests": counts}
             withdrawn += reasons
         judged.append(replace(measure, **changes))
     multipliers = {m.name: m for m in judged}["KKT residual"].details["multipliers"]

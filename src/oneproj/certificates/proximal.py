@@ -89,7 +89,7 @@ def moreau_residual(
         found = minimise(
             problem, linearize, ell, anchor, origin=x, max_iterations=max_iterations
         )
-    y, count, error = found.best.point, found.evaluations, 2.0 * ell * found.error
+    y, count = found.best.point, found.evaluations
     details = {
         "proximal point": like(y, z),
         "multipliers": {n: found.weights.get(n, 0.0) for n in problem.constraints},
@@ -99,16 +99,24 @@ def moreau_residual(
         "constraint gradients": (count + used) * len(problem.constraints),
     }
     if found.refuted is not None:
-        error = math.inf
         details["violation"] = (
             f"the objective is not weakly convex with weak_convexity = {ell}"
             if found.refuted == OBJECTIVE
             else f"the constraint {found.refuted!r} is not convex"
         )
-    value, source = 2.0 * ell * distance(x, y), "eq. moreau-measure"
+    value, error = _proximal_step(2.0 * ell, x, found)
+    source = "eq. moreau-measure"
     return Measure(
         "Moreau residual", value, source=source, error=error, details=details
     )
+
+
+def _proximal_step(
+    weight: float, x: list[Tensor], found: Minimum
+) -> tuple[float, float]:
+    """Return ``weight |x - Q(x)|`` and its error, inf if a claim is refuted."""
+    error = weight * found.error if found.refuted is None else math.inf
+    return weight * distance(x, found.best.point), error
 
 
 def find_interior(problem: Problem, x: list[Tensor]) -> tuple[list[Tensor], int]:
@@ -246,9 +254,7 @@ def penalty_residual(
             problem, linearize, m, x, origin=x, max_iterations=max_iterations
         )
         details = _witness(problem, constants, (lam, beta), x, found)
-        r, error = beta * distance(x, found.best.point), beta * found.error
-        if found.refuted is not None:
-            error = math.inf
+        r, error = _proximal_step(beta, x, found)
         far = r + error
         h, tube = constants.feasibility_margin(lam), beta * constants.tube_radius
         details |= {

@@ -47,7 +47,6 @@ from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
 from oneproj.vectors.arithmetic import (
     Array,
-    Mask,
     Vector,
     assign,
     combine,
@@ -61,7 +60,7 @@ from oneproj.vectors.arithmetic import (
     rounding_unit,
     unflat,
 )
-from oneproj.vectors.qp import EPSILON, refine_on_support, solve_simplex_qp
+from oneproj.vectors.qp import EPSILON, solve_simplex_qp
 
 BALL, OBJECTIVE = "\0ball", "\0objective"
 """Labels of cuts that belong to no constraint; no name begins like this."""
@@ -214,7 +213,6 @@ class _Search:
     """The evaluations so far: their cuts, the best point, the most interior one."""
 
     best: Linearization  # the feasible point with the smallest H
-    _latest: Linearization  # the last feasible point
     _deepest: Linearization  # the point with the smallest residual
     _model: Minimum  # what the cuts prove
 
@@ -225,7 +223,6 @@ class _Search:
         self._center = None if problem.center is None else doubled(problem.center)
         self._eps = rounding_unit(problem.parameters)
         self._cuts = Minorants(origin, m, self._eps)
-        self._error = math.inf
         self.evaluations = 0
         self.refuted: str | None = None
 
@@ -241,33 +238,27 @@ class _Search:
 
     def visit(self, point: Vector) -> None:
         """Evaluate, keep the cuts, and pull the point inside if it is infeasible."""
-        seen = last = self._record(self.evaluate(point))
+        there = last = self._record(self.evaluate(point))
         for k in range(TOL.pulls):
             if last.worst <= 0:
                 return
-            depth = seen.worst - self._deepest.worst
-            share = min(1.0, (1 + TOL.pull_overshoot * 8**k) * seen.worst / depth)
-            pair = [seen.point, self._deepest.point]
+            depth = there.worst - self._deepest.worst
+            share = min(1.0, (1 + TOL.pull_overshoot * 8**k) * there.worst / depth)
+            pair = [there.point, self._deepest.point]
             last = self._record(self.evaluate(combine([1 - share, share], pair)))
 
-    def _record(self, seen: Linearization) -> Linearization:
+    def _record(self, there: Linearization) -> Linearization:
         if self.evaluations == 1:
-            self.best = self._deepest = self._latest = seen
-        if seen.worst <= 0:
-            self._latest = seen
-            self.best = seen if seen.value < self.best.value else self.best
-        if seen.worst < self._deepest.worst:
-            self._deepest = seen
-        for piece in seen.pieces:
-            self._cuts.add(piece, seen.point, curvature=self._m)
-        # A cut that is slack all over the ball in which the minimiser lies is no use.
-        near = math.inf
-        if math.isfinite(self._error):
-            near = self._error + distance(seen.point, self._model.best.point)
-        for cut in seen.constraints:
-            if math.isinf(near) or cut.value + near * norm(cut.gradient) >= 0:
-                self._cuts.add(cut, seen.point)
-        return seen
+            self.best = self._deepest = there
+        if there.worst <= 0 and there.value < self.best.value:
+            self.best = there
+        if there.worst < self._deepest.worst:
+            self._deepest = there
+        for piece in there.pieces:
+            self._cuts.add(piece, there.point, curvature=self._m)
+        for cut in there.constraints:
+            self._cuts.add(cut, there.point)
+        return there
 
     def advance(self) -> None:
         """Visit the minimiser of the model; cut the ball where it is outside."""
@@ -279,23 +270,9 @@ class _Search:
 
     def judge(self) -> Minimum:
         """Bound the distance to the minimiser from the best feasible point."""
-        result = self._judge(self.best)
-        # Among points whose values agree to rounding, the smallest is arbitrary.
-        tie = 8 * self._eps * abs(self.best.value)
-        if (
-            self._latest is not self.best
-            and self._latest.value - self.best.value <= tie
-        ):
-            other = self._judge(self._latest)
-            result = other if other.error < result.error else result
-        return result
-
-    def _judge(self, reference: Linearization) -> Minimum:
-        found = self._cuts.solve(reference)
-        self.refuted = self.refuted or found.refuted
-        if reference is self.best or found.error < self._error:
-            self._model, self._error = found, found.error
-        return found
+        self._model = self._cuts.solve(self.best)
+        self.refuted = self.refuted or self._model.refuted
+        return self._model
 
     def finished(self, error: float) -> bool:
         """Return whether the target is met, or rounding leaves nothing to gain."""
@@ -323,8 +300,8 @@ class _Search:
             if (key := v.tobytes()) not in rows:
                 if len(rows) >= TOL.sqp_evaluations + 4 * size:
                     raise StopIteration
-                seen = self.evaluate(unflat(v[:size], start.point))
-                rows[key] = _sqp_rows(seen, v, self._problem.radius, self._center)
+                there = self.evaluate(unflat(v[:size], start.point))
+                rows[key] = _sqp_rows(there, v, self._problem.radius, self._center)
             return rows[key]
 
         with warnings.catch_warnings(), suppress(StopIteration):
@@ -348,10 +325,10 @@ class _Search:
 
 
 def _sqp_rows(
-    seen: Linearization, v: Array, radius: float, center: Vector | None
+    there: Linearization, v: Array, radius: float, center: Vector | None
 ) -> tuple[Array, Array]:
     """Return the objective, then what must be >= 0, with their gradients in (y, t)."""
-    y = flat(seen.point)
+    y = flat(there.point)
     n = len(y)
     outside, t = v[:n] - y, v[n:]
 
@@ -360,12 +337,12 @@ def _sqp_rows(
         gradient = flat(cut.gradient)
         return cut.value + float(gradient @ outside), np.append(gradient, 0.0 * t)
 
-    (p, q), *others = map(extended, seen.pieces)
+    (p, q), *others = map(extended, there.pieces)
     p, q = p + float(t.sum()), q + np.append(np.zeros(n), np.ones(len(t)))
     rows = [(p, q), *((p - value, q - gradient) for value, gradient in others)]
     if others:
         rows.append((float(t.sum()), np.append(np.zeros(n), 1.0)))
-    rows += [(-c, -gradient) for c, gradient in map(extended, seen.constraints)]
+    rows += [(-c, -gradient) for c, gradient in map(extended, there.constraints)]
     if math.isfinite(radius):
         offset = (v[:n] - (0.0 if center is None else flat(center))) / radius
         gradient = np.append(-2.0 * offset / radius, 0.0 * t)
@@ -430,11 +407,11 @@ class Minorants:
         P = self._gram / m + np.outer(reach, on) + np.outer(on, reach)
         P += m * dot(d, d) * np.outer(on, on)
         start = self._z if self._z.any() else None
-        self._z = solve_simplex_qp(P, lift, on, start).z
-        r = self._refine(P, lift, on, d)
-        z = self._z
+        self._z = z = solve_simplex_qp(P, lift, on, start).z
+        used = np.flatnonzero(z)
+        r = combine([m, *z[used].tolist()], [d, *(self._all[k].vector for k in used)])
         weights: dict[str, float] = {}
-        for k in np.flatnonzero(z):
+        for k in used:
             label = self._all[k].cut.label
             weights[label] = weights.get(label, 0.0) + float(z[k])
         lowest = int(np.argmin(raw + TOL.refuted_cut * noise))
@@ -470,29 +447,6 @@ class Minorants:
         lift[own] = (value * on - at)[own]
         noise[own & (on > 0) & (lift == 0)] = 0.0
         return lift, noise
-
-    def _refine(self, P: Array, lift: Array, on: Mask, d: Vector) -> list[Tensor]:
-        """Correct the weights by the vectors themselves; return the aggregate r."""
-        r, value = self._aggregate(self._z, lift, d)
-        for _ in range(TOL.refinements):
-            slope = lift.copy()
-            for k in np.flatnonzero(self._z):
-                slope[k] += dot(self._all[k].vector, r) / self._m + on[k] * dot(d, r)
-            z = refine_on_support(P, on, self._z, slope)
-            better, lower = self._aggregate(z, lift, d)
-            if lower >= value:
-                break
-            self._z, r, value = z, better, lower
-        return r
-
-    def _aggregate(
-        self, z: Array, lift: Array, d: Vector
-    ) -> tuple[list[Tensor], float]:
-        """Return r, and the value of the program."""
-        used = np.flatnonzero(z)
-        vectors = [d, *(self._all[k].vector for k in used)]
-        r = combine([self._m, *z[used].tolist()], vectors)
-        return r, float(z @ lift) + dot(r, r) / (2.0 * self._m)
 
     def _forget(self) -> None:
         """Drop the oldest cuts without weight; the bound they prove stays the same."""

@@ -34,7 +34,6 @@ class Tolerances:
         pulls: Attempts to move an infeasible point inside. Rule.
         idle_cuts: Cuts without weight that are kept. More cost memory, fewer cost
             steps. Tests: strongly_convex.
-        refinements: Newton steps on the weights of the cuts. Two reach rounding.
         refuted_cut: Roundings. A cut that lies higher above its function refutes a
             claimed constant. Tests: moreau, penalty_residual.
         sqp_dimension: Numbers in the parameters up to which SLSQP suggests a point; its
@@ -46,7 +45,6 @@ class Tolerances:
         directions: Random directions, each with its opposite, in which the assumptions
             of a theorem are tested. Tests: withdrawal.
         boundary_segments: Segments on which these tests look for the boundary. Rule.
-        boundary_pairs: Segments on which the slope check looks for the boundary. Rule.
         bisections: Halvings after which two points are neighbours in float64.
         gradient_jump: Share of the largest gradient. A smaller change between
             neighbours is no jump. Tests: withdrawal.
@@ -79,7 +77,6 @@ class Tolerances:
     pull_overshoot: float = 1e-3
     pulls: int = 5
     idle_cuts: int = 128
-    refinements: int = 3
     refuted_cut: float = 1e3
     sqp_dimension: int = 100
     sqp_evaluations: int = 50
@@ -87,7 +84,6 @@ class Tolerances:
     interior_iterations: int = 100
     directions: int = 4
     boundary_segments: int = 2
-    boundary_pairs: int = 8
     bisections: int = 64
     gradient_jump: float = 1e-3
     convexity_excess: float = 1e-6

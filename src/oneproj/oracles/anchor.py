@@ -244,7 +244,7 @@ def _on_all_data(
 ) -> Evaluation:
     """Evaluate a constraint on all data; the gradient on ``few`` examples at most."""
     small = (constraint.size or 0) <= few
-    value, gradient, each = constraint.survey(parameters if small else None)
+    value, gradient, each = constraint.full_pass(parameters if small else None)
     if gradient is None:
         size = min(few, GRADIENT_EXAMPLES)
         gradient = _on_sample(constraint, size, parameters, generator).gradient

@@ -94,10 +94,9 @@ def _is_random(term: AbstractTerm, parameters: Vector) -> bool:
     if changes(list(parameters)) != before:
         message = (
             f"Evaluating {term.name!r} changes the parameters, as an Embedding with "
-            "max_norm does: then neither its value nor how far they have moved means "
-            "anything. Make it a function that only reads them, and state what it did "
-            "as a constraint (such as an oneproj.function of the largest norm of the "
-            "rows) or as a parametrisation (torch.nn.utils.parametrize)."
+            "max_norm does: its value, and how far they have moved, mean nothing then. "
+            "State that as a constraint (oneproj.function of the largest norm) or as a "
+            "parametrisation (torch.nn.utils.parametrize)."
         )
         raise InvalidProblemError(message)
     graph = nodes(values)
@@ -120,12 +119,10 @@ def _is_random(term: AbstractTerm, parameters: Vector) -> bool:
     if not _reaches(value, parameters):
         message = (
             f"{term.name!r} does not depend on the parameters of this problem: no "
-            "gradient reaches them. Check that its function uses the same tensors that "
-            "were passed as parameters, without .detach(), .item() or torch.no_grad(). "
-            "A comparison (an accuracy, score > 0) has no gradient: use a rate of "
-            "oneproj.rates, or a surrogate, as softplus(-score). The tensor of a set "
-            "must be one of the parameters, and require a gradient. A model that "
-            "merges factors into its weights to evaluate (LoRA) must be told not to."
+            "gradient reaches them. Use the same tensors that were passed as "
+            "parameters, without .detach(), .item() or torch.no_grad(). A comparison "
+            "(an accuracy, score > 0) has no gradient: use a rate of oneproj.rates. A "
+            "model that merges factors into its weights to evaluate (LoRA) must not."
         )
         raise InvalidProblemError(message)
     return random
@@ -152,11 +149,9 @@ def check_still_connected(terms: Iterable[AbstractTerm], parameters: Vector) -> 
         if not _reaches(value, parameters):
             message = (
                 f"{term.name!r} does not depend on the parameters of this problem any "
-                "more: its function uses other tensors by now, and what is found for "
-                "these would not be for those. load_state_dict(..., assign=True), a "
-                "layer that was replaced and a deep copy do that. Build the Problem "
-                "after them, from model.parameters(); to load a state into the same "
-                "tensors, leave out assign."
+                "more: its function uses other tensors by now, as after "
+                "load_state_dict(..., assign=True), a replaced layer or a deep copy. "
+                "Build the Problem after that, from model.parameters()."
             )
             raise InvalidProblemError(message)
 
@@ -217,8 +212,8 @@ def _warn_if_different(
 
     def agree(other: Tensor) -> bool:
         # Values that nearly cancel are rounded by their own size, not by their mean's.
-        apart = float((first.mean() - other.mean()).abs())
-        return not apart > math.sqrt(eps) * (size + abs(term.bound))
+        change = float((first.mean() - other.mean()).abs())
+        return not change > math.sqrt(eps) * (size + abs(term.bound))
 
     if agree(beside):
         return False
@@ -227,20 +222,17 @@ def _warn_if_different(
         message = (
             f"In the constraint {term.name!r} the value of an example depends on the "
             f"rest of its batch: on the same examples the residual was {once:.6g}, and "
-            f"beside another {beside.mean().item():.6g}. What is found feasible is so "
-            "for batches of chunk_size, in the order of the data, and need not be for "
-            "others. Statistics or negatives taken from the batch, batch norm without "
-            "running ones and padding that is not masked do that: take them from fixed "
-            "data, or write the constraint as an oneproj.function of all data."
+            f"beside another {beside.mean().item():.6g}. What is found feasible need "
+            "not be so for other batches. Take statistics and negatives from fixed "
+            "data, mask padding, or write an oneproj.function of all data."
         )
         warn(message)
         return False
     message = (
         f"The constraint {term.name!r} is random: on the same examples its residual "
-        f"was {once:.6g}, then {same.mean().item():.6g}. What is found feasible is "
-        "so for the values that were seen, and need not be for the next ones. Noise, "
-        "dropout and augmentation are for the objective; average a constraint over "
-        "fixed draws of them, or pass oneproj.Problem(..., model=model)."
+        f"was {once:.6g}, then {same.mean().item():.6g}. What is found feasible need "
+        "not be so for the next values. Average it over fixed draws of the noise, or "
+        "pass oneproj.Problem(..., model=model)."
     )
     warn(message)
     return True
@@ -255,18 +247,18 @@ def nodes(value: Tensor) -> set[Node]:
         >>> sorted(type(node).__name__ for node in nodes(w.sum()))
         ['AccumulateGrad', 'SumBackward0']
     """
-    return _behind([] if value.grad_fn is None else [value.grad_fn])
+    return _ancestors([] if value.grad_fn is None else [value.grad_fn])
 
 
-def _behind(given: Iterable[Node]) -> set[Node]:
+def _ancestors(given: Iterable[Node]) -> set[Node]:
     """Nodes, and all that their results were computed by."""
     found: set[Node] = set()
-    ahead = list(given)
-    while ahead:
-        node = ahead.pop()
+    waiting = list(given)
+    while waiting:
+        node = waiting.pop()
         if node not in found:
             found.add(node)
-            ahead += [before for before, _ in node.next_functions if before is not None]
+            waiting += [inner for inner, _ in node.next_functions if inner is not None]
     return found
 
 
@@ -285,8 +277,7 @@ def check_complete(name: str, graph: set[Node]) -> None:
     message = (
         f"{name!r} goes through torch.utils.checkpoint with use_reentrant=True, which "
         "hides the parameters in it: their gradients would seem to be zero. Pass "
-        "use_reentrant=False; for a model of transformers, model."
-        'gradient_checkpointing_enable({"use_reentrant": False}).'
+        "use_reentrant=False (of transformers: gradient_checkpointing_enable)."
     )
     raise InvalidProblemError(message)
 
@@ -297,7 +288,7 @@ def _check_fresh(
     """Refuse a term two of whose calls share a result that depends on a parameter."""
     kinds = {node: type(node).__name__ for node in once}
     shared = [node for node in once & twice if not VIEW.fullmatch(kinds[node])]
-    computed = _behind(node for node in shared if kinds[node] != LEAF)
+    computed = _ancestors(node for node in shared if kinds[node] != LEAF)
     leaves = [
         getattr(node, "variable", None) for node in computed if kinds[node] == LEAF
     ]
@@ -306,11 +297,9 @@ def _check_fresh(
     message = (
         f"The function of {name!r} uses a tensor that was computed from the parameters "
         "before it was called, and keeps the value that it had then, however they "
-        "move; what split, chunk and unbind made cannot even be used once they have. "
-        "Compute it inside of the function: lambda: (b @ a).norm(), not product "
-        "= b @ a before it. The weight of a layer that torch.nn.utils.prune, or its "
-        "older weight_norm or spectral_norm, has changed is such a tensor too: write "
-        "layer.weight_orig * layer.weight_mask, or use torch.nn.utils.parametrizations."
+        "move. Compute it inside: lambda: (b @ a).norm(), not product = b @ a before. "
+        "The weight of a layer under torch.nn.utils.prune, or its older weight_norm "
+        "and spectral_norm, is such a tensor too: use torch.nn.utils.parametrizations."
     )
     raise InvalidProblemError(message)
 
@@ -346,11 +335,9 @@ def check_hooks(parameters: Vector) -> None:
         if not bool((same | (made == 0)).all()):
             message = (
                 f"A hook on a parameter of shape {tuple(p.shape)} changes its gradient "
-                "(register_hook), by clipping or scaling it for example: what is then "
-                "said to be feasible nowhere, nearest or stationary need not be. Only "
-                "a mask may be there, which sets entries to zero. Remove the hook with "
-                "handle.remove(), and clip where you step: solve(..., clip=1.0), or "
-                "torch.nn.utils.clip_grad_norm_ in a loop of your own."
+                "(register_hook) other than by a mask that sets entries to zero: what "
+                "is then said to be nearest or stationary need not be. Remove it with "
+                "handle.remove(), and clip where you step: solve(..., clip=1.0)."
             )
             raise InvalidProblemError(message)
 

@@ -122,11 +122,12 @@ def as_source(data: DataLike) -> Source:
 def _tensor_source(given: Sequence[object], rebuild: Rebuild) -> Source:
     """Tensors whose first dimension counts the examples."""
     tensors = [_as_data_tensor(item) for item in given]
-    sizes = [_leading_size(tensor) for tensor in tensors]
-    if not sizes or len(set(sizes)) > 1:
+    shapes = [tuple(tensor.shape) for tensor in tensors]
+    if len({shape[:1] for shape in shapes}) != 1 or () in shapes:
         message = (
-            "All tensors of a data set must have the same first dimension, but "
-            f"got sizes {sizes}. Example i is row i of every tensor."
+            "All tensors of a data set must have the same first dimension, which "
+            f"counts the examples, but got shapes {shapes}. Example i is row i of "
+            "every tensor; a term without data is oneproj.function."
         )
         raise InvalidProblemError(message)
     for tensor in tensors:
@@ -150,44 +151,36 @@ def _tensor_source(given: Sequence[object], rebuild: Rebuild) -> Source:
         or (t.dim() == ROW_DIMENSIONS and t.is_floating_point())
         for t in tensors
     )
-    return Source(sizes[0], read, tabular=tabular)
+    return Source(len(tensors[0]), read, tabular=tabular)
 
 
 def _dataset_source(dataset: Dataset[Any], collate: Callable[[Any], Any]) -> Source:
     """A map-style data set, collated."""
     size = _count(dataset)
-    together = getattr(dataset, "__getitems__", None)  # torch's loader uses it too
+    get_many = getattr(dataset, "__getitems__", None)  # torch's loader uses it too
 
     def read(at: Tensor | slice) -> object:
         if isinstance(at, slice):
             at = torch.arange(at.start, at.stop, device="cpu")
         indices = at.tolist()
-        if callable(together):
-            return collate(together(indices))
+        if callable(get_many):
+            return collate(get_many(indices))
         return collate([dataset[i] for i in indices])
 
     return Source(size, read)
 
 
 def _rebuild_mapping(data: Mapping[Any, Rows]) -> Rebuild:
-    """Make batches of the class of a mapping; of dict where that class refuses."""
-    names = list(data)
+    """Make batches of the class of a dict or UserDict; of dict for other mappings."""
+    # A copy of another mapping may share its entries, and be changed with them.
+    empty = data if isinstance(data, dict | UserDict) else {}
 
-    def as_dict(rows: list[Tensor]) -> dict[Any, Tensor]:
-        return dict(zip(names, rows, strict=True))
+    def rebuild(rows: list[Tensor]) -> object:
+        batch: Any = copy.copy(empty)
+        batch.update(zip(data, rows, strict=True))
+        return batch
 
-    def alike(rows: list[Tensor]) -> Any:  # noqa: ANN401 - a batch of that class
-        if isinstance(data, dict | UserDict):  # of others a copy may share the entries
-            batch: Any = copy.copy(data)
-            batch.update(as_dict(rows))
-            return batch
-        return type(data)(as_dict(rows))  # type: ignore[call-arg]  # it may take one
-
-    try:
-        works = list(alike([torch.empty(0) for _ in names])) == names
-    except Exception:  # noqa: BLE001 - whatever a class of the user's raises
-        works = False
-    return alike if works else as_dict
+    return rebuild
 
 
 def _sampled(loader: DataLoader[Any], size: int) -> Dataset[Any]:
@@ -199,9 +192,8 @@ def _sampled(loader: DataLoader[Any], size: int) -> Dataset[Any]:
         message = (
             "A DataLoader with batch_size=None hands over every item of its data set "
             "as a batch of its own, so the examples in it cannot be counted or drawn. "
-            "Give it a batch_size if an item is one example; if it is a batch, join "
-            "them: torch.utils.data.TensorDataset(torch.cat(inputs), torch.cat("
-            "labels)), or pass the joined tensors."
+            "Give it a batch_size if an item is one example; if it is a batch, pass "
+            "the joined tensors."
         )
         raise InvalidProblemError(message)
     indices = _indices(loader.batch_sampler, size)
@@ -236,8 +228,7 @@ def _indices(batches: Any, size: int) -> Sequence[int]:  # noqa: ANN401 - any sa
         message = (
             "A DistributedSampler gives this process its share of the examples, one of "
             f"{sampler.num_replicas}: every process would project onto constraints of "
-            f"its own, and none onto those of all data. {SUBSET}: a run is that of one "
-            "process."
+            f"its own. {SUBSET}."
         )
         raise InvalidProblemError(message)
     with torch.random.fork_rng([]):  # the user's generator continues where it was
@@ -247,8 +238,7 @@ def _indices(batches: Any, size: int) -> Sequence[int]:  # noqa: ANN401 - any sa
     message = (
         f"It cannot be told which examples the {type(sampler).__name__} of the "
         "DataLoader stands for: gone through twice, it did not give the same ones both "
-        f"times, each once. {SUBSET}, and weights= of oneproj.mean where some count "
-        "more than others."
+        f"times, each once. {SUBSET}, and weights= where some count more."
     )
     raise InvalidProblemError(message)
 
@@ -296,9 +286,9 @@ def _as_data_tensor(item: object) -> Tensor:
     if not isinstance(item, Tensor):
         message = (
             f"A tuple or dict of data must hold tensors, but got {type(item).__name__}"
-            ". Convert it with torch.as_tensor first, a data frame or series with "
-            ".to_numpy(); or flatten columns that are nested, (a, b, y) in place of "
-            "((a, b), y); or wrap pairs of examples in a torch.utils.data.DataLoader."
+            ". Convert it with torch.as_tensor or .to_numpy() first; flatten columns "
+            "that are nested, (a, b, y) in place of ((a, b), y); or wrap pairs of "
+            "examples in a torch.utils.data.DataLoader."
         )
         raise InvalidProblemError(message)
     check_dense("A data tensor", item)
@@ -323,17 +313,7 @@ def _shared(array: np.ndarray[Any, Any]) -> Tensor:
         message = (
             f"An array of dtype {array.dtype} and strides {array.strides} cannot be "
             f"seen as a tensor: {str(error).rstrip('.')}. Convert it first, with "
-            "np.ascontiguousarray or astype; words, such as the names of classes, "
-            "become numbers by np.unique(words, return_inverse=True)[1]."
+            "np.ascontiguousarray or astype; words with np.unique(words, "
+            "return_inverse=True)[1]."
         )
         raise InvalidProblemError(message) from error
-
-
-def _leading_size(tensor: Tensor) -> int:
-    if tensor.dim():
-        return int(tensor.shape[0])
-    message = (
-        "A data tensor must have a first dimension that counts the examples, but got a "
-        "scalar. Use oneproj.function for a term without data."
-    )
-    raise InvalidProblemError(message)

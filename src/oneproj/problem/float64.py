@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -19,12 +17,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from oneproj.errors import OneprojError, warn
 from oneproj.problem.autograd import fresh_casts
+from oneproj.problem.modes import before_calls
 from oneproj.problem.terms import AbstractTerm
 
 CASTS = {Tensor.float, Tensor.half, Tensor.bfloat16}
@@ -53,7 +51,6 @@ class Float64Mode(TorchFunctionMode):
     def __init__(self) -> None:
         """Begin without copies."""
         super().__init__()
-        self.tensors_seen = 0
         self._copies = WeakTensorKeyDictionary()
 
     def __torch_function__(
@@ -88,14 +85,10 @@ class Float64Mode(TorchFunctionMode):
         """
 
         def call(*batch: object) -> object:
-            seen = self.tensors_seen
             with _unchanged_modules(), self:
                 found = fn(*batch)
-            if self.tensors_seen == seen:
-                message = (
-                    "none of its operations can be seen, as those of a scripted "
-                    "function"
-                )
+            if isinstance(found, Tensor) and _is_narrow(found.dtype):
+                message = "its operations cannot be seen, as in a scripted function"
                 raise NotInFloat64(message)
             return found
 
@@ -103,7 +96,6 @@ class Float64Mode(TorchFunctionMode):
 
     def _wide(self, given: Any) -> Any:  # noqa: ANN401 - any argument or result
         if isinstance(given, Tensor):
-            self.tensors_seen += 1
             return self._copy(given) if _is_narrow(given.dtype) else given
         if isinstance(given, torch.dtype):
             return torch.float64 if _is_narrow(given) else given
@@ -172,29 +164,23 @@ def _unchanged_modules() -> Iterator[None]:
     A module may store what it computes, which is float64 here: in an attribute, or in
     a dict that is one, such as that of its buffers.
     """
-    kept: dict[nn.Module, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
-    own = threading.get_ident()
+    saved: dict[nn.Module, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
 
-    def keep(module: nn.Module, given: object) -> None:
-        del given
-        if threading.get_ident() != own or module in kept:
+    def save(module: nn.Module) -> None:
+        if module in saved:
             return
         if isinstance(module, torch.jit.ScriptModule):
             message = "a scripted module in it computes as it was compiled"
             raise NotInFloat64(message)
         attributes = vars(module)
-        held = [attributes, *(v for v in attributes.values() if isinstance(v, dict))]
-        kept[module] = [(entries, dict(entries)) for entries in held]
+        dicts = [attributes, *(v for v in attributes.values() if isinstance(v, dict))]
+        saved[module] = [(entries, dict(entries)) for entries in dicts]
 
-    handle = register_module_forward_pre_hook(keep)
     try:
-        with warnings.catch_warnings():
-            # torch compiles a module again because of the hook. It does not matter.
-            warnings.filterwarnings("ignore", ".*there are global hooks on modules")
+        with before_calls(save):
             yield
     finally:
-        handle.remove()
-        for pairs in kept.values():
+        for pairs in saved.values():
             for entries, before in pairs:
                 entries.clear()
                 entries.update(before)
@@ -232,11 +218,10 @@ def check_in_float64(
                 continue
             try:
                 found.residuals[name] = in_float64(c.value)
-            except NotInFloat64 as reason:
-                found.reasons[name] = str(reason).partition("\n")[0]
             except Exception as error:  # noqa: BLE001 - whatever a function may raise
-                first_line = str(error).partition("\n")[0]
-                found.reasons[name] = f"{type(error).__name__}: {first_line}"
+                known = isinstance(error, NotInFloat64)
+                kind = "" if known else f"{type(error).__name__}: "
+                found.reasons[name] = kind + str(error).partition("\n")[0]
     return found
 
 

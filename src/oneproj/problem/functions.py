@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,7 +15,7 @@ from oneproj.problem.autograd import accumulate
 from oneproj.problem.data import DataLike, Source, as_source, changes
 from oneproj.problem.float64 import FLOAT64_MODE
 from oneproj.problem.modes import evaluating
-from oneproj.problem.terms import AbstractExpression, Curvature, Survey
+from oneproj.problem.terms import AbstractExpression, Curvature, FullPass
 from oneproj.vectors.arithmetic import Vector
 
 CHUNK_SIZE = 4096
@@ -43,9 +41,8 @@ class Call:
         """Keep the function; refuse what cannot be called."""
         if not callable(fn):
             message = (
-                f"A term is made of a function that returns a tensor, but got a "
-                f"{type(fn).__name__}. Pass the function: oneproj.mean(losses, "
-                "data=...)."
+                "A term is made of a function that returns a tensor, but got a "
+                f"{type(fn).__name__}. Pass the function: oneproj.mean(losses, data)."
             )
             raise InvalidProblemError(message)
         self._fn, self._differentiates = fn, False
@@ -66,55 +63,10 @@ class Call:
             self._differentiates = True
             return value.detach() if isinstance(value, Tensor) else value
         except Exception as error:
-            given = f", for {_describe(batch[0])}" if batch else ""
-            where = f"In the function of {name!r}{given}"
-            advice = self._misfit(batch) or _known_mistake(error)
-            if advice:
-                message = f"{where}: {error}. {advice}"
-                raise InvalidProblemError(message) from error
-            error.add_note(f"{where}.")
+            given = f"one argument, the batch {_describe(batch[0])}" if batch else None
+            called = f"called with {given or 'no arguments'}"
+            error.add_note(f"In the function of {name!r}, {called}.")
             raise
-
-    def _misfit(self, batch: tuple[object, ...]) -> str:
-        """The advice if the function takes other arguments than it is given."""
-        fn = self._fn.forward if isinstance(self._fn, torch.nn.Module) else self._fn
-        try:
-            inspect.signature(fn).bind(*batch)
-        except TypeError:
-            if batch:
-                return (
-                    "The function is called with one argument, the batch, which has "
-                    "the structure of the data. Take it apart inside: def losses("
-                    "batch): inputs, y = batch."
-                )
-            return (
-                "The function is called without arguments; oneproj.mean(fn, data) is "
-                "for one that takes a batch of data."
-            )
-        except ValueError:  # some builtins have no signature
-            pass
-        return ""
-
-
-def _known_mistake(error: Exception) -> str:
-    """The advice for two common errors of torch; "" for others."""
-    told = str(error)
-    if "more than 1 value per channel when training" in told:
-        return (
-            "Batch norm in training mode normalises by the mean and variance of the "
-            "batch, and one example has no variance. Give batch_size=2 or more, and "
-            "more than one example of data, or call eval() on the norm to keep its "
-            "running statistics."
-        )
-    named = re.findall("double|bfloat16|half|float16|float64|float", told.lower())
-    same = {"float64": "double", "float16": "half"}
-    if isinstance(error, RuntimeError) and len({same.get(n, n) for n in named}) > 1:
-        return (
-            "Numbers of two precisions met: NumPy's are float64 as a rule, and torch's "
-            "models float32. Convert the data (.float(), .astype(np.float32)) or the "
-            "model (.double())."
-        )
-    return ""
 
 
 def _describe(batch: object) -> str:
@@ -140,9 +92,8 @@ def _check_real(name: str, value: Tensor) -> Tensor:
         return value
     message = (
         f"The function of {name!r} returned values of dtype {value.dtype}, but only "
-        "real floating-point ones can be optimised. A count or an accuracy has no "
-        "gradient: oneproj.rates bounds counts of decisions. Of a complex value take "
-        "the real part or the absolute value."
+        "real floating-point ones can be optimised. Counts and accuracies have no "
+        "gradient: oneproj.rates bounds them."
     )
     raise InvalidProblemError(message)
 
@@ -182,7 +133,7 @@ class Function(AbstractExpression):
         )
         raise InvalidProblemError(message)
 
-    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
+    def full_pass(self, parameters: Vector | None, *, each: bool = True) -> FullPass:
         del each  # there are no examples
         with torch.set_grad_enabled(parameters is not None):
             with evaluating(self.model):
@@ -193,7 +144,7 @@ class Function(AbstractExpression):
                 accumulate(gradient, value, parameters)
         number = float(value.detach().double())
         self.check_finite(number, gradient or ())
-        return Survey(number, gradient, None)
+        return FullPass(number, gradient, None)
 
 
 def function(
@@ -259,7 +210,7 @@ class Mean(AbstractExpression):
         weights = self._weights if indices is None else self._weights[indices]
         return values * weights.to(values)
 
-    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
+    def full_pass(self, parameters: Vector | None, *, each: bool = True) -> FullPass:
         kept: list[Tensor] | None = [] if each else None
         sums, gradient = [], None
         totals = [torch.zeros_like(p, dtype=torch.float64) for p in parameters or ()]
@@ -282,7 +233,7 @@ class Mean(AbstractExpression):
         except (OverflowError, ValueError):  # what fsum raises for inf and inf - inf
             value = math.nan
         self.check_finite(value, gradient or ())
-        return Survey(value, gradient, None if kept is None else torch.cat(kept))
+        return FullPass(value, gradient, None if kept is None else torch.cat(kept))
 
     def _values(self, at: Tensor | slice) -> Tensor:
         """The value of each of these examples, without weights."""
@@ -297,9 +248,8 @@ class Mean(AbstractExpression):
         if not self._tried and changes(batch) != before:
             message = (
                 f"The function of {self.name!r} changes its batch in place (x -= mean, "
-                "x.mul_(2) or the like). A full pass lends it the data itself, which "
-                "would be another after every pass. Write x = x - mean instead, or "
-                "work on x.clone()."
+                "x.mul_(2) or the like), which may be the data itself. Write x = x - "
+                "mean instead, or work on x.clone()."
             )
             raise InvalidProblemError(message)
         self._tried = True
@@ -363,18 +313,11 @@ def mean(
 
 
 def _as_weights(weights: object, size: int) -> Tensor:
-    given = as_tensor("weights", weights)
-    if given.shape != (size,) or not bool(torch.isfinite(given).all()):
-        bad = int((~torch.isfinite(given)).sum())
+    given = as_tensor("weights", weights, finite=True)
+    if given.shape != (size,) or not bool(given.any()):
         message = (
-            f"weights must be {size} finite numbers, one per example, but got shape "
-            f"{tuple(given.shape)} with {bad} NaN or infinite value(s)."
-        )
-        raise InvalidProblemError(message)
-    if not bool(given.any()):
-        message = (
-            f"All {size} weights are 0: the term would be 0 whatever the parameters "
-            "are. Leave the term out, or the weights for 1."
+            f"weights must be {size} numbers, one per example and not all 0, but got "
+            f"shape {tuple(given.shape)} with {int((given == 0).sum())} zeros."
         )
         raise InvalidProblemError(message)
     return given

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 DROPOUTS = (
@@ -95,32 +95,49 @@ def evaluating_when_called(*, enabled: bool = True) -> Iterator[list[nn.Module]]
         ([BatchNorm1d(2, eps=1e-05, ...)], True, [0.0, 0.0])
     """
     found: list[nn.Module] = []
+
+    def switch(module: nn.Module) -> None:
+        if module.training and kind_with_two_modes(module):
+            module.training = False
+            found.append(module)
+
+    with before_calls(switch) if enabled else nullcontext():
+        try:
+            yield found
+        finally:
+            for module in found:
+                module.training = True
+
+
+@contextmanager
+def before_calls(hook: Callable[[nn.Module], None]) -> Iterator[None]:
+    """Call a hook before every module that this thread calls while the block runs.
+
+    Example:
+        >>> import torch
+        >>> called = []
+        >>> with before_calls(called.append):
+        ...     _ = nn.ReLU()(torch.ones(1))
+        >>> called
+        [ReLU()]
+    """
     own = threading.get_ident()
 
-    def switch(module: nn.Module, given: tuple[Tensor, ...]) -> None:
+    def call(module: nn.Module, given: object) -> None:
         del given
-        if not module.training or threading.get_ident() != own:
-            return
-        if kind_with_two_modes(module):
-            module.training = False
-            if not any(module is known for known in found):
-                found.append(module)
+        if threading.get_ident() == own:
+            hook(module)
 
-    if not enabled:
-        yield found
-        return
-    handle = register_module_forward_pre_hook(switch)
+    handle = register_module_forward_pre_hook(call)
     try:
         with warnings.catch_warnings():
             # torch's compiler warns that it compiles a module again because of the
             # hook, and that the hook asks for its thread. Neither matters here.
             warnings.filterwarnings("ignore", ".*there are global hooks on modules")
             warnings.filterwarnings("ignore", "(?s).*get_ident")
-            yield found
+            yield
     finally:
         handle.remove()
-        for module in found:
-            module.training = True
 
 
 def kind_with_two_modes(module: nn.Module) -> str:

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import copy
+import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ from oneproj.problem.checks import check_connected, check_still_connected, commo
 from oneproj.problem.terms import (
     AbstractExpression,
     AbstractTerm,
-    check_bounds,
+    Constraint,
     mark_trained,
 )
 from oneproj.problem.trainable import as_center, trainable
@@ -132,28 +131,6 @@ class Problem:
             parts.append(f"radius {self.radius:g}")
         return ", ".join(parts)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Problem:
-        """A copy with tensors of its own, if its functions can be had with them.
-
-        Raises:
-            InvalidProblemError: A function is a closure or a lambda: it cannot be
-                copied, and would go on using the tensors of the original.
-        """
-        twin = copy.copy(self)
-        memo[id(self)] = twin
-        vars(twin).update(copy.deepcopy(vars(self), memo))
-        try:
-            check_problem(twin)
-        except InvalidProblemError as error:
-            message = (
-                "This problem cannot be copied: a function in it uses tensors of its "
-                "own accord, as lambdas and closures do, and in a copy it would go on "
-                "with those of the original. Put the lines that build the problem into "
-                "a function, and call it with copy.deepcopy(model)."
-            )
-            raise InvalidProblemError(message) from error
-        return twin
-
     def residuals(self) -> dict[str, float]:
         """Every constraint on all of its data; feasible means <= 0."""
         with fresh_casts():
@@ -188,45 +165,51 @@ def named_constraints(
         ):
             raise InvalidProblemError(_not_a_constraint(name, constraint))
         named[name] = constraint.named(name, model)
-    check_bounds(named.values())
+    _check_bounds([c for c in named.values() if isinstance(c, Constraint)])
     return named
+
+
+def _check_bounds(constraints: Sequence[Constraint]) -> None:
+    """Refuse that one term is to be >= a number and <= a smaller one."""
+    for lower, upper in itertools.product(constraints, repeat=2):
+        same = lower.term.original is upper.term.original
+        if same and lower.sense < 0 < upper.sense and lower.bound > upper.bound:
+            message = (
+                f"{lower.name!r} and {upper.name!r} contradict each other: one and the "
+                f"same term is to be >= {lower.bound:g} and <= {upper.bound:g}."
+            )
+            raise InvalidProblemError(message)
 
 
 def _check_name(name: object, taken: Collection[str]) -> None:
     if not (isinstance(name, str) and name and name.isprintable()):
-        message = (
-            f"A constraint's name must be a string of one line, got {name!r}. It "
-            "heads columns and is written in messages."
-        )
-        raise InvalidProblemError(message)
-    if name in RESERVED_NAMES:
-        message = (
-            f"A constraint cannot be called {name!r}: the history, or a log, has a "
-            "column of that name."
-        )
-        raise InvalidProblemError(message)
-    if name in taken:
-        message = (
-            f"Two constraints are called {name!r}. Residuals, multipliers and "
-            "messages go by name, so each needs its own."
-        )
-        raise InvalidProblemError(message)
+        reason = "it must be a string of one line"
+    elif name in RESERVED_NAMES:
+        reason = "the history, or a log, has a column of that name"
+    elif name in taken:
+        reason = "another one has that name"
+    else:
+        return
+    message = (
+        f"A constraint cannot be called {name!r}: {reason}. Residuals, multipliers, "
+        "columns and messages go by name."
+    )
+    raise InvalidProblemError(message)
 
 
 def _not_a_constraint(name: str, given: object) -> str:
     if isinstance(given, bool):
         return (
             f"The constraint {name!r} is {given}: a term cannot be compared by ==. "
-            "Write two constraints with room for rounding between them, term <= 1.0 + "
-            "1e-6 and term >= 1.0 - 1e-6 (1e-4 in float32), or state linear equations "
-            "as a set: oneproj.sets.Affine(matrix, values).on(weight)."
+            "Write two constraints, term <= 1.0 + 1e-6 and term >= 1.0 - 1e-6 (1e-4 in "
+            "float32), or state linear equations as a set: oneproj.sets.Affine(matrix, "
+            "values).on(weight)."
         )
     if isinstance(given, Tensor):
         return (
-            f"The constraint {name!r} is a tensor: a value, or a comparison, of the "
-            "parameters of this moment. As they move it has to be computed anew, so "
-            "compare a term: oneproj.function(lambda: weight.norm()) <= 1.0, or "
-            "oneproj.mean(losses, data) <= 0.1."
+            f"The constraint {name!r} is a tensor: a value, or a comparison, of this "
+            "moment, which does not follow the parameters. Compare a term: "
+            "oneproj.function(lambda: weight.norm()) <= 1.0, or oneproj.mean(...) <= 1."
         )
     return (
         f"The constraint {name!r} is a {type(given).__name__}, which says no bound. "

@@ -30,7 +30,7 @@ MIRRORED: dict[Curvature | None, Curvature | None] = {
 """The curvature of minus a term; others do not change."""
 
 
-class Survey(NamedTuple):
+class FullPass(NamedTuple):
     """The value on all data, with the value of each example."""
 
     value: float
@@ -123,7 +123,7 @@ class AbstractTerm(ABC):
         return self.batch_value(indices).expand(len(indices))
 
     @abstractmethod
-    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
+    def full_pass(self, parameters: Vector | None, *, each: bool = True) -> FullPass:
         """The value on all data, in a fixed order, accumulated in float64, in one pass.
 
         Args:
@@ -133,11 +133,11 @@ class AbstractTerm(ABC):
 
     def value(self) -> float:
         """The value on all data, in a fixed order, accumulated in float64."""
-        return self.survey(None, each=False).value
+        return self.full_pass(None, each=False).value
 
     def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
         """The value on all data and its gradient, from one pass."""
-        found = self.survey(parameters, each=False)
+        found = self.full_pass(parameters, each=False)
         return found.value, found.gradient or []
 
     def check_finite(self, value: float, gradient: Vector = ()) -> None:
@@ -222,12 +222,12 @@ class Constraint(AbstractTerm):
     def examples(self, indices: Tensor) -> Tensor:
         return self._excess(self.term.examples(indices))
 
-    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
-        value, gradient, values = self.term.survey(parameters, each=each)
+    def full_pass(self, parameters: Vector | None, *, each: bool = True) -> FullPass:
+        value, gradient, values = self.term.full_pass(parameters, each=each)
         if self.sense < 0 and gradient is not None:
             torch._foreach_neg_(gradient)
         values = None if values is None else self._excess(values)
-        return Survey(self.sense * (value - self.bound), gradient, values)
+        return FullPass(self.sense * (value - self.bound), gradient, values)
 
     def _excess(self, value: Tensor) -> Tensor:
         # One operation where sense * (value - bound) takes two; the bits are the same.
@@ -253,9 +253,8 @@ class AbstractExpression(AbstractTerm):
         """Refuse: a term is not a number, and ``if term`` would always be taken."""
         message = (
             "A term has no truth value: it is a quantity of the parameters, not a "
-            "number, so `if term`, `not term` and `a and b` mean nothing. Compare its "
-            "value now, `term.value() <= 0.3`; two constraints are two entries of the "
-            "dict that oneproj.Problem takes."
+            "number. Compare its value now, `term.value() <= 0.3`; two constraints are "
+            "two entries of the dict that oneproj.Problem takes."
         )
         raise InvalidProblemError(message)
 
@@ -263,10 +262,9 @@ class AbstractExpression(AbstractTerm):
         """Refuse: a strict inequality has no nearest point."""
         message = (
             f"A strict comparison with {bound!r} makes no constraint: its set has no "
-            "nearest points. Use <= or >=, with a margin in the bound if need be."
+            "nearest points. Use <= or >=, with a margin in the bound if need be. "
+            "max(a, b) <= c is two constraints, each with its name."
         )
-        if isinstance(bound, AbstractExpression):
-            message += " max(a, b) <= c is two constraints, each with its name."
         raise InvalidProblemError(message)
 
     __gt__ = __lt__
@@ -300,24 +298,7 @@ class AbstractExpression(AbstractTerm):
 
     def __truediv__(self, divisor: float) -> Combination:
         """This expression divided by a number."""
-        number = _as_factor(divisor)
-        if number != 0:
-            return self * (1.0 / number)
-        message = "A term cannot be divided by 0: no parameters would give it a value."
-        raise InvalidProblemError(message)
-
-    def __rtruediv__(self, _: object) -> NoReturn:
-        """Refuse: a ratio is no combination."""
-        _refuse_factor(self)
-
-    def __pow__(self, _: object) -> NoReturn:
-        """Refuse: a power of a mean is no mean."""
-        message = (
-            "A power of a term cannot be estimated on minibatches. If the term is >= "
-            "0, bound it by the root of the bound: risk <= 0.3 for risk ** 2 <= 0.09. "
-            "If it needs no data, take the power inside oneproj.function."
-        )
-        raise InvalidProblemError(message)
+        return self * (1.0 / _as_factor(divisor))
 
     def __abs__(self) -> NoReturn:
         """Refuse: its projection is that of two constraints."""
@@ -417,28 +398,28 @@ class Combination(AbstractExpression):
             [self._share(term, indices, term.examples) for _, term in self.terms]
         )
 
-    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
-        found = [term.survey(parameters, each=each) for _, term in self.terms]
+    def full_pass(self, parameters: Vector | None, *, each: bool = True) -> FullPass:
+        found = [term.full_pass(parameters, each=each) for _, term in self.terms]
         scaled = [a * one.value for (a, _), one in zip(self.terms, found, strict=True)]
         self._scale = abs(self.constant) + sum(map(abs, scaled))
         value = sum(scaled) + self.constant
         self.check_finite(value)
         gradient = None
-        slopes = [one.gradient for one in found if one.gradient is not None]
-        if slopes:
-            gradient = slopes[0]
+        gradients = [one.gradient for one in found if one.gradient is not None]
+        if gradients:
+            gradient = gradients[0]
             torch._foreach_mul_(gradient, self.terms[0].factor)
-            for (a, _), slope in zip(self.terms[1:], slopes[1:], strict=True):
+            for (a, _), slope in zip(self.terms[1:], gradients[1:], strict=True):
                 torch._foreach_add_(gradient, slope, alpha=a)
             self.check_finite(0.0, gradient)
         if self.size is None or not each:
-            return Survey(value, gradient, None)
-        everyone = torch.arange(self.size, device="cpu")
+            return FullPass(value, gradient, None)
+        all_indices = torch.arange(self.size, device="cpu")
         shares = [
-            self._share(term, everyone, one.examples)
+            self._share(term, all_indices, one.examples)
             for (_, term), one in zip(self.terms, found, strict=True)
         ]
-        return Survey(value, gradient, self._weigh(shares))
+        return FullPass(value, gradient, self._weigh(shares))
 
     def _share(
         self,
@@ -480,16 +461,14 @@ def _combination(given: object) -> Combination:
 
 def _as_factor(given: object) -> float:
     number = as_number(given)
-    return _refuse_factor(given) if number is None else number
-
-
-def _refuse_factor(given: object) -> NoReturn:
-    message = (
-        f"A term can be multiplied or divided by a finite number, but got {given!r}. "
-        "A ratio of terms is bounded without dividing, a / b <= r as a - r * b <= 0 "
-        "where b > 0; other functions of several averages are oneproj.function."
-    )
-    raise InvalidProblemError(message)
+    if number is None:
+        message = (
+            "A term can be multiplied or divided by a finite number, but got "
+            f"{given!r}. A ratio of terms is bounded without dividing, a / b <= r as "
+            "a - r * b <= 0 where b > 0; others are oneproj.function."
+        )
+        raise InvalidProblemError(message)
+    return number
 
 
 def _compare(
@@ -521,26 +500,3 @@ def mark_trained(terms: Iterable[AbstractTerm]) -> None:
     for term in terms:
         for source, _ in term.read_rows():
             source.trained_on = True
-
-
-def check_bounds(constraints: Iterable[AbstractTerm]) -> None:
-    """Refuse two constraints that ask one term to be >= a number and <= a smaller one.
-
-    Example:
-        >>> import oneproj
-        >>> size = oneproj.function(lambda: torch.ones(1))
-        >>> check_bounds([size >= 1.0, size <= 2.0])
-    """
-    stated = [c for c in constraints if isinstance(c, Constraint)]
-    lowest: dict[int, Constraint] = {}
-    for upper in sorted((c for c in stated if c.sense > 0), key=lambda c: -c.bound):
-        lowest[id(upper.term.original)] = upper
-    for lower in (c for c in stated if c.sense < 0):
-        least = lowest.get(id(lower.term.original), lower)
-        if lower.bound > least.bound:
-            message = (
-                f"{lower.name!r} and {least.name!r} contradict each other: one and the "
-                f"same term is to be >= {lower.bound:g} and <= {least.bound:g}. No "
-                "point satisfies both."
-            )
-            raise InvalidProblemError(message)

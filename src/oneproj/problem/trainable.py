@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from oneproj.arguments import as_tensor, check_dense
 from oneproj.distributed import is_dtensor
 from oneproj.errors import InvalidProblemError
 from oneproj.problem.autograd import require_autograd
-from oneproj.vectors.arithmetic import Vector, is_finite
+from oneproj.vectors.arithmetic import Vector
 
 
 def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
@@ -34,17 +35,10 @@ def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
     """
     given = _as_tensors(parameters)
     unique = list({id(t): t for t in given if t.requires_grad}.values())
-    if not unique:
-        raise InvalidProblemError(_nothing_to_optimise(given))
     for tensor in unique:
         _check_writable(tensor)
     if not any(tensor.numel() for tensor in unique):
-        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in unique)
-        message = (
-            f"There are no numbers to move: every parameter is empty (shapes {shapes})."
-            " Give the model its size before the problem is built."
-        )
-        raise InvalidProblemError(message)
+        raise InvalidProblemError(_nothing_to_optimise(given))
     require_autograd(unique)
     for tensor in unique:
         _check_optimisable(tensor)
@@ -53,50 +47,35 @@ def trainable(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
 
 
 def _nothing_to_optimise(given: list[Tensor]) -> str:
-    if given and not any(t.is_floating_point() or t.is_complex() for t in given):
-        kinds = ", ".join(sorted({str(tensor.dtype) for tensor in given}))
+    if not given:
         return (
-            f"There is nothing to optimise: got {len(given)} tensor(s) of {kinds}, "
-            "which have no gradients. Make them floating, with "
-            "tensor.double().requires_grad_(), for example."
+            "There is nothing to optimise: got no tensor at all. The model has no "
+            "parameters, or they were gone through before: model.parameters() can be "
+            "so once. Keep list(model.parameters())."
         )
-    if given:
-        return (
-            f"There is nothing to optimise: got {len(given)} frozen tensor(s). Every "
-            "parameter that should move needs requires_grad=True before the problem is "
-            "built."
-        )
+    kinds = ", ".join(sorted({str(tensor.dtype) for tensor in given}))
     return (
-        "There is nothing to optimise: got no tensor at all. The model has no "
-        "parameters, or they were gone through before: model.parameters() can be so "
-        "once. Call it anew, or keep list(model.parameters())."
+        f"There is nothing to optimise: got {len(given)} frozen or empty tensor(s) of "
+        f"{kinds}. What should move is floating and needs requires_grad=True before "
+        "the problem is built."
     )
 
 
 def _as_tensors(parameters: object) -> list[Tensor]:
-    if isinstance(parameters, torch.nn.Module):
-        message = "Pass model.parameters(), not the model itself."
-        raise InvalidProblemError(message)
     if isinstance(parameters, Tensor):
         return [parameters]
-    if isinstance(parameters, Mapping):
-        message = (
-            f"Parameters must be tensors, but got a {type(parameters).__name__} of "
-            "them. Pass list(given.values()), if these are the model's own tensors (a "
-            "state_dict holds detached ones), or model.parameters()."
-        )
-        raise InvalidProblemError(message)
-    given = list(parameters) if isinstance(parameters, Iterable) else [parameters]
-    tensors = []
+    given: list[Any] = [parameters]
+    if isinstance(parameters, Iterable) and not isinstance(parameters, Mapping):
+        given = list(parameters)
     for tensor in given:
         if not isinstance(tensor, Tensor):
             message = (
-                f"Parameters must be tensors, but got {type(tensor).__name__}. "
-                "Pass model.parameters(), a list of tensors, or one tensor."
+                f"Parameters must be tensors, but got {type(tensor).__name__}. Pass "
+                "model.parameters(), a list of tensors, or one tensor; of a dict of "
+                "the model's own tensors (a state_dict has copies) its values()."
             )
             raise InvalidProblemError(message)
-        tensors.append(tensor)
-    return tensors
+    return given
 
 
 def _check_writable(tensor: Tensor) -> None:
@@ -107,51 +86,46 @@ def _check_writable(tensor: Tensor) -> None:
     """
     if is_dtensor(tensor):
         message = (
-            f"A parameter of shape {tuple(tensor.shape)} is a DTensor: it is sharded "
-            "over the ranks of a process group, by FSDP2 (fully_shard) or "
-            "distribute_tensor. Sharded parameters are not supported yet. Keep whole "
-            "parameters on every rank, plain or in DistributedDataParallel; or train "
-            "as you do, then load the full weights (DTensor.full_tensor()) into a "
-            "plain copy of the model on every rank, and call oneproj.project on it."
+            f"A parameter of shape {tuple(tensor.shape)} is a DTensor, sharded over "
+            "ranks (FSDP2), which is not supported yet. Keep whole parameters on every "
+            "rank, or load the full weights (DTensor.full_tensor()) into a plain copy "
+            "of the model, and call oneproj.project on it."
         )
         raise InvalidProblemError(message)
     if is_lazy(tensor):
         message = (
             "A parameter has no shape yet: it is that of a lazy module (LazyLinear, "
-            "for example), which learns it from its first batch. Call the model once, "
-            "on a batch, before its parameters are used."
+            "for example). Call the model once, on a batch, before its parameters are "
+            "used."
         )
         raise InvalidProblemError(message)
-    check_dense(f"A parameter of shape {tuple(tensor.shape)}", tensor)
-    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    shape = tuple(tensor.shape)
+    check_dense(f"A parameter of shape {shape}", tensor)
+    pairs = zip(shape, tensor.stride(), strict=True)
     if any(size > 1 and not stride for size, stride in pairs):
         message = (
-            f"A parameter of shape {tuple(tensor.shape)} is expanded: several of its "
-            "entries are one place in memory, and cannot be moved on their own. Pass "
-            "its clone(), or the tensor that it was expanded from."
+            f"A parameter of shape {shape} is expanded: several of its entries are one "
+            "place in memory. Pass its clone(), or the tensor that it was expanded "
+            "from."
         )
         raise InvalidProblemError(message)
 
 
 def _check_optimisable(tensor: Tensor) -> None:
     if not tensor.is_floating_point():
-        message = (
-            f"A parameter has dtype {tensor.dtype}, but only real floating-point "
-            "tensors can be optimised. Split a complex one into its two parts."
+        reason = f"has dtype {tensor.dtype}, and only real floating-point ones can move"
+    elif not tensor.is_leaf:
+        reason = (
+            "is a result, not a leaf tensor: pass the leaf that it was computed from"
         )
-        raise InvalidProblemError(message)
-    if not tensor.is_leaf:
-        message = (
-            "A parameter is the result of a computation, not a leaf tensor, so "
-            "changing it in place would not change the model. Pass the leaf itself."
+    elif not bool(torch.isfinite(tensor).all()):
+        reason = (
+            "holds NaN or inf at the start: initialise it before the problem is built"
         )
-        raise InvalidProblemError(message)
-    if not bool(torch.isfinite(tensor).all()):
-        message = (
-            f"A parameter of shape {tuple(tensor.shape)} holds NaN or inf at the "
-            "start. Initialise it before the problem is built."
-        )
-        raise InvalidProblemError(message)
+    else:
+        return
+    message = f"A parameter of shape {tuple(tensor.shape)} {reason}."
+    raise InvalidProblemError(message)
 
 
 def _check_apart(tensors: Sequence[Tensor]) -> None:
@@ -161,9 +135,8 @@ def _check_apart(tensors: Sequence[Tensor]) -> None:
         if a.device == b.device and _overlap(a, b):
             message = (
                 f"Two parameters share memory, of shapes {tuple(a.shape)} and "
-                f"{tuple(b.shape)}: moved one after the other, what they have in "
-                "common would go twice as far, and count twice in every distance. To "
-                "tie two layers, let them have one Parameter: b.weight = a.weight, not "
+                f"{tuple(b.shape)}: what they have in common would move twice. To tie "
+                "two layers, let them have one Parameter: b.weight = a.weight, not "
                 "b.weight.data = a.weight.data."
             )
             raise InvalidProblemError(message)
@@ -201,18 +174,13 @@ def as_center(center: object, parameters: Vector) -> list[Tensor] | None:
     given: list[Tensor] = []
     got: object = center
     if isinstance(parts, Iterable) and not isinstance(parts, str | Mapping):
-        given = [as_tensor("The ball's center", part) for part in parts]
+        name = "The ball's center"
+        given = [as_tensor(name, part, finite=True) for part in parts]
         got = [tuple(t.shape) for t in given]
     if got != wanted:
         message = (
             f"The ball's center must be shaped like the parameters {wanted}, but got "
             f"{got!r}. Pass one tensor per trainable parameter, or None for the origin."
-        )
-        raise InvalidProblemError(message)
-    if not is_finite(given):
-        message = (
-            "The ball's center holds NaN or inf, so no distance to it is defined. Pass "
-            "finite tensors, or None for the origin."
         )
         raise InvalidProblemError(message)
     return [t.to(p).clone() for t, p in zip(given, parameters, strict=True)]

@@ -412,7 +412,7 @@ def _average(
             "loss without a largest value confirm a rate, or the loss clamped."
         )
         raise InvalidProblemError(message)
-    seen = term.survey(None).each
+    seen = term.full_pass(None).each
     if seen is None or not bool(torch.isfinite(seen).all()):
         quantity = f"the value of {name!r}"
         raise NonFiniteError(quantity)

@@ -27,7 +27,7 @@ from oneproj.problem.terms import (
     AbstractTerm,
     Combination,
     Constraint,
-    Survey,
+    FullPass,
     Weighted,
 )
 from oneproj.rates.defaults import DEFAULTS
@@ -151,18 +151,18 @@ class Rate(AbstractExpression):
         scores = self._scores(indices)
         return self._straight_through(scores, indices, self._margins(scores, indices))
 
-    def survey(self, parameters: Vector | None, *, each: bool = True) -> Survey:
+    def full_pass(self, parameters: Vector | None, *, each: bool = True) -> FullPass:
         events, margins = self._look()
         value, gradient = self._count(events).rate, None
         if parameters is not None:
             slopes = self._slopes(margins, slice(None))
             gradient = (
                 self._mean(lambda margins, at: margins * slopes[at].to(margins))
-                .survey(parameters, each=False)
+                .full_pass(parameters, each=False)
                 .gradient
             )
         kept = self._weighed(events.to(self._dtype), slice(None)) if each else None
-        return Survey(value, gradient, kept)
+        return FullPass(value, gradient, kept)
 
     def excess(self) -> Tensor:
         """Return by how much each row's score exceeds the threshold, from one pass."""

@@ -39,10 +39,8 @@ class Ball(AbstractSet):
         self.radius = check_radius("a ball", radius)
         self.center: Tensor | None = None
         if center is not None:
-            self.center = as_tensor("The center of a ball", center).clone()
-            if not bool(torch.isfinite(self.center).all()):
-                message = "A ball needs a finite center, got one with NaN or inf."
-                raise InvalidProblemError(message)
+            given = as_tensor("The center of a ball", center, finite=True)
+            self.center = given.clone()
 
     def check_shape(self, tensor: Tensor) -> None:
         """The center must be shaped like the tensor."""

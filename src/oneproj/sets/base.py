@@ -60,26 +60,16 @@ class AbstractSet(ABC):
 
     def on(self, tensor: Tensor) -> SetConstraint:
         """Require that ``tensor``, a parameter, lies in this set."""
-        if not isinstance(tensor, Tensor):
+        given = type(tensor).__name__
+        if isinstance(tensor, Tensor):
+            given = "" if tensor.is_leaf else "the result of a computation"
+            given = given if tensor.is_floating_point() else f"dtype {tensor.dtype}"
+        if given:
             message = (
-                f"A set constrains a tensor, but got {type(tensor).__name__}. Pass the "
-                "parameter itself: set.on(model.weight)."
-            )
-            raise InvalidProblemError(message)
-        if not tensor.is_floating_point():
-            message = (
-                f"A set constrains a tensor of real numbers, but got one of dtype "
-                f"{tensor.dtype}, which no projection can move. Pass a parameter, or "
-                "tensor.float()."
-            )
-            raise InvalidProblemError(message)
-        if not tensor.is_leaf:
-            message = (
-                "A set constrains a parameter itself, but got the result of a "
-                "computation (a slice or a product, for example), which projecting "
-                "would not move. Pass the parameter, or constrain an oneproj.function "
-                "of it, such as the residual of this set. Bounds on some entries are a "
-                "Box with infinite bounds on the others."
+                "A set constrains a parameter itself, a leaf tensor of real numbers, "
+                f"but got {given}. Pass set.on(model.weight); of a slice or a product "
+                "constrain an oneproj.function of the set's residual. Bounds on some "
+                "entries are a Box with infinite bounds on the others."
             )
             raise InvalidProblemError(message)
         self.check_shape(tensor)

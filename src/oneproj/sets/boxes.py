@@ -68,11 +68,12 @@ class Box(AbstractDistanceSet):
                 "upper bound, so no point meets both."
             )
             raise InvalidProblemError(message)
-        if bool((self.lower == torch.inf).any() or (self.upper == -torch.inf).any()):
-            message = "A box needs lower < inf and upper > -inf: no number is beyond."
-            raise InvalidProblemError(message)
-        if not bool(self.lower.isfinite().any() or self.upper.isfinite().any()):
-            message = "A box without any finite bound constrains nothing; give one."
+        beyond = bool(
+            (self.lower == torch.inf).any() or (self.upper == -torch.inf).any()
+        )
+        finite = bool(self.lower.isfinite().any() or self.upper.isfinite().any())
+        if beyond or not finite:
+            message = "A box needs a finite bound, lower < inf and upper > -inf."
             raise InvalidProblemError(message)
 
     def check_shape(self, tensor: Tensor) -> None:
@@ -209,17 +210,14 @@ class Affine(AbstractThinSet):
         self, matrix: TensorLike, offset: TensorLike, *, tolerance: float | None = None
     ) -> None:
         """Make the equations orthonormal; refuse those that contradict each other."""
-        A = as_tensor("The matrix of an affine set", matrix).double()
-        b = as_tensor("The offset of an affine set", offset).double()
+        A = as_tensor("The matrix of an affine set", matrix, finite=True).double()
+        b = as_tensor("The offset of an affine set", offset, finite=True).double()
         if A.dim() != 2 or b.shape != A.shape[:1] or not A.numel():  # noqa: PLR2004
             message = (
                 "An affine set needs a matrix with one row per equation and an offset "
                 "with one entry per equation; got shapes "
                 f"{tuple(A.shape)} and {tuple(b.shape)}."
             )
-            raise InvalidProblemError(message)
-        if not bool(torch.isfinite(A).all() and torch.isfinite(b).all()):
-            message = "An affine set needs finite equations, got NaN or inf."
             raise InvalidProblemError(message)
         U, s, Vh = torch.linalg.svd(A, full_matrices=False)
         kept = s > DEPENDENT * s[0]

@@ -8,14 +8,14 @@ float64: about ``m n min(m, n)`` operations.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from abc import abstractmethod
 
 import torch
 from torch import Tensor
 
 from oneproj.arguments import check_count
 from oneproj.errors import InvalidProblemError
-from oneproj.sets.balls import Sorted
+from oneproj.sets.balls import L1Ball, Sorted
 from oneproj.sets.base import (
     AbstractDistanceSet,
     AbstractThinSet,
@@ -27,19 +27,39 @@ from oneproj.sets.base import (
 MATRIX_DIM = 2
 
 
-class Svd(NamedTuple):
-    """The factors of ``X = U diag(s) V'``, s in falling order."""
+class AbstractSingularValueSet(AbstractDistanceSet):
+    """A set of matrices that is a set of their singular values s, in falling order."""
 
-    U: Tensor
-    s: Tensor
-    Vh: Tensor
+    def check_shape(self, tensor: Tensor) -> None:
+        """Refuse what is not a matrix."""
+        if tensor.dim() != MATRIX_DIM or not tensor.numel():
+            message = (
+                f"{type(self).__name__} is a set of matrices, but the tensor has shape "
+                f"{tuple(tensor.shape)}. To constrain it in another arrangement, use "
+                "an oneproj.function of the residual of the reshaped tensor."
+            )
+            raise InvalidProblemError(message)
 
-    def matrix(self, s: Tensor) -> Tensor:
-        """The matrix with these singular values in place of s."""
-        return (self.U * s) @ self.Vh
+    def _measure(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        U, s, Vh = torch.linalg.svd(x, full_matrices=False)
+        value, normal = self._measure_values(s)
+        return value, (U * normal) @ Vh
+
+    def _nearest(self, x: Tensor, margin: float) -> Tensor:
+        U, s, Vh = torch.linalg.svd(x, full_matrices=False)
+        nearest = self._nearest_values(s, margin)
+        return x if nearest is s else (U * nearest) @ Vh
+
+    @abstractmethod
+    def _measure_values(self, s: Tensor) -> tuple[Tensor, Tensor]:
+        """The signed distance at these singular values and its gradient."""
+
+    @abstractmethod
+    def _nearest_values(self, s: Tensor, margin: float) -> Tensor:
+        """The nearest singular values, or s itself if they are allowed."""
 
 
-class NuclearBall(AbstractDistanceSet):
+class NuclearBall(AbstractSingularValueSet):
     """``{X : sum_i s_i(X) <= radius}``, s the singular values; the convex way to rank.
 
     The singular values are projected onto the L1 ball: all are lowered by one
@@ -60,37 +80,24 @@ class NuclearBall(AbstractDistanceSet):
     def __init__(self, radius: float) -> None:
         """Set the radius."""
         self.radius = check_radius("a nuclear-norm ball", radius)
+        self._values = L1Ball(self.radius)
 
     def depth(self, x: Tensor) -> float:
         """The zero matrix is deepest."""
         return self.radius / math.sqrt(min(x.shape))
 
-    def check_shape(self, tensor: Tensor) -> None:
-        """Refuse what is not a matrix."""
-        check_matrix("A nuclear-norm ball", tensor)
+    def _measure_values(self, s: Tensor) -> tuple[Tensor, Tensor]:
+        return self._values._measure(s)  # noqa: SLF001 - a set of our own
 
-    def _measure(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        svd = decompose(x)
-        excess, k = svd.s.sum() - self.radius, svd.s.numel()
-        if excess > 0:
-            theta = torch.maximum(Sorted(svd.s).threshold(self.radius), excess / k)
-            value, normal = directed(svd.s.clamp(max=theta))
-        else:
-            value = excess / math.sqrt(k)
-            normal = torch.full_like(svd.s, 1 / math.sqrt(k))
-        return value, svd.matrix(normal)
-
-    def _nearest(self, x: Tensor, margin: float) -> Tensor:
-        svd = decompose(x)
-        radius = self.radius - margin * math.sqrt(svd.s.numel())
+    def _nearest_values(self, s: Tensor, margin: float) -> Tensor:
+        # Rounding moves every singular value, also those that are zero.
+        radius = self.radius - margin * math.sqrt(s.numel())
         if radius <= 0:
-            return torch.zeros_like(x)
-        if svd.s.sum() <= radius:
-            return x
-        return svd.matrix(Sorted(svd.s).lowered(radius))
+            return torch.zeros_like(s)
+        return s if s.sum() <= radius else Sorted(s).lowered(radius)
 
 
-class SpectralBall(AbstractDistanceSet):
+class SpectralBall(AbstractSingularValueSet):
     """``{X : s_1(X) <= radius}``, s_1 the largest singular value: a Lipschitz bound.
 
     The nearest point cuts every singular value off at the radius. Outside, the residual
@@ -116,27 +123,20 @@ class SpectralBall(AbstractDistanceSet):
         del x
         return self.radius
 
-    def check_shape(self, tensor: Tensor) -> None:
-        """Refuse what is not a matrix."""
-        check_matrix("A spectral-norm ball", tensor)
-
-    def _measure(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        svd = decompose(x)
-        over = svd.s - self.radius
+    def _measure_values(self, s: Tensor) -> tuple[Tensor, Tensor]:
+        over = s - self.radius
         if over[0] > 0:
-            value, normal = directed(over.clamp(min=0))
-        else:
-            value, normal = over[0], torch.zeros_like(over)
-            normal[0] = 1.0
-        return value, svd.matrix(normal)
+            return directed(over.clamp(min=0))
+        first = torch.zeros_like(s)
+        first[0] = 1.0
+        return over[0], first
 
-    def _nearest(self, x: Tensor, margin: float) -> Tensor:
-        svd = decompose(x)
+    def _nearest_values(self, s: Tensor, margin: float) -> Tensor:
         radius = max(self.radius - margin, 0.0)
-        return x if svd.s[0] <= radius else svd.matrix(svd.s.clamp(max=radius))
+        return s if s[0] <= radius else s.clamp(max=radius)
 
 
-class Rank(AbstractThinSet):
+class Rank(AbstractThinSet, AbstractSingularValueSet):
     """``{X : rank(X) <= rank}``, the matrices of low rank; not convex.
 
     The nearest point keeps the largest ``rank`` singular values and drops the others
@@ -173,7 +173,7 @@ class Rank(AbstractThinSet):
 
     def check_shape(self, tensor: Tensor) -> None:
         """Refuse what is not a matrix, and a rank that every such matrix has."""
-        check_matrix("A bound on the rank", tensor)
+        super().check_shape(tensor)
         if self.rank >= min(tensor.shape):
             message = (
                 f"Every matrix of shape {tuple(tensor.shape)} has rank <= {self.rank}, "
@@ -181,45 +181,17 @@ class Rank(AbstractThinSet):
             )
             raise InvalidProblemError(message)
 
-    def _measure(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _measure_values(self, s: Tensor) -> tuple[Tensor, Tensor]:
         # The tolerance grows with |X|, slowly: the gradient takes it as a constant.
-        svd = decompose(x)
-        dropped = svd.s.clone()
+        dropped = s.clone()
         dropped[: self.rank] = 0.0
         distance, normal = directed(dropped)
-        return distance - self._band * length(svd.s), svd.matrix(normal)
+        return distance - self._band * length(s), normal
 
-    def _nearest(self, x: Tensor, margin: float) -> Tensor:
+    def _nearest_values(self, s: Tensor, margin: float) -> Tensor:
         del margin  # the band takes care of rounding
-        svd = decompose(x)
-        dropped = length(svd.s[self.rank :])
-        if dropped <= self._band * length(svd.s):
-            return x
-        kept = svd.s.clone()
+        if self._measure_values(s)[0] <= 0:
+            return s
+        kept = s.clone()
         kept[self.rank :] = 0.0
-        return svd.matrix(kept)
-
-
-def decompose(x: Tensor) -> Svd:
-    """The thin singular value decomposition.
-
-    Example:
-        >>> decompose(torch.tensor([[0.0, 2.0], [1.0, 0.0]])).s.tolist()
-        [2.0, 1.0]
-    """
-    return Svd(*torch.linalg.svd(x, full_matrices=False))
-
-
-def check_matrix(what: str, tensor: Tensor) -> None:
-    """Refuse a tensor that is not a matrix with entries.
-
-    Example:
-        >>> check_matrix("A ball", torch.ones(2, 3))
-    """
-    if tensor.dim() != MATRIX_DIM or not tensor.numel():
-        message = (
-            f"{what} is a set of matrices, but the tensor has shape "
-            f"{tuple(tensor.shape)}. To constrain it in another arrangement, use an "
-            "oneproj.function of the residual of the reshaped tensor."
-        )
-        raise InvalidProblemError(message)
+        return kept

@@ -16,27 +16,13 @@ Example:
     (16000, 2.0, True)
 """
 
-from __future__ import annotations
-
-from oneproj.theory.bounds import (
-    convex_inner_error,
-    gradient_mapping_bound,
-    inner_bound,
-    moreau_bound,
-    penalty_residual_bound,
-)
-from oneproj.theory.constants import ConvexConstants, NonconvexConstants
-from oneproj.theory.schedules import Schedule, convex_schedule, nonconvex_schedule
-
-__all__ = [
-    "ConvexConstants",
-    "NonconvexConstants",
-    "Schedule",
-    "convex_inner_error",
-    "convex_schedule",
-    "gradient_mapping_bound",
-    "inner_bound",
-    "moreau_bound",
-    "nonconvex_schedule",
-    "penalty_residual_bound",
-]
+from oneproj.theory.bounds import convex_inner_error as convex_inner_error
+from oneproj.theory.bounds import gradient_mapping_bound as gradient_mapping_bound
+from oneproj.theory.bounds import inner_bound as inner_bound
+from oneproj.theory.bounds import moreau_bound as moreau_bound
+from oneproj.theory.bounds import penalty_residual_bound as penalty_residual_bound
+from oneproj.theory.constants import ConvexConstants as ConvexConstants
+from oneproj.theory.constants import NonconvexConstants as NonconvexConstants
+from oneproj.theory.schedules import Schedule as Schedule
+from oneproj.theory.schedules import convex_schedule as convex_schedule
+from oneproj.theory.schedules import nonconvex_schedule as nonconvex_schedule

@@ -18,19 +18,79 @@ inequality except epsilon against 1 reads the same for u and for x.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
-from typing import TypeVar
+from operator import gt, le, lt
+from typing import Literal, Self
 
 from oneproj.errors import InvalidProblemError, InvalidScheduleError
 
-AnyConstants = TypeVar("AnyConstants", "ConvexConstants", "NonconvexConstants")
+SECOND_DERIVATIVES = ("weak_convexity", "constraint_smoothness")
+NOT_DERIVATIVES = ("initial_gap", "radius")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvexConstants:
+class _Constants:
+    """What both settings assume, with the checks of all fields."""
+
+    weak_convexity: float
+    gradient_bound: float
+    constraint_gradient_bound: float
+    boundary_slope: float
+    initial_gap: float | None = None
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Turn every field into a float; refuse values that no problem has."""
+        owner = f"{type(self).__name__}: "
+        for name, given in asdict(self).items():
+            gap = name == "initial_gap"  # may be 0: the run starts at a minimiser
+            if not (gap and given is None):
+                error = InvalidProblemError
+                value = checked_number(
+                    name, given, _WHY, zero=gap, owner=owner, error=error
+                )
+                object.__setattr__(self, name, value)
+        self._check_slope("boundary_slope")
+
+    def _check_slope(self, name: str) -> None:
+        """Refuse a slope above G_g: it bounds norms of grad g from below."""
+        _require(
+            f"{type(self).__name__}: {name} <= constraint_gradient_bound",
+            (asdict(self)[name], "<=", self.constraint_gradient_bound),
+            "The slope is a lower bound on gradient norms of g and the other an upper "
+            "bound, so no g has both. Try: look for swapped arguments, or for a slope "
+            "that was measured where the gradient is large.",
+            InvalidProblemError,
+        )
+
+    def on_unit_ball(self) -> Self:
+        """Return the constants of the same problem seen through x = c + R u.
+
+        First derivatives gain a factor R, second derivatives R^2, values none.
+
+        Example:
+            >>> ConvexConstants(
+            ...     weak_convexity=1.0,
+            ...     gradient_bound=2.0,
+            ...     constraint_gradient_bound=4.0,
+            ...     boundary_slope=3.0,
+            ...     radius=10.0,
+            ... ).on_unit_ball().weak_convexity
+            100.0
+        """
+        R = self.radius
+        scaled = {
+            name: value * (R * R if name in SECOND_DERIVATIVES else R)
+            for name, value in asdict(self).items()
+            if name not in NOT_DERIVATIVES
+        }
+        return replace(self, radius=1.0, **scaled)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvexConstants(_Constants):
     """The constants of ass:convex: weakly convex objective, convex constraint.
 
     Attributes:
@@ -59,35 +119,6 @@ class ConvexConstants:
         (6.0, 4.0, 4.0)
     """
 
-    weak_convexity: float
-    gradient_bound: float
-    constraint_gradient_bound: float
-    boundary_slope: float
-    initial_gap: float | None = None
-    radius: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Validate: ass:convex with the numbers given."""
-        _check_values(self)
-        _check_slopes(self, ("boundary_slope",))
-
-    def on_unit_ball(self) -> ConvexConstants:
-        """Return the constants of the same problem seen through x = c + R u.
-
-        First derivatives gain a factor R, second derivatives R^2, values none.
-
-        Example:
-            >>> ConvexConstants(
-            ...     weak_convexity=1.0,
-            ...     gradient_bound=2.0,
-            ...     constraint_gradient_bound=4.0,
-            ...     boundary_slope=3.0,
-            ...     radius=10.0,
-            ... ).on_unit_ball().weak_convexity
-            100.0
-        """
-        return _on_unit_ball(self)
-
     @property
     def gap_bound(self) -> float:
         """Delta_f, or 2 G_f R when no gap was given (end of app:convex-schedule)."""
@@ -112,7 +143,7 @@ class ConvexConstants:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NonconvexConstants:
+class NonconvexConstants(_Constants):
     """The constants of ass:nonconvex: nonconvex constraint, infeasible start.
 
     Attributes:
@@ -146,27 +177,27 @@ class NonconvexConstants:
         (0.5, 3.0)
     """
 
-    weak_convexity: float
-    gradient_bound: float
-    constraint_gradient_bound: float
     constraint_smoothness: float
-    boundary_slope: float
     infeasible_slope: float
-    initial_gap: float | None = None
-    radius: float = 1.0
 
     def __post_init__(self) -> None:
-        """Validate: ass:nonconvex with the numbers given."""
-        _check_values(self)
-        slopes = ("boundary_slope", "infeasible_slope")
-        _check_slopes(self, slopes, reach=self.constraint_smoothness * self.radius)
+        """Check all fields, and the slopes against L_g R.
 
-    def on_unit_ball(self) -> NonconvexConstants:
-        """Return the constants of the same problem seen through x = c + R u.
-
-        First derivatives gain a factor R, second derivatives R^2, values none.
+        The feasible set lies inside the open ball, so g has a minimiser there, with
+        gradient 0. The nearest boundary point is less than R away, and the gradient
+        there bounds both slopes (for sigma_out, approach it from outside).
         """
-        return _on_unit_ball(self)
+        super().__post_init__()
+        self._check_slope("infeasible_slope")
+        for name in ("boundary_slope", "infeasible_slope"):
+            _require(
+                f"{type(self).__name__}: {name} < constraint_smoothness * radius",
+                (asdict(self)[name], "<", self.constraint_smoothness * self.radius),
+                "The gradient of g is 0 at its minimiser inside the feasible set and "
+                "reaches the slope less than a radius away, so no g has these "
+                "constants. Try: a larger constraint_smoothness or a smaller slope.",
+                InvalidProblemError,
+            )
 
     @property
     def tube_radius(self) -> float:
@@ -185,9 +216,8 @@ class NonconvexConstants:
         """
         rho = self.penalized_weak_convexity(strength)
         _require(
-            prox_weight > rho,
             "prox_weight > weak_convexity + strength * constraint_smoothness",
-            f"{prox_weight} <= {rho}",
+            (prox_weight, ">", rho),
             "Otherwise the inner problem is not strongly convex (eq. nc-parameters). "
             "Try: a larger prox_weight, such as twice the right-hand side.",
         )
@@ -214,21 +244,6 @@ class NonconvexConstants:
         if self.initial_gap is None:
             return 2.0 * self.penalized_lipschitz(strength) * self.radius
         return self.initial_gap
-
-
-_SECOND_DERIVATIVES = ("weak_convexity", "constraint_smoothness")
-_VALUES = ("initial_gap", "radius")
-
-
-def _on_unit_ball(constants: AnyConstants) -> AnyConstants:
-    """Return the constants of the problem in u, x = c + R u."""
-    R = constants.radius
-    scaled = {
-        name: value * (R * R if name in _SECOND_DERIVATIVES else R)
-        for name, value in asdict(constants).items()
-        if name not in _VALUES
-    }
-    return replace(constants, radius=1.0, **scaled)
 
 
 def checked_number(
@@ -262,106 +277,26 @@ def checked_number(
     return float(value)
 
 
-def _check_values(constants: ConvexConstants | NonconvexConstants) -> None:
-    """Turn every field into a float; refuse what is not finite and positive.
-
-    A gap of zero is allowed: the run then starts at a minimiser.
-    """
-    owner = f"{type(constants).__name__}: "
-    for name, given in asdict(constants).items():
-        why, gap, error = _MEANING[name], name == "initial_gap", InvalidProblemError
-        if not gap or given is not None:
-            value = checked_number(name, given, why, zero=gap, owner=owner, error=error)
-            object.__setattr__(constants, name, value)
-
-
-def _check_slopes(
-    constants: ConvexConstants | NonconvexConstants,
-    names: tuple[str, ...],
-    *,
-    reach: float = math.inf,
-) -> None:
-    """Refuse a slope that no g with these gradient bounds can have.
-
-    A slope is a lower bound on norms of grad g, so it is at most G_g. With an L_g it is
-    also below L_g R: the feasible set lies inside the open ball, so g has a minimiser
-    there, with gradient 0; the nearest boundary point is less than R away, and the
-    gradient there bounds both slopes (for sigma_out, approach it from outside).
-    """
-    owner, largest = type(constants).__name__, constants.constraint_gradient_bound
-    for name in names:
-        slope = asdict(constants)[name]
-        _require(
-            slope <= largest,
-            f"{owner}: {name} <= constraint_gradient_bound",
-            f"{slope} > {largest}",
-            "The slope is a lower bound on gradient norms of g and the other an upper "
-            "bound, so no g has both. Try: look for swapped arguments, or for a slope "
-            "that was measured where the gradient is large.",
-            InvalidProblemError,
-        )
-        _require(
-            slope < reach,
-            f"{owner}: {name} < constraint_smoothness * radius",
-            f"{slope} >= {reach}",
-            "The gradient of g is 0 at its minimiser inside the feasible set and "
-            "reaches the slope at a boundary point less than a radius away, so no g "
-            "has these constants. Try: a larger constraint_smoothness or a smaller "
-            "slope.",
-            InvalidProblemError,
-        )
-
-
-_MEANING = {
-    "weak_convexity": (
-        "ell is the weak-convexity constant of the objective (ass:convex); the "
-        "proximal weight is built from it. Try: any upper bound, for example a "
-        "Lipschitz constant of the gradient; for a convex objective a small number."
-    ),
-    "gradient_bound": (
-        "G_f bounds the objective's stochastic subgradients (ass:convex, eq. oracle). "
-        "Try: an upper bound over the ball; clip the gradient if there is none."
-    ),
-    "constraint_gradient_bound": (
-        "G_g bounds |grad g| over the ball (ass:convex). Try: any upper bound."
-    ),
-    "constraint_smoothness": (
-        "L_g is a Lipschitz constant of grad g (ass:nonconvex). Try: any upper bound; "
-        "for a convex g use ConvexConstants, which needs none."
-    ),
-    "boundary_slope": (
-        "sigma bounds |grad g| from below where g = 0 (ass:convex, eq. boundary-cq); "
-        "without it the penalty is not exact. Try: another defining function g."
-    ),
-    "infeasible_slope": (
-        "sigma_out bounds dist(0, grad g + N_B) from below where g > 0 "
-        "(eq. infeasible-slope); without it the method can stop at an infeasible "
-        "point. Try: another defining function g or a smaller ball."
-    ),
-    "initial_gap": (
-        "The gap is the objective at the start minus its minimum over the ball. "
-        "Try: None, which stands for 2 * Lipschitz constant * radius."
-    ),
-    "radius": (
-        "The safeguard ball must be bounded: the constants are suprema over it. "
-        "Try: a radius that is known to contain the feasible set."
-    ),
-}
-
-
-_NORMALISATION = (
-    "The theorems are stated for a target of at most 1 on the unit ball, where the "
-    "measure is radius times the measure here. "
+_WHY = (
+    "Every constant of the assumptions (ass:convex, ass:nonconvex) is positive; only "
+    "the gap may be 0. Try: any upper bound for weak_convexity, the gradient bounds "
+    "and the smoothness, a lower bound for a slope, None for the gap, and a radius "
+    "that is known to contain the feasible set."
 )
 
 
-def check_convex_range(constants: ConvexConstants, epsilon: float) -> None:
-    """Refuse epsilon > 1 on the unit ball."""
-    R = constants.radius
+def check_range(epsilon: float, R: float, sign: Literal["<", "<="]) -> None:
+    """Refuse a target above 1 on the unit ball, where the measure is R times ours.
+
+    Example:
+        >>> check_range(0.5, 2.0, "<=")
+    """
     _require(
-        epsilon * R <= 1.0,
-        *_against_one(epsilon, R, "<=", ">"),
-        _NORMALISATION + "Try: epsilon = 1 / radius, or scale the objective.",
+        f"epsilon {sign} 1" if R == 1.0 else f"epsilon * radius {sign} 1",
+        (epsilon * R, sign, 1),
+        "The theorems are stated for a target of at most 1 on the unit ball, where the "
+        "measure is radius times the measure here. Try: a smaller epsilon, such as "
+        "0.9 / radius, or scale the objective.",
     )
 
 
@@ -369,57 +304,44 @@ def check_nonconvex_range(
     constants: NonconvexConstants, epsilon: float, strength: float, prox_weight: float
 ) -> None:
     """Refuse what eq. nc-parameters or the range of thm:nonconvex excludes."""
-    eps, lam, beta, R = epsilon, strength, prox_weight, constants.radius
-    least = constants.gradient_bound / constants.infeasible_slope
-    margin = constants.feasibility_margin(lam)
-    # The second test is the first up to rounding; both must hold for h_feas > 0.
     _require(
-        lam > least and margin > 0,
         "strength > gradient_bound / infeasible_slope",
-        f"{lam} <= {least}",
+        (strength, ">", constants.gradient_bound / constants.infeasible_slope),
         "A weaker penalty lets infeasible points be stationary (eq. nc-parameters). "
         "Try: strength=None, or twice the right-hand side.",
     )
-    constants.strong_convexity(lam, beta)  # refuses beta <= ell + lambda L_g
+    constants.strong_convexity(strength, prox_weight)  # refuses beta <= rho_lambda
     _require(
-        eps < margin,
         "epsilon < h_feas = strength * infeasible_slope - gradient_bound",
-        f"{eps} >= {margin}",
+        (epsilon, "<", constants.feasibility_margin(strength)),
         "Only a residual below h_feas has a feasible witness (lem:nc-transfer). "
         "Try: strength=None, a larger strength or a smaller epsilon.",
     )
-    reach = beta * constants.tube_radius
     _require(
-        eps < reach,
         "epsilon < prox_weight * boundary_slope / constraint_smoothness",
-        f"{eps} >= {reach}",
+        (epsilon, "<", prox_weight * constants.tube_radius),
         "Only then is the final projection unique (lem:nc-transfer). "
         "Try: prox_weight=None, a larger prox_weight or a smaller epsilon.",
     )
-    _require(
-        eps * R < 1.0,
-        *_against_one(eps, R, "<", ">="),
-        _NORMALISATION + "Try: a smaller epsilon, or scale the objective.",
-    )
+    check_range(epsilon, constants.radius, "<")
 
 
-def _against_one(eps: float, R: float, sign: str, fails: str) -> tuple[str, str]:
-    """Write epsilon against 1, the one inequality in which the radius shows."""
-    if R == 1.0:
-        return f"epsilon {sign} 1", f"{eps} {fails} 1"
-    return f"epsilon * radius {sign} 1", f"{eps} * {R} = {eps * R} {fails} 1"
+_Sign = Literal["<", "<=", ">"]
+_COMPARISONS = {"<": (lt, ">="), "<=": (le, ">"), ">": (gt, "<=")}
+"""How to compare, and the opposite sign."""
 
 
 def _require(
-    holds: bool,  # noqa: FBT001 - a condition, not a switch
     inequality: str,
-    numbers: str,
+    numbers: tuple[float, _Sign, float],
     why: str,
     error: type[InvalidProblemError | InvalidScheduleError] = InvalidScheduleError,
 ) -> None:
     """Raise with the inequality, both numbers, the reason and a way out."""
-    if not holds:
-        message = f"{inequality} fails: {numbers}.\n{why}"
+    left, sign, right = numbers
+    holds, opposite = _COMPARISONS[sign]
+    if not holds(left, right):
+        message = f"{inequality} fails: {left} {opposite} {right}.\n{why}"
         raise error(message)
 
 
@@ -498,7 +420,7 @@ class Observations:
             upper.append((bend, "constraint_smoothness", self.constraint_smoothness))
             descent = "dist(0, grad g + N_B) where g > 0"
             lower.append((descent, "infeasible_slope", self.infeasible_slope))
-        claims = dataclasses.asdict(constants)
+        claims = asdict(constants)
         found = [
             f"{what} <= {claims[name]:.6g} ({name}); {seen:.6g} was seen"
             for what, name, seen in upper

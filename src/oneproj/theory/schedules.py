@@ -23,7 +23,7 @@ So a schedule is returned in the user's coordinates and runs on the user's probl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Literal, get_args
@@ -33,8 +33,8 @@ from oneproj.theory.bounds import convex_inner_error, inner_bound
 from oneproj.theory.constants import (
     ConvexConstants,
     NonconvexConstants,
-    check_convex_range,
     check_nonconvex_range,
+    check_range,
     checked_number,
 )
 
@@ -345,8 +345,8 @@ def _convex_draft(constants: ConvexConstants, epsilon: float) -> Schedule:
 
     T and e_* are computed on the unit ball, for the target R epsilon.
     """
-    eps, R = checked_number("epsilon", epsilon, _WHY["epsilon"]), constants.radius
-    check_convex_range(constants, eps)
+    eps, R = checked_number("epsilon", epsilon, _WHY_EPSILON), constants.radius
+    check_range(eps, R, "<=")
     unit, eps_u = constants.on_unit_ball(), eps * R
     ell, G_F = unit.weak_convexity, unit.proximal_lipschitz
     T = find_outer_steps(1000.0 * ell * unit.gap_bound, eps_u)
@@ -365,15 +365,15 @@ def _nonconvex_draft(
 
     None stands for twice what eq. nc-parameters and the theorem's range ask for.
     """
-    eps, R = checked_number("epsilon", epsilon, _WHY["epsilon"]), constants.radius
+    eps, R = checked_number("epsilon", epsilon, _WHY_EPSILON), constants.radius
     if strength is None:
         G_f = constants.gradient_bound
         strength = (G_f + max(G_f, 2.0 * eps)) / constants.infeasible_slope
-    lam = checked_number("strength", strength, _WHY["strength"])
+    lam = checked_number("strength", strength, "Try: strength=None.")
     if prox_weight is None:
         rho = constants.penalized_weak_convexity(lam)
         prox_weight = max(2.0 * rho, 2.0 * eps / constants.tube_radius)
-    beta = checked_number("prox_weight", prox_weight, _WHY["prox_weight"])
+    beta = checked_number("prox_weight", prox_weight, "Try: prox_weight=None.")
     check_nonconvex_range(constants, eps, lam, beta)
     m = constants.strong_convexity(lam, beta)
     eps_u, beta_u = eps * R, beta * R * R
@@ -417,34 +417,23 @@ def _with_inner_steps(draft: Schedule, how: InnerSteps) -> Schedule:
     return draft.with_steps(inner_steps=K)
 
 
-_WHY = {
-    "epsilon": (
-        "epsilon is the target for the stationarity measure; T and K grow like "
-        "epsilon^-2 each. Try: a fraction of the measure at the start."
-    ),
-    "strength": "strength weighs the penalty (eq. nc-parameters). Try: strength=None.",
-    "prox_weight": (
-        "prox_weight makes the inner problem strongly convex (eq. nc-parameters). "
-        "Try: prox_weight=None."
-    ),
-}
+_WHY_EPSILON = (
+    "epsilon is the target for the stationarity measure; T and K grow like epsilon^-2 "
+    "each. Try: a fraction of the measure at the start."
+)
 
 
 def _check_constants(
     function: str, given: object, kind: type[ConvexConstants | NonconvexConstants]
 ) -> None:
     """Refuse what is not the dataclass of the constants of a theorem."""
-    if isinstance(given, kind):
-        return
-    message = (
-        f"{function} takes the constants of its theorem as a {kind.__name__}, which "
-        f"checks them, but got a {type(given).__name__}. "
-    )
-    if isinstance(given, Mapping):
-        message += f"Write oneproj.theory.{kind.__name__}(**constants)."
-    else:
-        message += f"Make one: oneproj.theory.{kind.__name__}(weak_convexity=..., ...)."
-    raise InvalidScheduleError(message)
+    if not isinstance(given, kind):
+        message = (
+            f"{function} takes the constants of its theorem as a {kind.__name__}, but "
+            f"got a {type(given).__name__}. Make one, which checks them: "
+            f"oneproj.theory.{kind.__name__}(weak_convexity=..., ...)."
+        )
+        raise InvalidScheduleError(message)
 
 
 def check_schedule(schedule: object) -> None:
@@ -569,9 +558,8 @@ def _aligned(rows: list[_Row]) -> list[str]:
         for symbol, meaning, value, source in [_HEADER, *rows]
     ]
     a, b, c = (max(len(row[i]) for row in cells) for i in range(3))
-    lines = [f"{s:<{a}}  {w:<{b}}  {v:>{c}}  {e}" for s, w, v, e in cells]
-    rule = f"{'-' * a}  {'-' * b}  {'-' * c}  {'-' * len(_HEADER[3])}"
-    return [lines[0], rule, *lines[1:]]
+    cells.insert(1, ("-" * a, "-" * b, "-" * c, "-" * len(_HEADER[3])))
+    return [f"{s:<{a}}  {w:<{b}}  {v:>{c}}  {e}" for s, w, v, e in cells]
 
 
 def _text(value: float | str) -> str:

@@ -18,7 +18,6 @@ Example:
 
 from __future__ import annotations
 
-from oneproj.errors import DataNotFoundError, InvalidDataError
 from oneproj_paper.data.checks import Finding, verify
 from oneproj_paper.data.climsim import climsim_abstention, climsim_transfer
 from oneproj_paper.data.climsim_source import prepare_climsim
@@ -29,6 +28,7 @@ from oneproj_paper.data.gaussian import gaussian_abstention, gaussian_transfer
 from oneproj_paper.data.nasa_power import nasa_abstention
 from oneproj_paper.data.power_source import prepare_nasa_power
 from oneproj_paper.data.samples import Sample, Splits, TransferSplits
+from oneproj_paper.errors import DataNotFoundError, InvalidDataError
 
 __all__ = [
     "Availability",

@@ -15,9 +15,9 @@ from typing import Any
 import pooch
 from filelock import FileLock
 
-from oneproj.errors import InvalidDataError
 from oneproj.files import drafting, force, write_text
 from oneproj_paper.data.find import VARIABLE, cache_folder, own_folder
+from oneproj_paper.errors import InvalidDataError
 
 LOG = logging.getLogger(__name__)
 NOTHING_TO_DO = "%s is already there, verified: nothing to do without refresh."

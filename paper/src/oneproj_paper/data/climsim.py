@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.errors import InvalidDataError
 from oneproj.vectors.arithmetic import Array
 from oneproj_paper.data import climsim_groups, climsim_tropics
 from oneproj_paper.data.climsim_labels import Labelled, Regions
@@ -24,6 +23,7 @@ from oneproj_paper.data.find import locate
 from oneproj_paper.data.preprocess import fit_on_train
 from oneproj_paper.data.samples import Splits, TransferSplits
 from oneproj_paper.data.splits import Parts
+from oneproj_paper.errors import InvalidDataError
 
 
 def climsim_abstention(seed: int = 0, *, dtype: torch.dtype = torch.float32) -> Splits:

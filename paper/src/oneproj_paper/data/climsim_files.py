@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oneproj.errors import InvalidDataError
 from oneproj.vectors.arithmetic import Array
 from oneproj_paper.data.climsim_calendar import Integers, stamp, times_from
 from oneproj_paper.data.climsim_rows import (
@@ -27,6 +26,7 @@ from oneproj_paper.data.climsim_rows import (
     VARIABLES,
     Rows,
 )
+from oneproj_paper.errors import InvalidDataError
 
 RAIN = "cam_out_PRECC"
 """The rain rate, in m/s."""

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from oneproj.errors import InvalidDataError
 from oneproj_paper.data.climsim_calendar import date_of_stamp
 from oneproj_paper.data.climsim_labels import Labelled, Regions, Sizes, heavy
 from oneproj_paper.data.climsim_rows import (
@@ -29,6 +28,7 @@ from oneproj_paper.data.climsim_rows import (
     read_rows,
 )
 from oneproj_paper.data.splits import Parts, chronological_split
+from oneproj_paper.errors import InvalidDataError
 
 SIZES = Sizes(source=950, train=100, validation=200, test=400)
 """The paper's."""

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oneproj.errors import InvalidDataError, InvalidProblemError
+from oneproj.errors import InvalidProblemError
 from oneproj.progress import progress_bar
 from oneproj_paper.data.cached_files import discard
 from oneproj_paper.data.climsim_calendar import (
@@ -49,6 +49,7 @@ from oneproj_paper.data.climsim_rows import (
 )
 from oneproj_paper.data.fetch import fetch
 from oneproj_paper.data.find import cache_folder, locate, own_folder
+from oneproj_paper.errors import InvalidDataError
 
 LOG = logging.getLogger(__name__)
 HUB = "https://huggingface.co"

@@ -16,7 +16,6 @@ from zlib import error as DeflateError  # noqa: N812 - an error, by its name
 import numpy as np
 from numpy.typing import NDArray
 
-from oneproj.errors import InvalidDataError
 from oneproj.vectors.arithmetic import Array, Mask
 from oneproj_paper.data.climsim_calendar import (
     STAMP_DAY,
@@ -24,6 +23,7 @@ from oneproj_paper.data.climsim_calendar import (
     date_of_stamp,
     stamp,
 )
+from oneproj_paper.errors import InvalidDataError
 
 LEVELS = 60
 COLUMNS = 384

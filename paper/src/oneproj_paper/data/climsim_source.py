@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from oneproj.errors import InvalidDataError, InvalidProblemError
+from oneproj.errors import InvalidProblemError
 from oneproj_paper.data.cached_files import (
     discard,
     is_cached,
@@ -31,6 +31,7 @@ from oneproj_paper.data.climsim_hub import (
 from oneproj_paper.data.climsim_rows import Rows, concatenate, read_rows, write_rows
 from oneproj_paper.data.fetch import other_ways
 from oneproj_paper.data.find import VARIABLE, cache_folder
+from oneproj_paper.errors import InvalidDataError
 
 NAME = "climsim"
 TABLE = "climsim/climsim_groups_26_27.npz"

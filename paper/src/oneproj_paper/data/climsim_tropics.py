@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from oneproj.errors import InvalidDataError
 from oneproj.vectors.arithmetic import Array
 from oneproj_paper.data.climsim_files import read_grid
 from oneproj_paper.data.climsim_labels import Regions, Sizes, heavy
@@ -19,6 +18,7 @@ from oneproj_paper.data.climsim_rows import COLUMNS, Rows, read_rows
 from oneproj_paper.data.climsim_source import NAME
 from oneproj_paper.data.find import find
 from oneproj_paper.data.splits import chronological_split
+from oneproj_paper.errors import InvalidDataError
 
 SAMPLE_FILE = "climsim/climsim_lowres_rows.npz"
 GRID_FILE = "climsim/ClimSim_low-res_grid-info.nc"

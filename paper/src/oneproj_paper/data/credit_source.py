@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from oneproj.errors import DataNotFoundError, InvalidDataError
 from oneproj.vectors.arithmetic import Array
 from oneproj_paper.data.cached_files import (
     discard,
@@ -29,6 +28,7 @@ from oneproj_paper.data.cached_files import (
 from oneproj_paper.data.fetch import fetch, other_ways
 from oneproj_paper.data.find import VARIABLE, cache_folder
 from oneproj_paper.data.tables import check_counts, read_columns
+from oneproj_paper.errors import DataNotFoundError, InvalidDataError
 
 NAME = "credit"
 FILE = "credit/cs-training.csv"
@@ -107,7 +107,7 @@ def prepare_credit(
     Example:
         >>> prepare_credit(file="no/such/file.csv")
         Traceback (most recent call last):
-        oneproj.errors.DataNotFoundError: There is no file 'no/such/file.csv'...
+        oneproj_paper.errors.DataNotFoundError: There is no file 'no/such/file.csv'...
     """
     if file is not None and not Path(file).is_file():
         message = f"There is no file {str(file)!r} to take the credit data from."

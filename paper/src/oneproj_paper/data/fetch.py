@@ -24,9 +24,9 @@ import pooch
 import requests
 import urllib3
 
-from oneproj.errors import DataNotFoundError, InvalidDataError
 from oneproj.progress import progress_bar
 from oneproj_paper.data.find import OFFLINE, is_offline
+from oneproj_paper.errors import DataNotFoundError, InvalidDataError
 
 LOG = logging.getLogger(__name__)
 RETRIES = 4
@@ -120,7 +120,7 @@ def other_ways(advice: str) -> Iterator[None]:
         >>> with other_ways("Try: ask a friend for it."):
         ...     raise DataNotFoundError("It could not be fetched.")
         Traceback (most recent call last):
-        oneproj.errors.DataNotFoundError: It could not be fetched.
+        oneproj_paper.errors.DataNotFoundError: It could not be fetched.
         Try: ask a friend for it...
     """
     try:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import platformdirs
 
-from oneproj.errors import DataNotFoundError, InvalidProblemError, OneprojError
+from oneproj.errors import InvalidProblemError, OneprojError
+from oneproj_paper.errors import DataNotFoundError
 
 VARIABLE = "ONEPROJ_DATA"
 """The environment variable that names the user's own folder; it is only read."""
@@ -131,7 +132,7 @@ def find(name: str, *, data: str, download: Callable[[], Path] | None = None) ->
     Example:
         >>> find("no/such/file.csv", data="credit")
         Traceback (most recent call last):
-        oneproj.errors.DataNotFoundError: 'no/such/file.csv' was not found...
+        oneproj_paper.errors.DataNotFoundError: 'no/such/file.csv' was not found...
     """
     path = locate(name)
     if path is not None:

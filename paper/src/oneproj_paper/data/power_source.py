@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from oneproj.errors import InvalidDataError, InvalidProblemError
+from oneproj.errors import InvalidProblemError
 from oneproj.progress import progress_bar
 from oneproj.vectors.arithmetic import Array, Mask
 from oneproj_paper.data.cached_files import (
@@ -45,6 +45,7 @@ from oneproj_paper.data.power_tables import (
     read_artifact,
     read_prepared,
 )
+from oneproj_paper.errors import InvalidDataError
 
 LOG = logging.getLogger(__name__)
 RAIN = "PRECTOTCORR"

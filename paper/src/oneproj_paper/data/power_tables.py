@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from oneproj.errors import InvalidDataError
 from oneproj.vectors.arithmetic import Array
 from oneproj_paper.data.tables import check_counts, read_columns
+from oneproj_paper.errors import InvalidDataError
 
 NAME = "nasa_power"
 ARTIFACT = "nasa_power/nasa_15years_target_A.csv"

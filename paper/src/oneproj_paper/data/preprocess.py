@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from oneproj.errors import InvalidDataError
 from oneproj.vectors.arithmetic import Array
 from oneproj_paper.data.samples import Sample
 from oneproj_paper.data.splits import Parts
+from oneproj_paper.errors import InvalidDataError
 
 
 def fit_on_train(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from oneproj.errors import InvalidDataError
 from oneproj.vectors.arithmetic import Array
+from oneproj_paper.errors import InvalidDataError
 
 MISSING = ("", "NA")
 

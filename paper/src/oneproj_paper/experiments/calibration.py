@@ -29,10 +29,11 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from oneproj.errors import CalibrationError, InfeasibleError, InvalidProblemError
+from oneproj.errors import InfeasibleError, InvalidProblemError
 from oneproj.projection.cuts import Cuts
 from oneproj.training.solve import solve
 from oneproj_paper.data.samples import Sample, Splits
+from oneproj_paper.errors import CalibrationError
 from oneproj_paper.experiments.calibration_search import (
     ROUNDS,
     Pair,

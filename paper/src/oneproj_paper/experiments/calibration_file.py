@@ -17,7 +17,7 @@ from filelock import FileLock
 
 from oneproj import files
 from oneproj.arguments import as_number
-from oneproj.errors import CalibrationError
+from oneproj_paper.errors import CalibrationError
 from oneproj_paper.experiments.calibration_search import Pair, Trial
 from oneproj_paper.experiments.plain_json import from_plain, to_plain
 
@@ -143,7 +143,7 @@ def read_calibrations(path: Path) -> list[Calibration]:
     Example:
         >>> read_calibrations(Path("nowhere.json"))
         Traceback (most recent call last):
-        oneproj.errors.CalibrationError: nowhere.json cannot be read as calibrations...
+        oneproj_paper.errors.CalibrationError: nowhere.json cannot be read...
     """
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
@@ -168,7 +168,7 @@ def check_place(path: Path) -> None:
         >>> check_place(SHIPPED)
         >>> check_place(Path(__file__))
         Traceback (most recent call last):
-        oneproj.errors.CalibrationError: ...calibration_file.py cannot be read as ...
+        oneproj_paper.errors.CalibrationError: ...calibration_file.py cannot be...
     """
     try:
         if path.exists():

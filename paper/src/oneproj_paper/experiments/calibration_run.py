@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from oneproj.arguments import check_count, check_number
-from oneproj.errors import CalibrationError, InvalidProblemError
+from oneproj.errors import InvalidProblemError
+from oneproj_paper.errors import CalibrationError
 from oneproj_paper.experiments.calibration import (
     FIRST_SEED,
     Development,

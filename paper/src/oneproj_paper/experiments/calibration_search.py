@@ -13,7 +13,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from oneproj.errors import CalibrationError, InvalidProblemError
+from oneproj.errors import InvalidProblemError
+from oneproj_paper.errors import CalibrationError
 
 Pair = tuple[float, float]
 Bracket = tuple[float | None, float | None]

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from oneproj.errors import InvalidProblemError, RecordError
+from oneproj.errors import InvalidProblemError
 from oneproj_paper.data import Splits
+from oneproj_paper.errors import RecordError
 from oneproj_paper.experiments.plain_json import to_plain
 from oneproj_paper.experiments.record_schema import Key, Record
 from oneproj_paper.experiments.specs import Spec

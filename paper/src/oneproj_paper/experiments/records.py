@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from oneproj.errors import DamagedRecordError, RecordError
 from oneproj.files import write_text
+from oneproj_paper.errors import DamagedRecordError, RecordError
 from oneproj_paper.experiments.plain_json import from_plain, to_plain
 from oneproj_paper.experiments.record_schema import (
     Key,
@@ -68,7 +68,7 @@ def from_json(text: str, name: str = "the text") -> Record:
     Example:
         >>> from_json("{}", "runs/x.json")
         Traceback (most recent call last):
-        oneproj.errors.DamagedRecordError: runs/x.json is not a record of this lib...
+        oneproj_paper.errors.DamagedRecordError: runs/x.json is not a record...
     """
     try:
         plain = json.loads(text)

@@ -20,8 +20,9 @@ from typing import Any, Self
 import filelock
 import joblib
 
-from oneproj.errors import OneprojError, RecordError
+from oneproj.errors import OneprojError
 from oneproj.files import check_place, in_words
+from oneproj_paper.errors import RecordError
 from oneproj_paper.experiments.plan import Job, missing
 from oneproj_paper.experiments.record_schema import Key, Record
 from oneproj_paper.experiments.records import read_record, write_record

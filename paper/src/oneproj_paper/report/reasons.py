@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from oneproj.errors import InvalidDataError
+from oneproj_paper.errors import InvalidDataError
 from oneproj_paper.report.published import RESULTS
 
 

@@ -9,8 +9,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from oneproj.errors import OneprojError, RecordError
+from oneproj.errors import OneprojError
 from oneproj.files import check_place, in_words, write_text
+from oneproj_paper.errors import RecordError
 from oneproj_paper.experiments.record_schema import Record
 from oneproj_paper.experiments.records import Damaged, Found, read_folder
 from oneproj_paper.report.certificate_table import certificate_table
