@@ -41,7 +41,7 @@ from oneproj.learn.models import ModelLike, Score, make_network
 from oneproj.problem.functions import CHUNK_SIZE, function, mean
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractExpression, AbstractTerm
-from oneproj.rates.confirm import Confirmation, ConstraintCheck, confirm
+from oneproj.rates.confirm import Confirmation, confirm
 from oneproj.results import Solution
 from oneproj.training.solve import solve
 
@@ -352,12 +352,6 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             )
             raise
 
-    def _pretrain(self, rows: Rows, seed: int) -> None:
-        """Train the last score by itself, without constraints: a start for the rest."""
-        score = self.model_[-1]
-        risk = self._penalised(logistic_risk(score, rows), rows, score)
-        self._solve(risk, {}, seed, score)
-
     def _penalised(
         self, risk: AbstractExpression, rows: Rows, module: nn.Module | None = None
     ) -> AbstractExpression:
@@ -380,15 +374,6 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     @abstractmethod
     def _constraints(self, rows: Rows) -> Constraints:
         """The constraints on these rows, at the current thresholds."""
-
-    def _promise(self, checks: Mapping[str, ConstraintCheck | None]) -> None:
-        """Keep what thresholds promise, one for each group of independent rows."""
-        known = {name: check for name, check in checks.items() if check is not None}
-        self.confirmation_ = None
-        if known and self.confidence is not None:
-            self.confirmation_ = Confirmation(known, self.confidence, "independent")
-        whole = bool(checks) and len(known) == len(checks)
-        self.guaranteed_ = whole and all(check.holds for check in known.values())
 
     def _confirm_held_out(self, rows: Rows) -> None:
         """Bound the constraints on new rows, from rows that training did not see."""
