@@ -252,7 +252,7 @@ class AbstractOracle(ABC):
             remember=self.uses_anchors,
             last=self._anchor,
         )
-        self._best.offer(anchor, self.problem)
+        self._best.offer(anchor, self.problem, self.counts)
         return anchor
 
     def state_dict(self) -> dict[str, Any]:

@@ -304,12 +304,14 @@ class Run:
 
     def _load_best_anchor(self, state: State) -> None:
         """Take over the best feasible anchor, a point like the start."""
-        schema.check_names(state, "best anchor", vars(self.context.best_anchor))
+        own = self.context.best_anchor
+        schema.check_names(state, "best anchor", vars(own))
         schema.check_like(state["total"], 0.0, "best anchor.total")
         schema.check_range(state["count"], "best anchor.count", 0)
+        schema.check_like(state["moved"], own.moved, "best anchor.moved")
         point = Start()
         point.load_state_dict(state, self.context.problem)
-        vars(self.context.best_anchor).update(state | vars(point))
+        vars(own).update(state | vars(point))
 
     def _check(self, state: State) -> None:
         """Compare a state with that of this run, which is new."""
