@@ -108,8 +108,8 @@ class AbstainingClassifier(AbstractCappedClassifier):
         self.abstain_label_ = _abstain_label(self.classes_)
         held_out = self._fit_capped(rows, seed)
         self.thresholds_ = 0.0 - self._cuts
-        seen = held_out if len(held_out) else rows
-        accepted = self._accepted(self._scores_of(seen.x))
+        judged = held_out if len(held_out) else rows
+        accepted = self._accepted(self._scores_of(judged.x))
         self.coverage_ = float((~accepted.all(axis=1)).mean())
         return self
 

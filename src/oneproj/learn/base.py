@@ -181,7 +181,7 @@ class Scores(nn.Module):
         return cast("Score", self.each[j])
 
     def fits(self, columns: int, scores: int) -> bool:
-        """Whether there are so many scores, of so many columns."""
+        """Whether it has this number of scores, of rows with this number of columns."""
         return (self.columns, len(self.each)) == (columns, scores)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -59,9 +59,9 @@ def find_offsets(parameters: Vector, rates: Sequence[Rate]) -> list[Offset]:
         return []
     tensors = [parameters[k] for k in small]
     count = DEFAULTS.rows_per_entry * max(p.numel() for p in tensors)
-    seen = [rate.score_gradients(tensors, count) for rate in rates]
+    each = [rate.score_gradients(tensors, count) for rate in rates]
     found: list[Offset] = []
-    for k, own in zip(small, zip(*seen, strict=True), strict=True):
+    for k, own in zip(small, zip(*each, strict=True), strict=True):
         for moved in (torch.cat(own), *own):  # of all rates, or of one of them
             offset = _offset(k, moved, own)
             if offset is None or any(_is_same(offset, other) for other in found):
@@ -106,7 +106,7 @@ def move_thresholds(
 
     Args:
         parameters: Changed in place.
-        constraints: Name to constraint; those without rates are not looked at.
+        constraints: Name to constraint; those without rates are ignored.
         residuals: Of the constraints, at the parameters.
 
     Returns:
@@ -192,7 +192,7 @@ class ThresholdMover:
         """Move the parameters to the least sum of violations, in place.
 
         Of several such points the one with the shortest move is taken. Terms that are
-        no rates are taken to stay as they are.
+        no rates are assumed not to change.
 
         Args:
             residuals: Of the constraints, at the parameters.
