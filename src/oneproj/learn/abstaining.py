@@ -19,10 +19,10 @@ class AbstainingClassifier(AbstractCappedClassifier):
 
     Two scores are trained, one per class; class j is accepted where score j is high
     enough. Where both classes are accepted the classifier abstains; where neither is,
-    it predicts the class that is nearer to acceptance. A logistic score and its
-    negative are trained, then shifted to keep the caps. From there score j is trained
-    to accept few rows of the other class, which would be ambiguous, while at most a
-    share ``alpha[j]`` of its own rows are not accepted, counted on the decisions.
+    it predicts the class that is nearer to acceptance. The scores are one logistic
+    score and its negative, each shifted to accept few rows of the other class, which
+    would be ambiguous, while at most a share ``alpha[j]`` of the rows of class j are
+    not accepted for their class, counted on the decisions.
 
     With a confidence, the promise is about new rows: over the draw of the training
     rows, both class errors on rows from the same source are at most alpha, together
@@ -37,12 +37,12 @@ class AbstainingClassifier(AbstractCappedClassifier):
         confidence: With which both caps hold on new rows, between 0 and 1; or None.
         model: None for linear scores, widths of hidden layers such as ``(64, 32)``, or
             a function of the number of columns that returns a ``torch.nn.Module``; it
-            is called once for each score.
+            is called once for each class.
         C: Inverse strength of an L2 penalty on the weights, as in scikit-learn's
             ``LogisticRegression``: the sum of their squares, divided by ``2 C n``, is
             added to the mean over n rows that is minimised. Intercepts are free;
             infinity for no penalty.
-        steps: Stochastic gradients of each of the two trainings.
+        steps: Stochastic gradients of the training of the score.
         validation_fraction: Share of the rows of each class held out for thresholds.
         warm_start: Whether ``fit`` goes on from the model of the last ``fit``.
             The same table keeps the rows that were held out; of another one none is.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.errors import warn
+from oneproj.errors import OneprojWarning, warn
 from oneproj.learn.base import (
     BINARY,
     DEFAULTS,
@@ -21,6 +22,7 @@ from oneproj.learn.base import (
     logistic_risk,
 )
 from oneproj.learn.models import own_random_numbers
+from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractExpression
 from oneproj.rates.bounds import Count, neyman_pearson_rank, rows_needed
 from oneproj.rates.confirm import Confirmation, ConstraintCheck
@@ -46,11 +48,12 @@ class Cap(NamedTuple):
 class AbstractCappedClassifier(AbstractClassifier):
     """Base of the estimators that cap the errors of one class, or of both.
 
-    Each capped class has a score of its own, by which rows are refused for it. One
-    logistic score is trained without caps; copies of it, shifted to keep the caps, are
-    where the scores begin. They are trained to refuse many rows of the other class,
-    while few of their own class are refused: counted on decisions, with the gradient of
-    logistic losses. Then thresholds are chosen on rows that training did not see.
+    One logistic score is trained, on all rows to train on. Each capped class gets a
+    copy of it, by which rows are refused for that class. Then only the copies' shifts
+    are trained: to refuse many rows of the other class, while the refused rows of the
+    own class are within the cap, counted on decisions. Last, thresholds are chosen on
+    rows that training did not see. To train the weights under the caps as well made
+    errors on new rows more frequent (``benchmarks/NOTES.md``, "Promises").
 
     Attributes:
         guaranteed_: Whether the caps are promised for new rows.
@@ -68,11 +71,9 @@ class AbstractCappedClassifier(AbstractClassifier):
         self._cuts = np.zeros(len(self._caps))
         with own_random_numbers(seed) as generator:
             train, held_out = self._split(rows, generator)
-            if not self._make_model(train.x, generator, scores=len(self._caps)):
-                self._pretrain(train, seed)
-            risks = [self._acceptances(k, train) for k in range(len(self._caps))]
-            constraints = self._constraints(train)
-            self._solve(sum(risks[1:], risks[0]), constraints, seed, pretrained=True)
+            self._make_model(train.x, generator, scores=len(self._caps))
+            self._train_score(train, seed)
+            self._train_shifts(train, seed)
         self._calibrate(held_out)
         return held_out
 
@@ -87,19 +88,33 @@ class AbstractCappedClassifier(AbstractClassifier):
             held_out = held_out.of(held_out.y != free)
         return train, held_out
 
-    def _pretrain(self, rows: Rows, seed: int) -> None:
-        """Start every score from one logistic score, shifted to keep the cap."""
+    def _train_score(self, rows: Rows, seed: int) -> None:
+        """Train the last score without caps; the others become copies of it."""
         last = self.model_[-1]
+        last.shift.zero_()  # of the last fit, with warm_start
         risk = self._penalised(logistic_risk(last, rows), rows, last)
         self._solve(risk, {}, seed, last)
         trained = {name: value.clone() for name, value in last.state_dict().items()}
         for k, cap in enumerate(self._caps):
-            score = self.model_[k]
-            score.load_state_dict(trained)
-            score.sign.fill_(self.refusing_sign * (1 - BINARY * cap.of_class))
+            self.model_[k].load_state_dict(trained)
+            sign = self.refusing_sign * (1 - BINARY * cap.of_class)
+            self.model_[k].sign.fill_(sign)
+
+    def _train_shifts(self, rows: Rows, seed: int) -> None:
+        """Shift the scores to the caps, and no farther."""
+        for k, cap in enumerate(self._caps):
             own = self._refusals(k, rows.x[rows.y == cap.of_class]).sort().values
             allowed = math.floor(cap.share * len(own))
-            score.shift.fill_(-self.refusing_sign * own[-1 - allowed])
+            self.model_[k].shift.fill_(-self.refusing_sign * own[-1 - allowed])
+        losses = [self._acceptances(k, rows) for k in range(len(self._caps))]
+        constraints = self._constraints(rows)
+        shifts = [self.model_[k].shift.requires_grad_() for k in range(len(losses))]
+        problem = Problem(shifts, sum(losses[1:], losses[0]), constraints)
+        with warnings.catch_warnings():  # to go back to the start is an ordinary end
+            warnings.filterwarnings("ignore", "The answer is the start", OneprojWarning)
+            self._run(problem, seed, DEFAULTS.shift_steps)
+        for shift in shifts:
+            shift.requires_grad_(requires_grad=False)
 
     def _refusing(self, k: int) -> Callable[[Tensor], Tensor]:
         """The differentiable score by which rows are refused for the class of a cap."""
@@ -113,8 +128,7 @@ class AbstractCappedClassifier(AbstractClassifier):
         """The mean loss of rows of the other class, which should be refused."""
         others = rows.x[rows.y != self._caps[k].of_class]
         refused = Rows(others, torch.ones(len(others), dtype=others.dtype))
-        risk = logistic_risk(self._refusing(k), refused)
-        return self._penalised(risk, refused, self.model_[k])
+        return logistic_risk(self._refusing(k), refused)
 
     def _constraints(self, rows: Rows) -> Constraints:
         made = {}

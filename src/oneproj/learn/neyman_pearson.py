@@ -19,14 +19,12 @@ class NeymanPearsonClassifier(AbstractCappedClassifier, AbstractThresholdClassif
     the false positives among the rows that were trained on, exactly, and nothing is
     promised about new ones.
 
-    A logistic score is trained without a cap, then shifted to keep it, and from there
-    trained to have few misses under the cap, counted on the decisions for negative
-    rows; the bound changes the weight of these rows in the loss. Then the threshold is
-    chosen on negative rows that training did not see: the smallest of their scores
-    that is high enough by the exact binomial rule of Tong, Feng and Li (2018). If there
-    are too few of them for that, a warning says how many are needed, the threshold
-    stays the trained one, and ``guaranteed_`` is False. The columns are standardised
-    inside.
+    A logistic score is trained, then shifted to have few misses under the cap, counted
+    on the decisions for negative rows. Then the threshold is chosen on negative rows
+    that training did not see: the smallest of their scores that is high enough by the
+    exact binomial rule of Tong, Feng and Li (2018). If there are too few of them for
+    that, a warning says how many are needed, the threshold stays the trained one, and
+    ``guaranteed_`` is False. The columns are standardised inside.
 
     Args:
         alpha: Cap on the false positive rate, between 0 and 1.
@@ -37,7 +35,7 @@ class NeymanPearsonClassifier(AbstractCappedClassifier, AbstractThresholdClassif
             ``LogisticRegression``: the sum of their squares, divided by ``2 C n``, is
             added to the mean over n rows that is minimised. Intercepts are free;
             infinity for no penalty.
-        steps: Stochastic gradients of each of the two trainings.
+        steps: Stochastic gradients of the training of the score.
         validation_fraction: Share of the negative rows held out for the threshold.
         warm_start: Whether ``fit`` goes on from the model of the last ``fit``.
             The same table keeps the rows that were held out; of another one none is.
