@@ -153,10 +153,9 @@ class AbstractCappedClassifier(AbstractClassifier):
             self._cuts[k] = 0.0 if found.threshold is None else found.threshold
             if found.check is not None:
                 checks[cap.name] = found.check
-        if checks:
+        if len(checks) == len(self._caps):  # else one cap has no row to judge it by
             self.confirmation_ = Confirmation(checks, self.confidence, "independent")
-        every = len(checks) == len(self._caps)
-        self.guaranteed_ = every and all(check.holds for check in checks.values())
+            self.guaranteed_ = self.confirmation_.holds
 
 
 class CalibratedThreshold(NamedTuple):
