@@ -114,7 +114,7 @@ class AbstractCappedClassifier(AbstractClassifier):
             warnings.filterwarnings("ignore", "The answer is the start", OneprojWarning)
             self._run(problem, seed, DEFAULTS.shift_steps)
         for shift in shifts:
-            shift.requires_grad_(requires_grad=False)
+            shift.requires_grad = False
 
     def _refusing(self, k: int) -> Callable[[Tensor], Tensor]:
         """The differentiable score by which rows are refused for the class of a cap."""
