@@ -17,7 +17,7 @@ from oneproj.learn.models import ModelLike
 class AbstainingClassifier(AbstractCappedClassifier):
     """Abstain seldom, and err on at most a share ``alpha`` of the rows of each class.
 
-    Two scores are trained, one per class; class j is accepted where score j is high
+    There are two scores, one per class; class j is accepted where score j is high
     enough. Where both classes are accepted the classifier abstains; where neither is,
     it predicts the class that is nearer to acceptance. The scores are one logistic
     score and its negative, each shifted to accept few rows of the other class, which
@@ -66,7 +66,7 @@ class AbstainingClassifier(AbstractCappedClassifier):
         ([-1, 0, 1], True)
     """
 
-    refusing_sign = -1.0
+    _refusing_sign = -1.0
     thresholds_: Array
 
     def __init__(

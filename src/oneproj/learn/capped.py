@@ -52,19 +52,19 @@ class AbstractCappedClassifier(AbstractClassifier):
     copy of it, by which rows are refused for that class. Then only the copies' shifts
     are trained: to refuse many rows of the other class, while the refused rows of the
     own class are within the cap, counted on decisions. Last, thresholds are chosen on
-    rows that training did not see. To train the weights under the caps as well made
-    errors on new rows more frequent (``benchmarks/NOTES.md``, "Promises").
+    rows that training did not see. To train all weights under the caps was no better on
+    new rows (``benchmarks/NOTES.md``, "Promises for new rows").
 
     Attributes:
         guaranteed_: Whether the caps are promised for new rows.
     """
 
-    refusing_sign: ClassVar[float]
+    _refusing_sign: ClassVar[float]
     """1 where high scores refuse the class, -1 where low ones do."""
     guaranteed_: bool
     _caps: tuple[Cap, ...]
     _cuts: Array
-    """For each cap: a row is refused where ``refusing_sign * score`` is above it."""
+    """For each cap: a row is refused where ``_refusing_sign * score`` is above it."""
 
     def _fit_capped(self, rows: Rows, seed: int) -> Rows:
         """Train the scores, choose the cuts; return the rows that were held out."""
@@ -97,7 +97,7 @@ class AbstractCappedClassifier(AbstractClassifier):
         trained = {name: value.clone() for name, value in last.state_dict().items()}
         for k, cap in enumerate(self._caps):
             self.model_[k].load_state_dict(trained)
-            sign = self.refusing_sign * (1 - BINARY * cap.of_class)
+            sign = self._refusing_sign * (1 - BINARY * cap.of_class)
             self.model_[k].sign.fill_(sign)
 
     def _train_shifts(self, rows: Rows, seed: int) -> None:
@@ -105,7 +105,7 @@ class AbstractCappedClassifier(AbstractClassifier):
         for k, cap in enumerate(self._caps):
             own = self._refusals(k, rows.x[rows.y == cap.of_class]).sort().values
             allowed = math.floor(cap.share * len(own))
-            self.model_[k].shift.fill_(-self.refusing_sign * own[-1 - allowed])
+            self.model_[k].shift.fill_(-self._refusing_sign * own[-1 - allowed])
         losses = [self._acceptances(k, rows) for k in range(len(self._caps))]
         constraints = self._constraints(rows)
         shifts = [self.model_[k].shift.requires_grad_() for k in range(len(losses))]
@@ -118,11 +118,11 @@ class AbstractCappedClassifier(AbstractClassifier):
 
     def _refusing(self, k: int) -> Callable[[Tensor], Tensor]:
         """The differentiable score by which rows are refused for the class of a cap."""
-        return lambda x: self.refusing_sign * self.model_[k](x)
+        return lambda x: self._refusing_sign * self.model_[k](x)
 
     def _refusals(self, k: int, x: Tensor) -> Tensor:
         """By how much rows are refused for the class of a cap, without gradients."""
-        return torch.from_numpy(self.refusing_sign * self._scores_of(x)[:, k])
+        return torch.from_numpy(self._refusing_sign * self._scores_of(x)[:, k])
 
     def _acceptances(self, k: int, rows: Rows) -> AbstractExpression:
         """The mean loss of rows of the other class, which should be refused."""

@@ -59,7 +59,7 @@ class NeymanPearsonClassifier(AbstractCappedClassifier, AbstractThresholdClassif
         True
     """
 
-    refusing_sign = 1.0
+    _refusing_sign = 1.0
 
     def __init__(
         self,
