@@ -98,3 +98,13 @@ def test_what_is_guaranteed_is_what_the_confirmation_says() -> None:
     assert clf.guaranteed_
     assert clf.confirmation_.holds
     assert "its bound holds by that choice" in str(clf.confirmation_)
+
+
+def test_a_class_without_held_out_rows_leaves_nothing_promised(table) -> None:
+    y = np.zeros_like(table.y)
+    y[table.X[:, 0].argmax()] = 1  # one row, which is trained on
+    clf = AbstainingClassifier(alpha=0.2, steps=5, random_state=0)
+    with pytest.warns(OneprojWarning, match="0 rows were held out for the cap on the"):
+        clf.fit(table.X, y)
+    assert clf.confirmation_ is None  # not one that holds for the other class alone
+    assert not clf.guaranteed_

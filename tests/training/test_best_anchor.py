@@ -236,3 +236,52 @@ def test_an_anchor_brings_the_statistics_of_its_time_back(
     kept = [torch.equal(model[0].running_mean, each) for each in statistics]
     assert any(kept), "they are those of an update"
     assert not kept[-1], "and not of the last"
+
+
+# --- rates --------------------------------------------------------------------------
+
+
+def no_alarm(start: float = 0.0) -> tuple[oneproj.Problem, nn.Linear]:
+    """Few rows may be accepted, and none of the negatives: no anchor manages that."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(400) % 2 == 0
+    x = torch.randn(400, 2, generator=generator) + 1.5 * y[:, None]
+    model = nn.Linear(2, 1)
+    with torch.no_grad():
+        model.weight.fill_(start)
+        model.bias.fill_(0.0)
+
+    def score(rows: Tensor) -> Tensor:
+        scores: Tensor = model(rows).squeeze(-1)
+        return scores
+
+    def losses(batch: tuple[Tensor, Tensor]) -> Tensor:
+        rows, labels = batch
+        return nn.functional.binary_cross_entropy_with_logits(
+            score(rows), labels, reduction="none"
+        )
+
+    bounds = {
+        "alarms": oneproj.rates.false_positive_rate(score, (x, y)) <= 0.0,
+        "found": oneproj.rates.true_positive_rate(score, (x, y)) >= 0.1,
+    }
+    loss = oneproj.mean(losses, (x, y.float()))
+    return oneproj.Problem(model.parameters(), loss, bounds), model
+
+
+def test_an_anchor_with_moved_thresholds_is_an_answer(tmp_path: Path) -> None:
+    problem, model = no_alarm()
+    solution = oneproj.solve(problem, **SETTINGS)
+    assert solution.status is Status.EARLIER
+    assert "thresholds were moved there" in str(solution)
+    assert max(problem.residuals().values()) <= 0
+    assert solution.objective == problem.objective.value() < 1.0  # the end: thousands
+    for stop in (30, LATE + 1):
+        saved = {"checkpoint": oneproj.Checkpoint(tmp_path / f"{stop}.pt")}
+        saving = SETTINGS | saved | {"on_failure": "return"}
+        first, _ = no_alarm()
+        oneproj.solve(first, callbacks=at(stop), **saving)
+        second, resumed = no_alarm(start=1.0)
+        assert oneproj.solve(second, **saving).counts == solution.counts
+        assert resumed.weight.tolist() == model.weight.tolist()
+        assert resumed.bias.tolist() == model.bias.tolist()

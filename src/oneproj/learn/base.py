@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,14 +33,13 @@ from oneproj.arguments import (
 from oneproj.errors import (
     InfeasibleError,
     InvalidProblemError,
-    OneprojWarning,
     warn,
 )
 from oneproj.learn.models import ModelLike, Score, make_network
 from oneproj.problem.functions import CHUNK_SIZE, function, mean
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractExpression, AbstractTerm
-from oneproj.rates.confirm import Confirmation, ConstraintCheck, confirm
+from oneproj.rates.confirm import Confirmation, confirm
 from oneproj.results import Solution
 from oneproj.training.solve import solve
 
@@ -63,6 +61,9 @@ class LearnDefaults:
     score_rounding: float = 1e-9
     """By how much a threshold exceeds the score that it is chosen by, relative to the
     largest: far above what the order of sums changes a score by in float64."""
+    shift_steps: int = 20
+    """Stochastic gradients by which shifts are trained. They begin where the caps are
+    reached, which is the best place, so more would find nothing."""
     most_groups: int = 100
     """Groups that are compared: each pair is two bounds. 20 groups take 26 seconds of
     100 updates on 2,000 rows, and twice as many take four times as long."""
@@ -181,7 +182,7 @@ class Scores(nn.Module):
         return cast("Score", self.each[j])
 
     def fits(self, columns: int, scores: int) -> bool:
-        """Whether there are so many scores, of so many columns."""
+        """Whether it has this number of scores, of rows with this number of columns."""
         return (self.columns, len(self.each)) == (columns, scores)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -324,26 +325,16 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         constraints: Constraints,
         seed: int,
         module: nn.Module | None = None,
-        *,
-        pretrained: bool = False,
     ) -> None:
-        """Train the model, or a part of it, in place; keep what ``solve`` returns.
-
-        With ``pretrained`` the model is good already, if that is all that can be had.
-        """
+        """Train the model, or a part of it, in place; keep what ``solve`` returns."""
         trained = self.model_.train() if module is None else module.train()
         problem = Problem(trained.parameters(), objective, constraints, model=trained)
-        with warnings.catch_warnings():
-            if pretrained:  # to go back to a trained start is an ordinary end
-                ignored = "The answer is (the start|an earlier point)"
-                warnings.filterwarnings("ignore", ignored, OneprojWarning)
-            self.solution_ = self._run(problem, seed)
-        self.multipliers_ = dict(self.solution_.certificate.multipliers)
+        self._run(problem, seed, self.steps)
         self.model_.eval()
 
-    def _run(self, problem: Problem, seed: int) -> Solution:
+    def _run(self, problem: Problem, seed: int, steps: int) -> None:
         try:
-            return solve(problem, steps=self.steps, seed=seed, progress=False)
+            self.solution_ = solve(problem, steps=steps, seed=seed, progress=False)
         except InfeasibleError as error:
             error.add_note(
                 f"{type(self).__name__} found no model that keeps its constraints on "
@@ -351,12 +342,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
                 "rows: with few of them only some rates can occur."
             )
             raise
-
-    def _pretrain(self, rows: Rows, seed: int) -> None:
-        """Train the last score by itself, without constraints: a start for the rest."""
-        score = self.model_[-1]
-        risk = self._penalised(logistic_risk(score, rows), rows, score)
-        self._solve(risk, {}, seed, score)
+        self.multipliers_ = dict(self.solution_.certificate.multipliers)
 
     def _penalised(
         self, risk: AbstractExpression, rows: Rows, module: nn.Module | None = None
@@ -380,15 +366,6 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     @abstractmethod
     def _constraints(self, rows: Rows) -> Constraints:
         """The constraints on these rows, at the current thresholds."""
-
-    def _promise(self, checks: Mapping[str, ConstraintCheck | None]) -> None:
-        """Keep what thresholds promise, one for each group of independent rows."""
-        known = {name: check for name, check in checks.items() if check is not None}
-        self.confirmation_ = None
-        if known and self.confidence is not None:
-            self.confirmation_ = Confirmation(known, self.confidence, "independent")
-        whole = bool(checks) and len(known) == len(checks)
-        self.guaranteed_ = whole and all(check.holds for check in known.values())
 
     def _confirm_held_out(self, rows: Rows) -> None:
         """Bound the constraints on new rows, from rows that training did not see."""

@@ -19,8 +19,9 @@ from oneproj.problem.autograd import accumulate
 from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
+from oneproj.rates.thresholds import move_thresholds
 from oneproj.results import Counts
-from oneproj.vectors.arithmetic import PLAIN, Vector, dimension, snapshot
+from oneproj.vectors.arithmetic import PLAIN, Vector, assign, dimension, snapshot
 
 SAMPLE_CHUNK = 4096
 """Examples per forward pass of a sample."""
@@ -125,21 +126,25 @@ class BestAnchor:
     the objective's minibatches since the anchor before, so it costs no evaluation. The
     first anchor is the start and has no estimate. The point is not copied.
 
+    An infeasible anchor with a lower estimate counts too, if its rates hold once
+    thresholds are moved. Its objective is then that of all data.
+
     Attributes:
         objective: The estimate; None where no feasible anchor was seen.
         parameters: The point, if there is one.
         buffers: Those of the problem's model at that point, such as batch norm's.
         total: Sum of the minibatches' objectives since the last anchor.
         count: Number of those minibatches.
+        moved: Whether the point is an anchor whose thresholds were moved.
 
     Example:
         >>> import oneproj
         >>> w = torch.ones(1, requires_grad=True)
         >>> term = oneproj.function(w.sum)
         >>> problem = oneproj.Problem(w, term, {"cap": term <= 2.0})
-        >>> best = BestAnchor()
+        >>> best, anchor = BestAnchor(), Anchor([torch.ones(1)], {"cap": -1.0}, {})
         >>> best.see(3.0)
-        >>> best.offer(Anchor([torch.ones(1)], {"cap": -1.0}, {}), problem)
+        >>> best.offer(anchor, problem, Counts())
         >>> best.objective
         3.0
     """
@@ -149,24 +154,47 @@ class BestAnchor:
     buffers: dict[str, Tensor] = field(default_factory=dict)
     total: float = 0.0
     count: int = 0
+    moved: bool = False
 
     def see(self, objective: float) -> None:
         """Add the objective of a minibatch to the estimate."""
         self.total += objective
         self.count += 1
 
-    def offer(self, anchor: Anchor, problem: Problem) -> None:
+    def offer(self, anchor: Anchor, problem: Problem, counts: Counts) -> None:
         """Keep an anchor at the problem's parameters if it is feasible and better."""
         total, count, self.total, self.count = self.total, self.count, 0.0, 0
-        feasible = anchor.on_all_data and max(anchor.values.values(), default=0.0) <= 0
-        if not feasible or count == 0:
+        if count == 0 or not anchor.on_all_data:
             return
         estimate = total / count
-        if self.objective is None or estimate < self.objective:
-            self.objective, self.parameters = estimate, anchor.point
-            model = problem.model
-            named = () if model is None else model.named_buffers()
-            self.buffers = {name: buffer.detach().clone() for name, buffer in named}
+        if self.objective is not None and estimate >= self.objective:
+            return
+        if max(anchor.values.values(), default=0.0) <= 0:
+            self._keep(estimate, anchor.point, problem, moved=False)
+        else:
+            self._offer_moved(anchor, problem, counts)
+
+    def _offer_moved(self, anchor: Anchor, problem: Problem, counts: Counts) -> None:
+        """Keep an infeasible anchor with moved thresholds, if these make it feasible.
+
+        The problem holds the anchor afterwards.
+        """
+        if not move_thresholds(problem.parameters, problem.constraints, anchor.values):
+            return
+        counts.constraint_passes += 2 * len(problem.constraints)  # to move, to check
+        if all(c.value() <= 0 for c in problem.constraints.values()):
+            objective, point = problem.objective.value(), snapshot(problem.parameters)
+            if self.objective is None or objective < self.objective:
+                self._keep(objective, point, problem, moved=True)
+        assign(problem.parameters, anchor.point)
+
+    def _keep(
+        self, objective: float, point: list[Tensor], problem: Problem, *, moved: bool
+    ) -> None:
+        self.objective, self.parameters, self.moved = objective, point, moved
+        model = problem.model
+        named = () if model is None else model.named_buffers()
+        self.buffers = {name: buffer.detach().clone() for name, buffer in named}
 
 
 def take_anchor(

@@ -233,7 +233,7 @@ class AbstractOracle(Resumable, ABC):
             remember=self.uses_anchors,
             last=self._anchor,
         )
-        self._best.offer(anchor, self.problem)
+        self._best.offer(anchor, self.problem, self.counts)
         return anchor
 
     def backward(self) -> Estimate:

@@ -49,7 +49,7 @@ class AbstractEstimate(ABC):
     @property
     @abstractmethod
     def spread(self) -> float:
-        """The largest standard error that ``observed`` can have, whatever was seen."""
+        """The largest standard error that ``observed`` can have, whatever the data."""
 
 
 class Known(AbstractEstimate):
@@ -420,7 +420,8 @@ def neyman_pearson_rank(rows: int, alpha: float, error: float) -> int | None:
         >>> neyman_pearson_rank(59, 0.05, 0.05)
         59
     """
-    # At rank k, rows - k scores lie above: "at most so many of Binomial(rows, alpha)".
+    # At rank k, rows - k scores lie above: the chance that Binomial(rows, alpha) is at
+    # most that must be at most the error.
     above = np.arange(rows)
     chance = special.bdtr(above, rows, alpha)
     allowed = int(np.count_nonzero(chance <= error))

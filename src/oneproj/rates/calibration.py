@@ -119,9 +119,14 @@ def calibrate(
     for value in values:
         tried.append(value)
         # Compared with the training rows once: all values are about the same rows.
-        seen = training if len(tried) == 1 else None
-        options: dict[str, Any] = {"training": seen, "range": range, "seed": seed}
-        tested = confirm(family(value), confidence, correction="none", **options)
+        tested = confirm(
+            family(value),
+            confidence,
+            training=training if len(tried) == 1 else None,
+            range=range,
+            correction="none",
+            seed=seed,
+        )
         if not tested.holds:
             break
         chosen, found = value, tested

@@ -147,7 +147,7 @@ def project_counts(
 
     Returns:
         A projection whose residuals are those of the counts. Its gradients are those
-        of all rounds, and the passes over the data that looked at counts. Counts have
+        of all rounds, and the passes over the data that evaluated counts. Counts have
         no gradients, so nothing says how near the nearest point is: the KKT residual
         is infinite if the point moved. The multipliers are those of the surrogates.
     """
@@ -209,19 +209,19 @@ class _Search:
             gradients=self._gradients,
             kkt_residual=math.inf if moved > 0 else 0.0,
             lower_bound=None,
-            remark=f"{found.remark} {self._told(rounds)}".strip(),
+            remark=f"{found.remark} {self._remark(rounds)}".strip(),
         )
 
-    def _told(self, rounds: int) -> str:
+    def _remark(self, rounds: int) -> str:
         """What the search did, in words."""
         times = "once" if rounds == 1 else f"{rounds} times"
-        told = (
+        done = (
             "The residuals are those of the counts; surrogate bounds were projected "
             f"onto {times} to meet them."
         )
         best = self._best[0]
         if best.status.ok:
-            return told
+            return done
         over = {name: c for name, c in best.residuals.items() if c > 0}
         enough = ", ".join(f"{name!r} by {c:.3g}" for name, c in over.items())
         if self._mover is not None and self._mover.offsets:
@@ -231,7 +231,7 @@ class _Search:
             moves = "No parameter moves all scores alike, as a bias would."
             bias = ", (d) a score with a bias, such as torch.nn.Linear has"
         return (
-            f"{told} {moves} Try: (a) looser bounds: enough, at the best point, is "
+            f"{done} {moves} Try: (a) looser bounds: enough, at the best point, is "
             f"{enough}; (b) a start that was trained for few errors, (c) a larger "
             f"model or more columns, if the classes overlap too much{bias}."
         )
@@ -297,10 +297,10 @@ class _Search:
         for _ in range(DEFAULTS.halvings):
             middle = (far + near) / 2
             self._go(end, middle)
-            seen = self._residuals()
+            here = self._residuals()
             doubt = {bound.name: bound.doubt() for bound in self._bounds}
-            if max(c + doubt.get(name, 0.0) for name, c in seen.items()) <= 0:
-                far, residuals = middle, seen
+            if max(c + doubt.get(name, 0.0) for name, c in here.items()) <= 0:
+                far, residuals = middle, here
             else:
                 near = middle
         self._go(end, far)

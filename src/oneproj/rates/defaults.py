@@ -1,4 +1,4 @@
-"""The numbers behind rates: slopes, the search for counts, confidence bounds."""
+"""The numbers behind rates: gradients, the search for counts, confidence bounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class RateDefaults:
     None of them affects that a count is exact, or that a confidence bound is valid.
     """
 
-    # --- the slope of a count ---------------------------------------------------------
+    # --- the gradient of a count ------------------------------------------------------
     near_share: float = 0.1
     """Share of the rows that lie within one width of the threshold."""
     near_rows: int = 8
@@ -29,11 +29,11 @@ class RateDefaults:
     gain: float = 0.01
     """Share of the distance by which a round must be nearer for another one."""
     halvings: int = 8
-    """Points on the way back to the start whose counts are looked at."""
+    """Points on the way back to the start whose counts are evaluated."""
     # --- moves of thresholds ----------------------------------------------------------
     offset_entries: int = 64
     """Entries of the largest tensor in which a direction that moves all scores alike is
-    looked for. Each takes gradients of ``rows_per_entry`` single scores."""
+    searched for. Each takes gradients of ``rows_per_entry`` single scores."""
     rows_per_entry: int = 2
     """Scores per entry that must move alike: more than one, or any direction would."""
     uneven: float = 1e-4

@@ -3,16 +3,17 @@
 A decision is right or wrong: as a function of the parameters its count is a staircase
 without a gradient. With ``m`` the margin by which a row is counted (``score -
 threshold`` for rows that count when they are accepted, minus that for rows that count
-when they are not), a count adds up ``1[m > 0]``. Training follows one of two slopes:
+when they are not), a count adds up ``1[m > 0]``. Training follows one of two
+gradients:
 
-- ``slopes_of``, the derivative of the expected count, estimated from the rows near the
+- ``count_derivatives``, of the expected count, estimated from the rows near the
   threshold: for the least objective at which the count holds;
-- ``loss_slopes``, the derivatives of the rows' logistic losses: for the fewest errors
-  at which the count holds, where the objective is a logistic loss.
+- ``loss_derivatives``, of the rows' logistic losses: for the fewest errors at which the
+  count holds, where the objective is a logistic loss.
 
 A projection follows ``smooth_step``, ``sigmoid(m / width)``. The width is the distance
 within which the rows nearest to the threshold lie, so that neither small nor saturated
-scores leave the slope zero.
+scores make the gradient zero.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def width_of(margins: Tensor) -> float:
     return width if width > 0 else 1.0
 
 
-def slopes_of(margins: Tensor, weights: Tensor | None = None) -> Tensor:
+def count_derivatives(margins: Tensor, weights: Tensor | None = None) -> Tensor:
     """Return how fast the count of each row grows with its margin, on average.
 
     The derivative of a count with respect to the parameters is the density of the
@@ -55,8 +56,8 @@ def slopes_of(margins: Tensor, weights: Tensor | None = None) -> Tensor:
     ``S_k = sum K m^k``. The derivative of the sigmoid, a mean over the rows
     around 0, is biased where most of them are on one side, as for small rates: it
     grows the scores, which changes no decision. These weights leave the sum of
-    ``slope * m`` at 0, but for a ridge that keeps them from extrapolating when all rows
-    are far away.
+    ``derivative * m`` at 0, but for a ridge that keeps them from extrapolating when
+    all rows are far away.
 
     Args:
         margins: Of the rows, in units of the score.
@@ -64,10 +65,10 @@ def slopes_of(margins: Tensor, weights: Tensor | None = None) -> Tensor:
 
     Example:
         >>> margins = torch.linspace(-4.0, 1.0, 101)
-        >>> slopes, width = slopes_of(margins), width_of(margins)
+        >>> found, width = count_derivatives(margins), width_of(margins)
         >>> plain = smooth_step(margins, width)
         >>> plain = plain * (1.0 - plain) / width
-        >>> abs(float(slopes @ margins)) < 0.1 * abs(float(plain @ margins))
+        >>> abs(float(found @ margins)) < 0.1 * abs(float(plain @ margins))
         True
     """
     m, h = margins.detach().double(), width_of(margins)
@@ -76,11 +77,11 @@ def slopes_of(margins: Tensor, weights: Tensor | None = None) -> Tensor:
     mass = kernel if weights is None else kernel * weights.to(kernel)
     s0, s1, s2 = mass.sum(), (mass * m).sum(), (mass * m.square()).sum()
     s2 = s2 + DEFAULTS.ridge * h**2 * s0
-    slopes = kernel * s0 * (s2 - s1 * m) / (s0 * s2 - s1.square())
-    return slopes.to(margins.dtype)
+    found = kernel * s0 * (s2 - s1 * m) / (s0 * s2 - s1.square())
+    return found.to(margins.dtype)
 
 
-def loss_slopes(margins: Tensor, is_error: Tensor) -> Tensor:
+def loss_derivatives(margins: Tensor, is_error: Tensor) -> Tensor:
     """Return how fast the logistic loss of each row changes with its margin.
 
     A row that is counted if it is decided wrongly counts ``1[m > 0]``, which becomes
@@ -95,7 +96,7 @@ def loss_slopes(margins: Tensor, is_error: Tensor) -> Tensor:
 
     Example:
         >>> margins, is_error = torch.tensor([5.0, 5.0]), torch.tensor([True, False])
-        >>> loss_slopes(margins, is_error)
+        >>> loss_derivatives(margins, is_error)
         tensor([0.9933, 0.0067])
     """
     m = margins.detach()

@@ -31,7 +31,12 @@ from oneproj.problem.terms import (
     Weighted,
 )
 from oneproj.rates.defaults import DEFAULTS
-from oneproj.rates.surrogates import loss_slopes, slopes_of, smooth_step, width_of
+from oneproj.rates.surrogates import (
+    count_derivatives,
+    loss_derivatives,
+    smooth_step,
+    width_of,
+)
 from oneproj.vectors.arithmetic import Vector
 
 
@@ -85,7 +90,8 @@ class Rate(AbstractExpression):
     limits = (0.0, 1.0)
     _dtype: torch.dtype | None = None
     _is_error: Tensor | None = None
-    """Of each row, whether the counted decision is wrong; None for the local slope."""
+    """Of each row, whether the counted decision is wrong; None for the gradient of the
+    expected count."""
 
     def __init__(
         self,
@@ -116,7 +122,7 @@ class Rate(AbstractExpression):
 
     def events(self) -> Tensor:
         """Return whether each of its rows is counted, in the order of ``rows``."""
-        return self._look()[0]
+        return self._evaluate_rows()[0]
 
     def counts(self) -> RateCounts:
         """Return how many rows are counted, of how many, on all data.
@@ -152,12 +158,12 @@ class Rate(AbstractExpression):
         return self._straight_through(scores, indices, self._margins(scores, indices))
 
     def full_pass(self, parameters: Vector | None, *, each: bool = True) -> FullPass:
-        events, margins = self._look()
+        events, margins = self._evaluate_rows()
         value, gradient = self._count(events).rate, None
         if parameters is not None:
-            slopes = self._slopes(margins, slice(None))
+            derivatives = self._derivatives(margins, slice(None))
             gradient = (
-                self._mean(lambda margins, at: margins * slopes[at].to(margins))
+                self._mean(lambda margins, at: margins * derivatives[at].to(margins))
                 .full_pass(parameters, each=False)
                 .gradient
             )
@@ -166,7 +172,7 @@ class Rate(AbstractExpression):
 
     def excess(self) -> Tensor:
         """Return by how much each row's score exceeds the threshold, from one pass."""
-        margins = self._look()[1]
+        margins = self._evaluate_rows()[1]
         return torch.where(self.counted.to(margins.device), margins, -margins)
 
     def score_gradients(self, tensors: Vector, count: int) -> list[Tensor]:
@@ -203,7 +209,7 @@ class Rate(AbstractExpression):
         Their score differs from the threshold by at most a few units of rounding of
         the largest one.
         """
-        _, margins = self._look()
+        _, margins = self._evaluate_rows()
         eps = torch.finfo(self._dtype or margins.dtype).eps
         largest = float(margins.abs().max()) + abs(self.threshold)
         near = margins.abs().double() <= DEFAULTS.roundings * eps * largest
@@ -211,9 +217,9 @@ class Rate(AbstractExpression):
 
     def width(self) -> float:
         """Return the width of the surrogates at the parameters, in units of score."""
-        return width_of(self._look()[1])
+        return width_of(self._evaluate_rows()[1])
 
-    def _look(self) -> tuple[Tensor, Tensor]:
+    def _evaluate_rows(self) -> tuple[Tensor, Tensor]:
         """Which rows are counted, and their margins, from one pass."""
         with torch.no_grad(), evaluating(self.model):
             seen = [
@@ -291,15 +297,15 @@ class Rate(AbstractExpression):
         self, scores: Tensor, indices: Tensor, margins: Tensor
     ) -> Tensor:
         """The count of each row, with a gradient that estimates the whole count's."""
-        smooth = margins * self._slopes(margins, indices)
+        smooth = margins * self._derivatives(margins, indices)
         events = self._events(scores, indices).to(smooth)
         return self._weighed(events + (smooth - smooth.detach()), indices)
 
-    def _slopes(self, margins: Tensor, at: Tensor | slice) -> Tensor:
+    def _derivatives(self, margins: Tensor, at: Tensor | slice) -> Tensor:
         """What a unit of each margin adds to its count, for the gradient."""
         if self._is_error is None:
-            return slopes_of(margins, self._own_weights(at))
-        return loss_slopes(margins, self._is_error[at])
+            return count_derivatives(margins, self._own_weights(at))
+        return loss_derivatives(margins, self._is_error[at])
 
     def _weighed(self, values: Tensor, at: Tensor | slice) -> Tensor:
         """Values times weights, which average 1 over all rows."""

@@ -59,9 +59,9 @@ def find_offsets(parameters: Vector, rates: Sequence[Rate]) -> list[Offset]:
         return []
     tensors = [parameters[k] for k in small]
     count = DEFAULTS.rows_per_entry * max(p.numel() for p in tensors)
-    seen = [rate.score_gradients(tensors, count) for rate in rates]
+    each = [rate.score_gradients(tensors, count) for rate in rates]
     found: list[Offset] = []
-    for k, own in zip(small, zip(*seen, strict=True), strict=True):
+    for k, own in zip(small, zip(*each, strict=True), strict=True):
         for moved in (torch.cat(own), *own):  # of all rates, or of one of them
             offset = _offset(k, moved, own)
             if offset is None or any(_is_same(offset, other) for other in found):
@@ -95,6 +95,31 @@ def _offset(tensor: int, moved: Tensor, own: Sequence[Tensor]) -> Offset | None:
 def _is_same(one: Offset, other: Offset) -> bool:
     """Whether two offsets move the scores of every rate alike."""
     return np.allclose(one.effects, other.effects, atol=DEFAULTS.uneven)
+
+
+def move_thresholds(
+    parameters: Vector,
+    constraints: Mapping[str, AbstractTerm],
+    residuals: Mapping[str, float],
+) -> bool:
+    """Move the thresholds, in place, to where violations of rates are least.
+
+    Args:
+        parameters: Changed in place.
+        constraints: Name to constraint; those without rates are ignored.
+        residuals: Of the constraints, at the parameters.
+
+    Returns:
+        Whether the parameters moved.
+
+    Example:
+        >>> import oneproj
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> move_thresholds([w], {"cap": oneproj.function(w.sum) <= 0.5}, {"cap": 0.5})
+        False
+    """
+    rated = {name: c for name, c in constraints.items() if parts(c).rates}
+    return bool(rated) and ThresholdMover(parameters, rated).move(residuals)
 
 
 class _Staircase:
@@ -167,7 +192,7 @@ class ThresholdMover:
         """Move the parameters to the least sum of violations, in place.
 
         Of several such points the one with the shortest move is taken. Terms that are
-        no rates are taken to stay as they are.
+        no rates are assumed not to change.
 
         Args:
             residuals: Of the constraints, at the parameters.

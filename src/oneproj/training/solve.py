@@ -378,6 +378,8 @@ def _certified(
     kept = _return_to_kept(run, projection, objective)
     if kept is not None:
         status, objective, residuals = kept
+        if status is Status.EARLIER and context.best_anchor.moved:
+            remark = "thresholds were moved there, so that the bounds on rates hold"
     elif status.ok:
         status = end.status
         if context.unprojected:
@@ -418,7 +420,8 @@ def _return_to_kept(
     """Go back to the best feasible point that was kept if the run ended worse.
 
     That is the start or an anchor. Only where the run ended infeasible, or worse than
-    the start, the anchor is judged on all data: that is a pass per constraint.
+    the start or than an anchor with moved thresholds, the anchor is judged on all data:
+    that is a pass per constraint.
 
     Args:
         run: That has ended.
@@ -431,6 +434,8 @@ def _return_to_kept(
     context, start, best = run.context, run.start, run.context.best_anchor
     problem = context.problem
     least = math.inf if start.objective is None else start.objective
+    if best.moved and best.objective is not None:  # which is that of all data
+        least = min(least, best.objective)
     if objective <= least and objective < math.inf:
         return None
     anchor = Start(None, best.parameters, best.buffers)
@@ -444,6 +449,8 @@ def _return_to_kept(
         point.exchange(problem)
         residuals = problem.residuals()
         if all(residual <= 0 for residual in residuals.values()):
+            if status is Status.EARLIER and best.moved:
+                return status, value, residuals  # no sign of steps that are too long
             diagnostics.warn_of_kept(
                 context,
                 {**run.settings, **run.method.describe()},

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from oneproj import OneprojWarning
-from oneproj.learn.calibration import calibrate_threshold
+from oneproj.learn.capped import calibrate_threshold
 
 DRAWS = 2000
 
