@@ -338,7 +338,7 @@ class Cuts(AbstractProjector):
                 and 0 < evaluator.best.worst <= TOLERANCES.local_steady * before
             )
         if not (search.settled or search.stationary):
-            if not sets.places and search.may_be_convex:
+            if not sets.places and search.may_be_convex():
                 # What was not declared is nobody's mistake.
                 with suppress(InvalidProblemError):
                     project_convex(

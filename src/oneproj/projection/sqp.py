@@ -79,6 +79,9 @@ class Sqp:
     ) -> None:
         """Start where the parameters are, or at the nearest point of the sets."""
         self._evaluator, self._region = evaluator, region
+        self._visited: list[Place] = []
+        """Points in the present basis, for the test of convexity."""
+        self._refuted = False
         self._gain, self._tolerance = min_gain, tolerance
         self.names = [n for n in evaluator.constraints if n not in region.places]
         m = len(self.names)
@@ -115,9 +118,6 @@ class Sqp:
                 self._gave_up_sets = True
             else:
                 self._begin(place)
-        self.may_be_convex = True
-        """Whether no gradient turned against a move, by more than this share."""
-        self._rounding = math.sqrt(evaluator.eps)
         self.stationary = False  # whether it ended at one of the violation
         self.settled = False  # whether it ended because little is to be gained
 
@@ -132,6 +132,26 @@ class Sqp:
                 seen = evaluator.move_to(evaluator.best_point)
             self.best = self._place(self._basis.coordinates(moved), seen)
         self._begin(self.best)
+
+    def may_be_convex(self) -> bool:
+        """Whether the gradients at any two visited points are monotone, as if convex.
+
+        Up to the root of the rounding unit, relative to the gradients.
+        """
+        if self._refuted or len(self._visited) < 2:
+            return not self._refuted
+        D = np.array([place.d for place in self._visited])
+        for J in np.array([place.J for place in self._visited]).swapaxes(0, 1):
+            ahead = D.dot(J.T)  # of points (rows) along gradients (columns)
+            own = ahead.diagonal()
+            rise = own[:, None] + own - ahead - ahead.T  # <g_i - g_j, d_i - d_j>
+            norms = np.linalg.norm(J, axis=1)
+            squares = (D * D).sum(1)
+            apart = np.maximum(squares[:, None] + squares - 2.0 * D.dot(D.T), 0.0)
+            scale = np.maximum(norms[:, None], norms) * np.sqrt(apart)
+            if (rise < -self._evaluator.share * scale).any():
+                self._refuted = True
+        return not self._refuted
 
     def carry(self) -> Carried | None:
         """What helps a search from a point nearby; None where sets were given up."""
@@ -172,6 +192,7 @@ class Sqp:
 
     def _noted(self, place: Place) -> Place:
         """The place, now the best if it is; gradients elsewhere are in the basis."""
+        self._visited.append(place)
         worse = place
         if self._evaluator.best is place.seen:
             worse, self.best = self.best, place
@@ -392,15 +413,10 @@ class Sqp:
         if total == 0:
             return np.zeros(len(step.mu))
         ahead = place.d + step.p
-        worth = self._worth(coarse=True) * 0.5 * float(ahead.dot(ahead)) / total
+        worth = self._gain * 0.5 * float(ahead.dot(ahead)) / total
         least = 0.0 if self._trusted else LOCAL.aim_least * worth
         aim: Array = self._bend * float(step.p.dot(step.p))
         return np.minimum(np.maximum(aim, least), LOCAL.aim_most * worth)
-
-    def _worth(self, *, coarse: bool) -> float:
-        if not coarse:
-            return self._gain
-        return max(self._gain, min(LOCAL.worth_ratio * self._gain, LOCAL.coarse))
 
     def _settled(self, place: Place, step: Step) -> bool:
         """Whether the KKT conditions hold, or what could be gained is not worth it."""
@@ -412,8 +428,8 @@ class Sqp:
         if step.value > LOCAL.wrong * best.half and self._doubt():
             return False
         coarse = self._quick or not self._trusted
-        gain = best.half - step.value
-        if self._gain == 0 or gain > self._worth(coarse=coarse) * best.half:
+        worth = (LOCAL.coarse if coarse else 1.0) * self._gain * best.half
+        if self._gain == 0 or best.half - step.value > worth:
             return False
         most = LOCAL.balanced if coarse else math.sqrt(self._gain)
         return self._quick or self._imbalance(best, step) <= most
@@ -446,6 +462,8 @@ class Sqp:
         if self._basis.free >= m + 1 + bool(self._region.places):
             return place
         self._evaluator.keep_best()
+        self.may_be_convex()
+        self._visited.clear()
         best, latest = self.best, reversed(self._curvature.changes)
         rows = np.vstack([place.d, place.J, best.d, best.J, *latest])
         turn = self._basis.compress(rows, self._basis.room - 2 * m - 2)
@@ -578,9 +596,6 @@ class Sqp:
         if square > LOCAL.rounding**2 * end.half:
             change = end.J - start.J
             self._curvature.add(move, change)
-            least = -self._rounding * np.linalg.norm(start.J, axis=1)
-            if (change.dot(move) < least * math.sqrt(square)).any():
-                self.may_be_convex = False
             error = end.c - start.c - start.J.dot(move)
             self._bend = np.maximum(error / square, 0.0)
 

@@ -172,9 +172,8 @@ class LocalTolerances:
     """Most that the penalty grows in one step."""
     trusted: float = 0.3
     """Share of the predicted decrease that says that the model is right."""
-    coarse: float = 2e-3
-    """Gain worth a step, as a share of the squared distance, where the model is wrong.
-    """
+    coarse: float = 10.0
+    """Times ``min_gain``: the gain worth a step where the model is wrong (suite)."""
     balanced: float = 0.2
     """KKT residual above which that coarser stop does not apply."""
     stationary: float = 1e-3
@@ -182,13 +181,11 @@ class LocalTolerances:
     which a point is stationary for the violation."""
     patience: int = 3
     """Steps in a row without progress that end a search."""
-    worth_ratio: float = 100.0
-    """Ratio of the gain worth a step where the model is wrong to that where it is
-    right, as long as it is at most ``coarse``."""
-    aim_least: float = 0.05
-    """Least share of that gain to spend on aiming inside, where the model is wrong."""
-    aim_most: float = 0.25
-    """Most of that gain to spend on aiming inside."""
+    aim_least: float = 1.0
+    """Times ``min_gain``: least share of the squared distance to spend on aiming
+    inside, where the model is wrong."""
+    aim_most: float = 5.0
+    """Times ``min_gain``: most of the squared distance to spend on aiming inside."""
     wrong: float = 1.02
     """A model that takes the squared distance for this multiple of one that was
     reached is wrong."""
