@@ -279,10 +279,9 @@ class Sqp:
             if self.settled or (used_up and not last and not self.stationary):
                 return
             if evaluator.best.worst <= 0:
-                if self.stationary or self.place is self.best or used_up:
+                if self.place is self.best or used_up:
                     return
-                self._weakest = max(self._weakest, self._rho)
-                self._begin(self.best)
+                self._return_to_best()
             elif not self._restore(self.best, 2 * budget):
                 return
 
@@ -301,7 +300,8 @@ class Sqp:
             gained = self._advance(place, step, model, aim)
             found = evaluator.best.worst <= 0 < before
             slow = 0 if gained > self._gain or found else slow + 1
-            if slow and self._is_stationary(place, step):
+            infeasible = evaluator.best.worst > 0
+            if slow and infeasible and self._is_stationary(place, step):
                 self.stationary = True
                 return False
         return False
@@ -444,13 +444,19 @@ class Sqp:
     def _doubt(self) -> bool:
         """Drop a model that knows less than the best point does."""
         if self.place is not self.best:
-            self._weakest = max(self._weakest, self._rho)
-            self._begin(self.best)
+            self._return_to_best()
         elif self._curvature.moves:
             self._curvature.forget()
         else:
             return False
         return True
+
+    def _return_to_best(self) -> None:
+        """Go back to the feasible point, with a penalty that prefers it from now on."""
+        lost, violation = self.best.half - self.place.half, float(self.place.c.max())
+        if violation > 0:
+            self._weakest = max(self._weakest, lost / violation)
+        self._begin(self.best)
 
     def _begin(self, place: Place) -> None:
         self.place = place
