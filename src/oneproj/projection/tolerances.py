@@ -172,8 +172,10 @@ class LocalTolerances:
     """Most that the penalty grows in one step."""
     trusted: float = 0.3
     """Share of the predicted decrease that says that the model is right."""
-    coarse: float = 10.0
-    """Times ``min_gain``: the gain worth a step where the model is wrong (suite)."""
+    coarse: float = 20.0
+    """Times ``min_gain``: the gain worth a step where the model is wrong. With 10 five
+    more of 50 mild networks end within 0.1 %, and two ReLU layers take 35 gradients in
+    place of 22 (suite)."""
     balanced: float = 0.2
     """KKT residual above which that coarser stop does not apply."""
     stationary: float = 1e-3
