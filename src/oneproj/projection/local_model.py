@@ -107,11 +107,8 @@ class Model:
                 np.where(np.arange(len(gram)) < m, steepest * damping, 0.0)
             )
         w = pull - np.concatenate([c, -b])
-        z = _active(gram, w)
-        ray = None
-        if z is None:
-            found = solve_nonnegative_qp(gram, w)
-            z, ray = found.z, found.ray
+        found = solve_nonnegative_qp(gram, w)
+        z, ray = found.z, found.ray
         contradiction = ray is not None or float(z[:m].sum()) > rho
         if contradiction:
             if rho == math.inf:
@@ -136,33 +133,6 @@ def _held_back(gram: Array, w: Array, m: int, rho: float) -> Array:
     simplex = (np.arange(n + 1) < m) | (np.arange(n + 1) == n)
     z: Array = (solve_simplex_qp(P, linear, simplex).z * unit)[:n]
     return z
-
-
-def _active(gram: Array, w: Array) -> Array | None:
-    """The minimiser of ``(1/2) z'Gz + w'z`` over z >= 0, where it is easily found.
-
-    Solves for the entries believed positive and corrects the belief; None if that does
-    not settle, as with equal or contradictory rows.
-    """
-    n = len(w)
-    if n == 1:
-        steepness, need = float(gram[0, 0]), -float(w[0])
-        easy = steepness > TINY or need <= 0
-        return np.array([max(need, 0.0) / max(steepness, TINY)]) if easy else None
-    close = INDEPENDENT * float(np.abs(w).max(initial=0.0))
-    active = w < 0
-    for _ in range(6):
-        i, z = np.flatnonzero(active), np.zeros(n)
-        try:
-            z[i] = np.linalg.solve(gram[i[:, None], i], -w[i])
-        except np.linalg.LinAlgError:
-            return None
-        slope = w + gram @ z
-        believed = np.where(active, z > 0, slope < -close)
-        if (believed == active).all():
-            return z if slope.min(initial=0.0) >= -close else None
-        active = believed
-    return None
 
 
 class Curvature:
