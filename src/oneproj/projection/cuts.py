@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -322,7 +321,8 @@ class Cuts(AbstractProjector):
             room=self._local_room(evaluator.parameters, evaluator.constraints),
             carried=carried,
         )
-        bundle = Bundle(self._convex_room(evaluator.parameters, evaluator.constraints))
+        room = self._convex_room(evaluator.parameters, evaluator.constraints)
+        bundle = Bundle(room)
         steady = True
         while steady and evaluator.evaluations < limit:
             before = evaluator.best.worst
@@ -339,11 +339,12 @@ class Cuts(AbstractProjector):
             )
         if not (search.settled or search.stationary):
             if not sets.places and search.may_be_convex():
-                # What was not declared is nobody's mistake.
-                with suppress(InvalidProblemError):
+                try:
                     project_convex(
                         evaluator, bundle, max_evaluations=limit, declared=False
                     )
+                except InvalidProblemError:  # they are not convex after all
+                    bundle = Bundle(room)
             search.resume()
             if not bundle.multipliers() or evaluator.best.worst > 0:
                 search.run(limit)
