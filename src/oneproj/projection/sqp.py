@@ -22,6 +22,7 @@ import numpy as np
 from oneproj.errors import NonFiniteError
 from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.local_model import (
+    INDEPENDENT,
     MOVES,
     TINY,
     Carried,
@@ -29,10 +30,10 @@ from oneproj.projection.local_model import (
     Model,
     Place,
     Step,
+    Subspace,
     excess,
     random_direction,
 )
-from oneproj.projection.subspace import INDEPENDENT, Subspace
 from oneproj.projection.tolerances import LOCAL
 from oneproj.sets.region import Region
 from oneproj.vectors.arithmetic import (
@@ -134,23 +135,22 @@ class Sqp:
         self._begin(self.best)
 
     def may_be_convex(self) -> bool:
-        """Whether the gradients at any two visited points are monotone, as if convex.
+        """Whether the gradients at all pairs of visited points are monotone.
 
-        Up to the root of the rounding unit, relative to the gradients.
+        Those of convex functions are: ``<g_i - g_j, d_i - d_j> >= 0``, up to rounding.
         """
-        if self._refuted or len(self._visited) < 2:
+        if self._refuted or not self._visited:
             return not self._refuted
         D = np.array([place.d for place in self._visited])
+        squares = (D * D).sum(1)
+        apart = squares[:, None] + squares - 2.0 * D.dot(D.T)
+        length = np.sqrt(np.maximum(apart, 0.0))
         for J in np.array([place.J for place in self._visited]).swapaxes(0, 1):
-            ahead = D.dot(J.T)  # of points (rows) along gradients (columns)
-            own = ahead.diagonal()
-            rise = own[:, None] + own - ahead - ahead.T  # <g_i - g_j, d_i - d_j>
-            norms = np.linalg.norm(J, axis=1)
-            squares = (D * D).sum(1)
-            apart = np.maximum(squares[:, None] + squares - 2.0 * D.dot(D.T), 0.0)
-            scale = np.maximum(norms[:, None], norms) * np.sqrt(apart)
-            if (rise < -self._evaluator.share * scale).any():
-                self._refuted = True
+            along = D.dot(J.T)
+            own, norms = along.diagonal(), np.linalg.norm(J, axis=1)
+            rise = own[:, None] + own - along - along.T
+            noise = self._evaluator.share * np.maximum(norms[:, None], norms) * length
+            self._refuted |= bool((rise < -noise).any())
         return not self._refuted
 
     def carry(self) -> Carried | None:
