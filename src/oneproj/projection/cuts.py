@@ -29,7 +29,7 @@ from oneproj.projection.convex import (
     seems_linear_within_sets,
 )
 from oneproj.projection.evaluator import Evaluator
-from oneproj.projection.local_model import Carried
+from oneproj.projection.local_model import LocalWarmStart
 from oneproj.projection.refutation import challenge
 from oneproj.projection.report import (
     apart,
@@ -332,12 +332,12 @@ class Cuts(AbstractProjector):
                 else evaluator.evaluations + TOLERANCES.local_first
             )
             search.run(min(soon, limit), last=soon >= limit)
-            ended = search.settled or search.stationary
+            ended = search.converged or search.stationary
             steady = (
                 not ended
                 and 0 < evaluator.best.worst <= TOLERANCES.local_steady * before
             )
-        if not (search.settled or search.stationary):
+        if not (search.converged or search.stationary):
             if not sets.places and search.may_be_convex():
                 try:
                     project_convex(
@@ -418,7 +418,7 @@ class WarmStart:
     constraints: dict[str, AbstractTerm]
     origin: list[Tensor]
     cuts: Bundle | None = None
-    models: Carried | None = None
+    models: LocalWarmStart | None = None
 
     @classmethod
     def of(
@@ -426,7 +426,7 @@ class WarmStart:
         evaluator: Evaluator,
         *,
         cuts: Bundle | None = None,
-        models: Carried | None = None,
+        models: LocalWarmStart | None = None,
     ) -> WarmStart:
         """Keep what was learned, and the evaluator's problem and origin with it."""
         parameters, constraints = (
@@ -491,7 +491,7 @@ class WarmStart:
             sets = boxes_of(parameters, constraints).places
             space = space_around(snapshot(parameters))
             functions = len(constraints) - len(sets)
-            models = Carried.of_state(state["models"], functions, space, vectors)
+            models = LocalWarmStart.of_state(state["models"], functions, space, vectors)
         origin = on_devices(state["origin"], parameters)
         return cls(list(parameters), dict(constraints), origin, bundle, models)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from oneproj.errors import NonFiniteError
 from oneproj.projection.evaluator import Evaluation
-from oneproj.projection.tolerances import LOCAL
+from oneproj.projection.tolerances import TOLERANCES
 from oneproj.schema import check_names, check_range, check_tensor
 from oneproj.vectors.arithmetic import Array, Vector, dimension, norm
 from oneproj.vectors.qp import solve_nonnegative_qp, solve_simplex_qp
@@ -48,13 +48,13 @@ INDEPENDENT = 1e-9
 """Share of a vector below which what is outside a span is rounding."""
 
 
-class Place(NamedTuple):
+class Iterate(NamedTuple):
     """A visited point: displacement, residuals plus margins, gradients as rows."""
 
     d: Array
     c: Array
     J: Array
-    seen: Evaluation
+    evaluation: Evaluation
     half: float
     """``(1/2)|d|^2``."""
 
@@ -67,14 +67,36 @@ class Place(NamedTuple):
         above = np.maximum(self.c, 0.0)
         return float(above.dot(above))
 
-    def turned(self, turn: Array) -> Place:
-        """The same place in other coordinates."""
+    def turned(self, turn: Array) -> Iterate:
+        """The same iterate in other coordinates."""
         return self._replace(d=turn.dot(self.d), J=self.J.dot(turn.T))
 
     def has_slope(self) -> bool:
         """Whether nothing is violated here, or something that is has a gradient."""
         violated = [g for c, g in zip(self.c, self.J, strict=True) if c > 0]
         return not violated or any(g.any() for g in violated)
+
+
+def are_monotone(iterates: Sequence[Iterate], noise: float) -> bool:
+    """Whether ``<g_i - g_j, d_i - d_j> >= 0`` for all pairs, as of convex functions.
+
+    Args:
+        iterates: Visited points.
+        noise: Share of ``|g| |d_i - d_j|`` that may be rounding.
+    """
+    if not iterates:
+        return True
+    D = np.array([iterate.d for iterate in iterates])
+    squares = (D * D).sum(1)
+    apart = squares[:, None] + squares - 2.0 * D.dot(D.T)
+    length = np.sqrt(np.maximum(apart, 0.0))
+    for J in np.array([iterate.J for iterate in iterates]).swapaxes(0, 1):
+        along = D.dot(J.T)
+        own, norms = along.diagonal(), np.linalg.norm(J, axis=1)
+        rise = own[:, None] + own - along - along.T
+        if (rise < -noise * np.maximum(norms[:, None], norms) * length).any():
+            return False
+    return True
 
 
 def excess(c: Array, aim: Array) -> float:
@@ -127,8 +149,8 @@ class Model:
         if ray is not None or float(z[:m].sum()) > rho:
             if rho == math.inf:
                 steepest = max(float(gram.diagonal()[:m].max()), TINY)
-                rho = LOCAL.penalty_growth * float(c.max()) / steepest
-            z = _held_back(gram, w, m, rho)
+                rho = TOLERANCES.penalty_growth * float(c.max()) / steepest
+            z = _bounded_multipliers(gram, w, m, rho)
         q = np.append(z, 1.0)
         p = -q.dot(self.divided)
         half = 0.5 * float(self.rows[-1].dot(self.rows[-1]))
@@ -137,7 +159,7 @@ class Model:
         return Step(p, z[:m], z[m:], value)
 
 
-def _held_back(gram: Array, w: Array, m: int, rho: float) -> Array:
+def _bounded_multipliers(gram: Array, w: Array, m: int, rho: float) -> Array:
     """The multipliers if the first m add up to rho at most: with a slack, to rho."""
     n = len(w)
     unit = np.append(np.where(np.arange(n) < m, rho, 1.0), 0.0)
@@ -222,7 +244,7 @@ class Curvature:
             return rows
         S = np.array(self.moves)
         bent = np.array([mu.dot(change) for change in self.changes])
-        least = LOCAL.least_curvature
+        least = TOLERANCES.local_least_curvature
         Y = S + bent
         R = S.dot(Y.T)  # of which the upper triangle is read
         curvature = R.diagonal()
@@ -374,11 +396,11 @@ class _Combination(AbstractMove):
 
 
 @dataclass(frozen=True)
-class Carried:
+class LocalWarmStart:
     """What one search knows that helps the next one, from a point nearby."""
 
     mu: Array
-    bend: Array
+    errors: Array
     basis: Subspace
     curvature: Curvature
 
@@ -386,7 +408,7 @@ class Carried:
         """All of it as plain data."""
         return {
             "mu": torch.from_numpy(self.mu.copy()),
-            "bend": torch.from_numpy(self.bend.copy()),
+            "bend": torch.from_numpy(self.errors.copy()),
             "basis": self.basis.state(),
             "curvature": self.curvature.state(),
         }
@@ -394,17 +416,17 @@ class Carried:
     @classmethod
     def of_state(
         cls, state: Mapping[str, Any], count: int, space: AbstractSpace, room: int
-    ) -> Carried:
+    ) -> LocalWarmStart:
         """What such a state was made of, for so many functions."""
         check_names(state, "models", ("mu", "bend", "basis", "curvature"))
         for name in ("mu", "bend"):
             check_tensor(state[name], name, (count,), torch.float64)
-        mu, bend = (np.array(state[name].numpy()) for name in ("mu", "bend"))
+        mu, errors = (np.array(state[name].numpy()) for name in ("mu", "bend"))
         basis = Subspace(space, room)
         basis.load_state(state["basis"])
         curvature = Curvature(MOVES)
         curvature.load_state(state["curvature"], count, basis.room)
-        return cls(mu, bend, basis, curvature)
+        return cls(mu, errors, basis, curvature)
 
 
 def random_direction(like: Vector, length: float) -> list[Tensor]:

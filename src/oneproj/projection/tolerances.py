@@ -89,7 +89,7 @@ class Tolerances:
     """Least curvature of the Lagrangian, whose distance has 1: negative curvature is
     not trusted."""
     penalty: float = 1.5
-    """Weight of the violation over the multipliers, in the merit of a point."""
+    """Weight of the violation over the sum of the multipliers, in a merit function."""
     decrease: float = 1e-4
     """Share of the predicted decrease of the merit that makes a point the next centre
     (Nocedal and Wright, eq. 3.4)."""
@@ -146,31 +146,16 @@ class Tolerances:
     inside_steps: int = 8
     """Steps inside, at most: at the kinks of a maximum each finds one more."""
 
-
-@dataclass(frozen=True)
-class LocalTolerances:
-    """Constants of the local search; ``benchmarks/projection`` chose them.
-
-    Example:
-        >>> LOCAL.shorter
-        0.4
-    """
-
-    least_curvature: float = 0.2
+    # --- the local search -----------------------------------------------------------
+    local_least_curvature: float = 0.2
     """The curvature of the Lagrangian along a move, at least; 1 without constraints."""
-    sufficient: float = 1e-4
-    """Share of the predicted decrease of the merit that a step must deliver."""
-    shorter: float = 0.4
-    """Factor between two lengths that a line search tries."""
     shortenings: int = 8
     """Lengths that a line search tries, at most."""
     correction: float = 0.25
     """Longest second-order correction that is tried, as a share of the step."""
-    penalty: float = 1.5
-    """The penalty's ratio to the sum of the multipliers."""
     penalty_growth: float = 10.0
     """Most that the penalty grows in one step."""
-    trusted: float = 0.3
+    local_trusted: float = 0.3
     """Share of the predicted decrease that says that the model is right."""
     coarse: float = 20.0
     """Times ``min_gain``: the gain worth a step where the model is wrong. With 10 five
@@ -193,7 +178,7 @@ class LocalTolerances:
     reached is wrong."""
     shortest: float = 1e-3
     """Share of a step with which the next line search begins at least."""
-    rounding: float = 1e-13
+    local_rounding: float = 1e-13
     """Relative changes of the merit, and moves, below this are rounding."""
     bracket: float = 1.01
     """Ratio of a feasible length to an infeasible one that ends a bisection."""
@@ -214,9 +199,8 @@ class LocalTolerances:
     shrinks: tuple[float, ...] = (0.0, 1e-3)
     """Shares of the parameters that are tried where a restoration fails; at zero
     itself a root has no gradient."""
-    rounds: int = 3
+    local_rounds: int = 3
     """Searches, restorations included, at most."""
 
 
 TOLERANCES = Tolerances()
-LOCAL = LocalTolerances()
