@@ -33,7 +33,7 @@ from oneproj.projection.curvature import Center, Curvature
 from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.local_model import random_direction
 from oneproj.projection.margins import Aim
-from oneproj.projection.refutation import Witness
+from oneproj.projection.refutation import PLAIN, Witness
 from oneproj.projection.report import apart, described, imbalance, relative
 from oneproj.projection.tolerances import TOLERANCES
 from oneproj.projection.within_sets import SetBundle
@@ -259,13 +259,19 @@ class _Search:
         return sets.region.member(target, like=self._evaluator.origin)
 
     def _believe(self) -> None:
-        """Refuse a declared curvature that what was just seen refutes."""
+        """Refuse a curvature that what was just seen refutes.
+
+        A declaration has the benefit of the doubt; a guess that none made has not.
+        """
         seen, bundle, far = self._seen, self._bundle, self._at.norm()
+        unseen = PLAIN if self._declared else 0.0
         if self._sets is not None:
             self._y = bundle.basis.products(self._at)
-        if self._witness.refusal(seen, bundle.predictions(seen.values, self._y), far):
+        said = bundle.predictions(seen.values, self._y)
+        if self._witness.refusal(seen, said, far, unseen=unseen):
             exact = bundle.basis.products(self._at)
-            self._witness.check(seen, bundle.predictions(seen.values, exact), far)
+            said = bundle.predictions(seen.values, exact)
+            self._witness.check(seen, said, far, unseen=unseen)
 
     def _note(self, *, hurry: bool, late: bool) -> None:
         """Count what is no progress, and adapt the margins."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +29,7 @@ from oneproj.projection.convex import (
     seems_linear_within_sets,
 )
 from oneproj.projection.evaluator import Evaluator
-from oneproj.projection.local_model import Carried
+from oneproj.projection.local_model import LocalWarmStart
 from oneproj.projection.refutation import challenge
 from oneproj.projection.report import (
     apart,
@@ -322,7 +321,8 @@ class Cuts(AbstractProjector):
             room=self._local_room(evaluator.parameters, evaluator.constraints),
             carried=carried,
         )
-        bundle = Bundle(self._convex_room(evaluator.parameters, evaluator.constraints))
+        room = self._convex_room(evaluator.parameters, evaluator.constraints)
+        bundle = Bundle(room)
         steady = True
         while steady and evaluator.evaluations < limit:
             before = evaluator.best.worst
@@ -332,18 +332,19 @@ class Cuts(AbstractProjector):
                 else evaluator.evaluations + TOLERANCES.local_first
             )
             search.run(min(soon, limit), last=soon >= limit)
-            ended = search.settled or search.stationary
+            ended = search.converged or search.stationary
             steady = (
                 not ended
                 and 0 < evaluator.best.worst <= TOLERANCES.local_steady * before
             )
-        if not (search.settled or search.stationary):
-            if not sets.places and search.may_be_convex:
-                # What was not declared is nobody's mistake.
-                with suppress(InvalidProblemError):
+        if not (search.converged or search.stationary):
+            if not sets.places and search.may_be_convex():
+                try:
                     project_convex(
                         evaluator, bundle, max_evaluations=limit, declared=False
                     )
+                except InvalidProblemError:  # they are not convex after all
+                    bundle = Bundle(room)
             search.resume()
             if not bundle.multipliers() or evaluator.best.worst > 0:
                 search.run(limit)
@@ -417,7 +418,7 @@ class WarmStart:
     constraints: dict[str, AbstractTerm]
     origin: list[Tensor]
     cuts: Bundle | None = None
-    models: Carried | None = None
+    models: LocalWarmStart | None = None
 
     @classmethod
     def of(
@@ -425,7 +426,7 @@ class WarmStart:
         evaluator: Evaluator,
         *,
         cuts: Bundle | None = None,
-        models: Carried | None = None,
+        models: LocalWarmStart | None = None,
     ) -> WarmStart:
         """Keep what was learned, and the evaluator's problem and origin with it."""
         parameters, constraints = (
@@ -490,7 +491,7 @@ class WarmStart:
             sets = boxes_of(parameters, constraints).places
             space = space_around(snapshot(parameters))
             functions = len(constraints) - len(sets)
-            models = Carried.of_state(state["models"], functions, space, vectors)
+            models = LocalWarmStart.of_state(state["models"], functions, space, vectors)
         origin = on_devices(state["origin"], parameters)
         return cls(list(parameters), dict(constraints), origin, bundle, models)
 

@@ -4,12 +4,18 @@ BFGS for ``I + sum_j mu_j hess c_j``, the Hessian of the projection problem's
 Lagrangian. A pair keeps the change of every constraint's gradient along a move, so
 that old moves count for the present multipliers, not for those of their time. All
 pairs are applied at once, by the compact form of Byrd, Nocedal and Schnabel (1994).
+
+Every point that the search visits is the start plus a combination of constraint
+gradients. In an orthonormal basis of their span (``Subspace``) the problem has a few
+dozen coordinates, whatever the size of the model. A model with fewer parameters than
+the basis has room for is its own span: coordinates are then the parameters themselves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,26 +24,37 @@ import torch
 from scipy.linalg.blas import dtrsm
 from torch import Tensor
 
+from oneproj.errors import NonFiniteError
 from oneproj.projection.evaluator import Evaluation
-from oneproj.projection.subspace import INDEPENDENT, Subspace
-from oneproj.projection.tolerances import LOCAL
-from oneproj.schema import check_names, check_tensor
-from oneproj.vectors.arithmetic import Array, Vector, norm
+from oneproj.projection.tolerances import TOLERANCES
+from oneproj.schema import check_names, check_range, check_tensor
+from oneproj.vectors.arithmetic import Array, Vector, dimension, norm
 from oneproj.vectors.qp import solve_nonnegative_qp, solve_simplex_qp
-from oneproj.vectors.space import AbstractSpace
+from oneproj.vectors.space import (
+    AbstractMove,
+    AbstractPacked,
+    AbstractSpace,
+    Short,
+    is_short,
+)
+from oneproj.vectors.storage import AbstractPile, pile_of, pile_of_state
 
 TINY = 1e-300
 MOVES = 100
 """Moves from which the curvature is estimated, at most."""
+ORTHOGONAL = 1e-8
+"""Share of a new basis vector above which it is orthogonalised a second time."""
+INDEPENDENT = 1e-9
+"""Share of a vector below which what is outside a span is rounding."""
 
 
-class Place(NamedTuple):
+class Iterate(NamedTuple):
     """A visited point: displacement, residuals plus margins, gradients as rows."""
 
     d: Array
     c: Array
     J: Array
-    seen: Evaluation
+    evaluation: Evaluation
     half: float
     """``(1/2)|d|^2``."""
 
@@ -50,14 +67,36 @@ class Place(NamedTuple):
         above = np.maximum(self.c, 0.0)
         return float(above.dot(above))
 
-    def turned(self, turn: Array) -> Place:
-        """The same place in other coordinates."""
+    def turned(self, turn: Array) -> Iterate:
+        """The same iterate in other coordinates."""
         return self._replace(d=turn.dot(self.d), J=self.J.dot(turn.T))
 
     def has_slope(self) -> bool:
         """Whether nothing is violated here, or something that is has a gradient."""
         violated = [g for c, g in zip(self.c, self.J, strict=True) if c > 0]
         return not violated or any(g.any() for g in violated)
+
+
+def are_monotone(iterates: Sequence[Iterate], noise: float) -> bool:
+    """Whether ``<g_i - g_j, d_i - d_j> >= 0`` for all pairs, as of convex functions.
+
+    Args:
+        iterates: Visited points.
+        noise: Share of ``|g| |d_i - d_j|`` that may be rounding.
+    """
+    if not iterates:
+        return True
+    D = np.array([iterate.d for iterate in iterates])
+    squares = (D * D).sum(1)
+    apart = squares[:, None] + squares - 2.0 * D.dot(D.T)
+    length = np.sqrt(np.maximum(apart, 0.0))
+    for J in np.array([iterate.J for iterate in iterates]).swapaxes(0, 1):
+        along = D.dot(J.T)
+        own, norms = along.diagonal(), np.linalg.norm(J, axis=1)
+        rise = own[:, None] + own - along - along.T
+        if (rise < -noise * np.maximum(norms[:, None], norms) * length).any():
+            return False
+    return True
 
 
 def excess(c: Array, aim: Array) -> float:
@@ -74,8 +113,6 @@ class Step(NamedTuple):
     """Multipliers of the half-spaces that contain the sets."""
     value: float
     """What the model takes for ``(1/2)|d|^2`` at the answer."""
-    contradiction: bool
-    """Whether the penalty holds the multipliers back."""
 
 
 @dataclass
@@ -107,26 +144,22 @@ class Model:
                 np.where(np.arange(len(gram)) < m, steepest * damping, 0.0)
             )
         w = pull - np.concatenate([c, -b])
-        z = _active(gram, w)
-        ray = None
-        if z is None:
-            found = solve_nonnegative_qp(gram, w)
-            z, ray = found.z, found.ray
-        contradiction = ray is not None or float(z[:m].sum()) > rho
-        if contradiction:
+        found = solve_nonnegative_qp(gram, w)
+        z, ray = found.z, found.ray
+        if ray is not None or float(z[:m].sum()) > rho:
             if rho == math.inf:
                 steepest = max(float(gram.diagonal()[:m].max()), TINY)
-                rho = LOCAL.penalty_growth * float(c.max()) / steepest
-            z = _held_back(gram, w, m, rho)
+                rho = TOLERANCES.penalty_growth * float(c.max()) / steepest
+            z = _bounded_multipliers(gram, w, m, rho)
         q = np.append(z, 1.0)
         p = -q.dot(self.divided)
         half = 0.5 * float(self.rows[-1].dot(self.rows[-1]))
         # The dual value: that of the model, without the aim where it is reached.
         value = half - 0.5 * float(q @ table @ q) + float(c @ z[:m]) - float(b @ z[m:])
-        return Step(p, z[:m], z[m:], value, contradiction)
+        return Step(p, z[:m], z[m:], value)
 
 
-def _held_back(gram: Array, w: Array, m: int, rho: float) -> Array:
+def _bounded_multipliers(gram: Array, w: Array, m: int, rho: float) -> Array:
     """The multipliers if the first m add up to rho at most: with a slack, to rho."""
     n = len(w)
     unit = np.append(np.where(np.arange(n) < m, rho, 1.0), 0.0)
@@ -136,33 +169,6 @@ def _held_back(gram: Array, w: Array, m: int, rho: float) -> Array:
     simplex = (np.arange(n + 1) < m) | (np.arange(n + 1) == n)
     z: Array = (solve_simplex_qp(P, linear, simplex).z * unit)[:n]
     return z
-
-
-def _active(gram: Array, w: Array) -> Array | None:
-    """The minimiser of ``(1/2) z'Gz + w'z`` over z >= 0, where it is easily found.
-
-    Solves for the entries believed positive and corrects the belief; None if that does
-    not settle, as with equal or contradictory rows.
-    """
-    n = len(w)
-    if n == 1:
-        steepness, need = float(gram[0, 0]), -float(w[0])
-        easy = steepness > TINY or need <= 0
-        return np.array([max(need, 0.0) / max(steepness, TINY)]) if easy else None
-    close = INDEPENDENT * float(np.abs(w).max(initial=0.0))
-    active = w < 0
-    for _ in range(6):
-        i, z = np.flatnonzero(active), np.zeros(n)
-        try:
-            z[i] = np.linalg.solve(gram[i[:, None], i], -w[i])
-        except np.linalg.LinAlgError:
-            return None
-        slope = w + gram @ z
-        believed = np.where(active, z > 0, slope < -close)
-        if (believed == active).all():
-            return z if slope.min(initial=0.0) >= -close else None
-        active = believed
-    return None
 
 
 class Curvature:
@@ -238,7 +244,7 @@ class Curvature:
             return rows
         S = np.array(self.moves)
         bent = np.array([mu.dot(change) for change in self.changes])
-        least = LOCAL.least_curvature
+        least = TOLERANCES.local_least_curvature
         Y = S + bent
         R = S.dot(Y.T)  # of which the upper triangle is read
         curvature = R.diagonal()
@@ -257,12 +263,144 @@ class Curvature:
         return divided
 
 
+class Subspace:
+    """An orthonormal basis that grows with the vectors it is shown.
+
+    Args:
+        space: The points around the start.
+        room: Vectors of the basis, at most.
+
+    Example:
+        >>> import torch
+        >>> from oneproj.vectors.space import space_around
+        >>> basis = Subspace(space_around([torch.zeros(3)]), room=2)
+        >>> basis.coordinates([torch.tensor([3.0, 0.0, 0.0])]).tolist()
+        [3.0, 0.0]
+        >>> basis.coordinates([torch.tensor([1.0, 2.0, 0.0])]).tolist()
+        [1.0, 2.0]
+    """
+
+    def __init__(self, space: AbstractSpace, room: int) -> None:
+        """Start with an empty basis, or with all of a small space."""
+        self._space = space
+        size = dimension(space.origin)
+        self.whole = is_short(space.origin) and size <= room
+        """Whether coordinates are the parameters themselves."""
+        self.room = size if self.whole else room
+        self._pile: AbstractPile[Any] | None = None
+
+    @property
+    def free(self) -> int:
+        """How many more independent vectors there is room for."""
+        if self.whole:
+            return sys.maxsize
+        return self.room - (0 if self._pile is None else len(self._pile))
+
+    def coordinates(self, vector: Vector | AbstractPacked) -> Array:
+        """The coordinates of a vector; the basis grows by what is new of it.
+
+        In a full basis they are those of the nearest vector in the span.
+
+        Raises:
+            NonFiniteError: The square of the vector's length overflows.
+        """
+        packed = (
+            vector if isinstance(vector, AbstractPacked) else self._space.pack(vector)
+        )
+        if isinstance(packed, Short) and self.whole:
+            _check_square(float(packed.numbers.dot(packed.numbers)))
+            return packed.numbers
+        pile = self._pile = pile_of(packed) if self._pile is None else self._pile
+        n, found = len(pile), np.zeros(self.room)
+        square = packed.dot(packed)
+        _check_square(square)
+        if n == 0:
+            left, rest = packed.times(1.0), square
+        else:
+            found[:n] = pile.products(packed)
+            if n == self.room:
+                return found
+            left, again, rest = pile.remainder(packed, found[:n])
+            found[:n] += again
+            if again.dot(again) > ORTHOGONAL**2 * rest:
+                left, again, rest = pile.remainder(left, again, in_place=True)
+        length = math.sqrt(max(rest, 0.0))
+        if length > INDEPENDENT * math.sqrt(square):
+            left.scale(1.0 / length)
+            pile.store(left)
+            found[n] = length
+        return found
+
+    def state(self) -> Tensor | list[Vector] | None:
+        """The basis as plain data; None if coordinates are the parameters."""
+        return None if self._pile is None else self._pile.state()
+
+    def load_state(self, state: Any) -> None:  # noqa: ANN401 - checked here
+        """Go on with such a basis."""
+        if state is not None and not self.whole:
+            check_range(len(state), "basis", 0, self.room)
+            self._pile = pile_of_state(state, self._space.origin, len(state))
+
+    def move(self, coordinates: Array) -> AbstractMove:
+        """The displacement with these coordinates, which is not formed."""
+        length = math.sqrt(coordinates.dot(coordinates))
+        return _Combination(self._pile, coordinates, length)
+
+    def compress(self, rows: Array, most: int) -> Array:
+        """Keep the span of some vectors only; returns the matrix to their coordinates.
+
+        Args:
+            rows: Their coordinates, the most important first.
+            most: Dimensions of the span, at most; vectors beyond that are left out.
+        """
+        if self._pile is None:
+            return np.zeros((self.room, self.room))
+        n = len(self._pile)
+        kept: list[Array] = []
+        for row in rows[:, :n]:
+            left = row.copy()
+            for _ in range(2):
+                for axis in kept:
+                    left -= axis.dot(left) * axis
+            length = math.sqrt(left.dot(left))
+            if length > INDEPENDENT * math.sqrt(row.dot(row)):
+                kept.append(left / length)
+            if len(kept) == most:
+                break
+        turn = np.zeros((self.room, self.room))
+        turn[: len(kept), :n] = np.array(kept).reshape(-1, n)
+        self._pile.rotate(turn[: len(kept), :n])
+        return turn
+
+
+def _check_square(square: float) -> None:
+    if not math.isfinite(square):
+        quantity = "the squared length of a constraint's gradient"
+        raise NonFiniteError(quantity)  # all that comes after it would be NaN
+
+
+class _Combination(AbstractMove):
+    """A sum of basis vectors; those that come later have no part in it."""
+
+    def __init__(
+        self, pile: AbstractPile[Any] | None, weights: Array, length: float
+    ) -> None:
+        self._pile, self._weights, self.length = pile, weights, length
+        self._count = 0 if pile is None else len(pile)
+
+    def apply(self, space: AbstractSpace, point: Vector) -> None:
+        if self._pile is None:
+            space.write(Short(self._weights, 0.0), point)
+        else:
+            self._pile.write(self._weights[: self._count], space, point)
+
+
 @dataclass(frozen=True)
-class Carried:
+class LocalWarmStart:
     """What one search knows that helps the next one, from a point nearby."""
 
     mu: Array
-    bend: Array
+    errors: Array
     basis: Subspace
     curvature: Curvature
 
@@ -270,7 +408,7 @@ class Carried:
         """All of it as plain data."""
         return {
             "mu": torch.from_numpy(self.mu.copy()),
-            "bend": torch.from_numpy(self.bend.copy()),
+            "bend": torch.from_numpy(self.errors.copy()),
             "basis": self.basis.state(),
             "curvature": self.curvature.state(),
         }
@@ -278,17 +416,17 @@ class Carried:
     @classmethod
     def of_state(
         cls, state: Mapping[str, Any], count: int, space: AbstractSpace, room: int
-    ) -> Carried:
+    ) -> LocalWarmStart:
         """What such a state was made of, for so many functions."""
         check_names(state, "models", ("mu", "bend", "basis", "curvature"))
         for name in ("mu", "bend"):
             check_tensor(state[name], name, (count,), torch.float64)
-        mu, bend = (np.array(state[name].numpy()) for name in ("mu", "bend"))
+        mu, errors = (np.array(state[name].numpy()) for name in ("mu", "bend"))
         basis = Subspace(space, room)
         basis.load_state(state["basis"])
         curvature = Curvature(MOVES)
         curvature.load_state(state["curvature"], count, basis.room)
-        return cls(mu, bend, basis, curvature)
+        return cls(mu, errors, basis, curvature)
 
 
 def random_direction(like: Vector, length: float) -> list[Tensor]:

@@ -59,18 +59,26 @@ class Witness:
         self._constraints, self._first = evaluator.constraints, evaluator.first.values
         self._scales = {name: c.scale() for name, c in evaluator.constraints.items()}
 
-    def check(self, seen: Evaluation, said: Iterable[Prediction], moved: float) -> None:
+    def check(
+        self,
+        seen: Evaluation,
+        said: Iterable[Prediction],
+        moved: float,
+        *,
+        unseen: float = PLAIN,
+    ) -> None:
         """Refuse a constraint whose value is below a cut's.
 
         Args:
             seen: All constraints at a point.
             said: What the cuts say about them there.
             moved: The point's distance from the start.
+            unseen: As for ``refusal``.
 
         Raises:
             InvalidProblemError: A declared curvature is wrong.
         """
-        message = self.refusal(seen, said, moved)
+        message = self.refusal(seen, said, moved, unseen=unseen)
         if message:
             raise InvalidProblemError(message)
 

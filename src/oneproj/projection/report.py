@@ -193,13 +193,13 @@ def best_balanced(
 def balanced_by_cuts(imbalance: float, distance: float) -> str:
     """What to say of an answer whose KKT residual is that of several linearisations.
 
-    Nothing, unless the gradients at the answer alone are far from a balance.
+    Nothing if the gradients at the answer alone balance it too.
 
     Example:
-        >>> balanced_by_cuts(0.1, 1.0)
+        >>> balanced_by_cuts(0.01, 1.0)
         ''
     """
-    if imbalance <= UNBALANCED * distance:
+    if imbalance <= NEAREST.kkt_residual * distance:
         return ""
     return (
         "The KKT residual is that of linearisations from several points around the "

@@ -22,18 +22,20 @@ import numpy as np
 from oneproj.errors import NonFiniteError
 from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.local_model import (
+    INDEPENDENT,
     MOVES,
     TINY,
-    Carried,
     Curvature,
+    Iterate,
+    LocalWarmStart,
     Model,
-    Place,
     Step,
+    Subspace,
+    are_monotone,
     excess,
     random_direction,
 )
-from oneproj.projection.subspace import INDEPENDENT, Subspace
-from oneproj.projection.tolerances import LOCAL
+from oneproj.projection.tolerances import TOLERANCES
 from oneproj.sets.region import Region
 from oneproj.vectors.arithmetic import (
     Array,
@@ -75,35 +77,43 @@ class Sqp:
         min_gain: float,
         tolerance: float,
         room: int,
-        carried: Carried | None = None,
+        carried: LocalWarmStart | None = None,
     ) -> None:
         """Start where the parameters are, or at the nearest point of the sets."""
         self._evaluator, self._region = evaluator, region
-        self._gain, self._tolerance = min_gain, tolerance
+        self._visited: list[Iterate] = []
+        """Points in the present basis, for the test of convexity."""
+        self._refuted = False
+        self._min_gain, self._tolerance = min_gain, tolerance
         self.names = [n for n in evaluator.constraints if n not in region.places]
         m = len(self.names)
-        self._quick, self._gave_up_sets = carried is not None, False
+        self._warm, self._gave_up_sets = carried is not None, False
         self.mu: Array = np.zeros(m)
-        self._bend: Array = np.zeros(m)
+        self._errors: Array = np.zeros(m)
         """By how much the last linearisation was too low, per squared length."""
         self._basis, self._curvature = Subspace(evaluator.space, room), Curvature(MOVES)
         if carried is not None:
-            self.mu, self._bend = carried.mu, carried.bend
+            self.mu, self._errors = carried.mu, carried.errors
             if carried.basis.free >= 2 * m + 2:
                 self._basis, self._curvature = carried.basis, carried.curvature
         self._halfspaces: list[tuple[Array, float]] = []
         """Normals a and offsets b with ``a'd <= b`` on the sets."""
-        self._rho, self._share, self._trusted, self._weakest = 0.0, 1.0, True, 0.0
-        self._tries, self._taken = 0, 1.0
+        self._penalty, self._step_share, self._trusted, self._min_penalty = (
+            0.0,
+            1.0,
+            True,
+            0.0,
+        )
+        self._tries, self._taken_share = 0, 1.0
         """Of the last line search: its trials, and the share of the step."""
         least = math.sqrt(dimension(evaluator.parameters))
         self._size = max(evaluator.space.size_of_origin(), least)
-        self.best = self._place(np.zeros(self._basis.room), evaluator.first)
-        self.place: Place = self.best
-        self._begin(self.best)
+        self.best = self._iterate_at(np.zeros(self._basis.room), evaluator.first)
+        self.current: Iterate = self.best
+        self._restart_at(self.best)
         if region.places:
-            place = self._first_member()
-            if place is None:  # the functions have no value in the sets, or hardly
+            iterate = self._first_member()
+            if iterate is None:  # the functions have no value in the sets, or hardly
                 nowhere = Region(evaluator.parameters, {})
                 self.__init__(  # type: ignore[misc]
                     evaluator,
@@ -114,83 +124,87 @@ class Sqp:
                 )
                 self._gave_up_sets = True
             else:
-                self._begin(place)
-        self.may_be_convex = True
-        """Whether no gradient turned against a move, by more than this share."""
-        self._rounding = math.sqrt(evaluator.eps)
+                self._restart_at(iterate)
         self.stationary = False  # whether it ended at one of the violation
-        self.settled = False  # whether it ended because little is to be gained
+        self.converged = False  # whether it ended because little is to be gained
 
     def resume(self) -> None:
         """Go on from the evaluator's best point, wherever that was found."""
         evaluator = self._evaluator
-        if self.best.seen is not evaluator.best:
-            self.best = self._refreshed(self.best)
+        if self.best.evaluation is not evaluator.best:
+            self.best = self._with_room(self.best)
             moved = evaluator.space.displacement(evaluator.best_point)
             seen = evaluator.best
             if not all(name in seen.gradients for name in self.names):
                 seen = evaluator.move_to(evaluator.best_point)
-            self.best = self._place(self._basis.coordinates(moved), seen)
-        self._begin(self.best)
+            self.best = self._iterate_at(self._basis.coordinates(moved), seen)
+        self._restart_at(self.best)
 
-    def carry(self) -> Carried | None:
+    def may_be_convex(self) -> bool:
+        """Whether no two visited points contradict that the functions are convex."""
+        noise = self._evaluator.share
+        self._refuted = self._refuted or not are_monotone(self._visited, noise)
+        return not self._refuted
+
+    def carry(self) -> LocalWarmStart | None:
         """What helps a search from a point nearby; None where sets were given up."""
-        found = Carried(self.mu, self._bend, self._basis, self._curvature)
+        found = LocalWarmStart(self.mu, self._errors, self._basis, self._curvature)
         return None if self._gave_up_sets else found
 
     # --- points
 
-    def _place(self, d: Array, seen: Evaluation) -> Place:
+    def _iterate_at(self, d: Array, seen: Evaluation) -> Iterate:
         J = np.array([self._basis.coordinates(seen.gradients[n]) for n in self.names])
         margins = self._evaluator.margins
         c = np.array([seen.values[n] + margins[n] for n in self.names])
-        return Place(d, c, J.reshape(len(c), -1), seen, 0.5 * float(d.dot(d)))
+        return Iterate(d, c, J.reshape(len(c), -1), seen, 0.5 * float(d.dot(d)))
 
-    def _visit(self, d: Array) -> Place | None:
+    def _visit(self, d: Array) -> Iterate | None:
         """Evaluate at a displacement; None where a constraint has no finite value."""
         evaluator, move = self._evaluator, self._basis.move(d)
         if not self._region.places:
             try:
                 seen = evaluator.move(move)
-                place = self._place(d, seen)
+                iterate = self._iterate_at(d, seen)
             except NonFiniteError:
                 return None
-            return self._noted(place)
+            return self._remember(iterate)
         return self._visit_member(evaluator.point_after(move))
 
-    def _visit_member(self, point: Vector) -> Place | None:
+    def _visit_member(self, point: Vector) -> Iterate | None:
         """Evaluate at the nearest point of the sets."""
         evaluator = self._evaluator
         try:
             inside = self._region.member(point, like=evaluator.origin)
             seen = evaluator.move_to(inside)
             d = self._basis.coordinates(evaluator.space.displacement(inside))
-            place = self._place(d, seen)
+            iterate = self._iterate_at(d, seen)
         except NonFiniteError:
             return None
-        return self._noted(place)
+        return self._remember(iterate)
 
-    def _noted(self, place: Place) -> Place:
-        """The place, now the best if it is; gradients elsewhere are in the basis."""
-        worse = place
-        if self._evaluator.best is place.seen:
-            worse, self.best = self.best, place
-        if worse.seen is not self._evaluator.first:
-            worse.seen.gradients.clear()
-        return place
+    def _remember(self, iterate: Iterate) -> Iterate:
+        """The iterate, now the best if it is; gradients elsewhere are in the basis."""
+        self._visited.append(iterate)
+        worse = iterate
+        if self._evaluator.best is iterate.evaluation:
+            worse, self.best = self.best, iterate
+        if worse.evaluation is not self._evaluator.first:
+            worse.evaluation.gradients.clear()
+        return iterate
 
-    def _first_member(self) -> Place | None:
+    def _first_member(self) -> Iterate | None:
         """The sets' point nearest to the start, or one where functions have values."""
         origin = self._evaluator.origin
-        place = self._visit_member(origin)
-        if place is not None:
-            return place
+        iterate = self._visit_member(origin)
+        if iterate is not None:
+            return iterate
         direction = random_direction(origin, self._size)
-        for share in LOCAL.nudges:
-            place = self._visit_member(combine([1.0, share], [origin, direction]))
-            if place is not None:
+        for share in TOLERANCES.nudges:
+            iterate = self._visit_member(combine([1.0, share], [origin, direction]))
+            if iterate is not None:
                 break
-        return place
+        return iterate
 
     def _separate(self, d: Array) -> bool:
         """Add half-spaces that contain the sets and not a displacement."""
@@ -209,26 +223,26 @@ class Sqp:
 
     # --- models
 
-    def _model(self, place: Place, mu: Array) -> Model:
+    def _model(self, iterate: Iterate, mu: Array) -> Model:
         normals = [a for a, _ in self._halfspaces]
-        rows = np.vstack([place.J, *normals, place.d])
+        rows = np.vstack([iterate.J, *normals, iterate.d])
         divided = self._curvature.divide(rows, mu)
         if float((rows * divided).sum(1).min(initial=0.0)) < 0:
             divided = rows  # of many nearly equal moves rounding is left
-        return Model(rows, divided, self._offsets(place))
+        return Model(rows, divided, self._offsets(iterate))
 
-    def _offsets(self, place: Place) -> Array:
-        return np.array([b - float(a.dot(place.d)) for a, b in self._halfspaces])
+    def _offsets(self, iterate: Iterate) -> Array:
+        return np.array([b - float(a.dot(iterate.d)) for a, b in self._halfspaces])
 
     def _step(
-        self, place: Place, mu: Array, c: Array, rho: float, damping: float = 0.0
+        self, iterate: Iterate, mu: Array, c: Array, rho: float, damping: float = 0.0
     ) -> tuple[Step, Model]:
-        for _ in range(LOCAL.separations):
-            model = self._model(place, mu)
+        for _ in range(TOLERANCES.separations):
+            model = self._model(iterate, mu)
             step = model.step(c, rho, damping)
-            if not (self._region.places and self._separate(place.d + step.p)):
+            if not (self._region.places and self._separate(iterate.d + step.p)):
                 break
-        if len(self._halfspaces) > LOCAL.halfspaces:
+        if len(self._halfspaces) > TOLERANCES.halfspaces:
             used = zip(self._halfspaces, step.nu, strict=False)
             self._halfspaces = [half for half, nu in used if nu > 0]
         return step, model
@@ -242,90 +256,90 @@ class Sqp:
         """
         self._run_rounds(budget, last=last)
         outside = not self._evaluator.is_within_margins(self._evaluator.best)
-        if last and outside and self._shrink():
+        if last and outside and self._try_zero():
             self.stationary = False
-            self.settled = self._descend(budget)
+            self.converged = self._descend(budget)
 
     def _run_rounds(self, budget: int, *, last: bool) -> None:
         """Search, and restore feasibility where that ends without it."""
         evaluator = self._evaluator
-        if not self.place.has_slope():
-            self._nudge()
-        for _ in range(LOCAL.rounds):
+        if not self.current.has_slope():
+            self._leave_plateau()
+        for _ in range(TOLERANCES.local_rounds):
             self.stationary = False
-            self.settled = self._descend(budget)
+            self.converged = self._descend(budget)
             used_up = evaluator.evaluations >= budget
-            if self.settled or (used_up and not last and not self.stationary):
+            if self.converged or (used_up and not last and not self.stationary):
                 return
             if evaluator.best.worst <= 0:
-                if self.stationary or self.place is self.best or used_up:
+                if self.current is self.best or used_up:
                     return
-                self._weakest = max(self._weakest, self._rho)
-                self._begin(self.best)
+                self._return_to_best()
             elif not self._restore(self.best, 2 * budget):
                 return
 
     def _descend(self, budget: int) -> bool:
         """Step by step; whether that settled."""
         evaluator, slow = self._evaluator, 0
-        while evaluator.evaluations < budget and slow < LOCAL.patience:
-            place = self.place = self._refreshed(self.place)
-            step, model, aim = self._plan(place)
-            if self._settled(place, step):
+        while evaluator.evaluations < budget and slow < TOLERANCES.patience:
+            iterate = self.current = self._with_room(self.current)
+            step, model, aim = self._solve_model(iterate)
+            if self._has_converged(iterate, step):
                 return True
-            if place.seen.worst <= 0 and not step.mu.any():
-                self._close_in()
+            if iterate.evaluation.worst <= 0 and not step.mu.any():
+                self._bisect_to_boundary()
                 continue
             before = evaluator.best.worst
-            gained = self._advance(place, step, model, aim)
+            gained = self._take_step(iterate, step, model, aim)
             found = evaluator.best.worst <= 0 < before
-            slow = 0 if gained > self._gain or found else slow + 1
-            if slow and self._is_stationary(place, step):
+            slow = 0 if gained > self._min_gain or found else slow + 1
+            infeasible = evaluator.best.worst > 0
+            if slow and infeasible and self._is_stationary(iterate, step):
                 self.stationary = True
                 return False
         return False
 
-    def _close_in(self) -> None:
-        """Go back from a feasible place whose model takes the start for feasible.
+    def _bisect_to_boundary(self) -> None:
+        """Go back from a feasible iterate whose model takes the start for feasible.
 
         There is a plateau in between. The boundary crosses the segment to the start,
         and a bisection on logarithms of the length finds it from anywhere.
         """
-        place, low, high, factor = self.place, 0.0, 1.0, 2.0
-        whole = place.d
-        while high > LOCAL.bracket * low:
+        iterate, low, high, factor = self.current, 0.0, 1.0, 2.0
+        whole = iterate.d
+        while high > TOLERANCES.bracket * low:
             share = math.sqrt(low * high) if low > 0 else high / factor
             if share == 0.0:
                 break  # the start is the only point that is not feasible
             trial = self._visit(share * whole)
-            if trial is not None and trial.seen.worst <= 0:
-                place, high = trial, share
+            if trial is not None and trial.evaluation.worst <= 0:
+                iterate, high = trial, share
                 ahead = trial.c - (1.0 - low / high) * trial.J.dot(trial.d)
                 if float(ahead.max()) > 0:
                     break
             else:
                 low = share
             factor *= factor
-        self._begin(place)
+        self._restart_at(iterate)
         self._curvature.forget()
-        self._share, self._trusted = 1.0, False
+        self._step_share, self._trusted = 1.0, False
 
-    def _shrink(self) -> bool:
+    def _try_zero(self) -> bool:
         """Make all parameters zero, or nearly: a bound on a size is met there."""
-        for share in LOCAL.shrinks:
+        for share in TOLERANCES.shrinks:
             self._evaluator.keep_best()
             moved = combine([share - 1.0], [self._evaluator.origin])
             try:
-                place = self._visit(self._basis.coordinates(moved))
+                iterate = self._visit(self._basis.coordinates(moved))
             except NonFiniteError:
                 continue
-            if place is not None and place.seen.worst <= 0:
-                self._begin(place)
-                self._close_in()
+            if iterate is not None and iterate.evaluation.worst <= 0:
+                self._restart_at(iterate)
+                self._bisect_to_boundary()
                 return True
         return False
 
-    def _restore(self, place: Place, budget: int) -> bool:
+    def _restore(self, iterate: Iterate, budget: int) -> bool:
         """Lower the sum of squared violations until none is left; whether that is so.
 
         By Levenberg-Marquardt steps in the metric of the curvature. Constraints that
@@ -333,129 +347,137 @@ class Sqp:
         the sum of squares. Each step is aimed inside by more than the last.
         """
         evaluator, waited = self._evaluator, 0
-        extra, damping, mu = 0.0, LOCAL.damping, self.mu
-        while evaluator.evaluations < budget and waited < LOCAL.restorations:
-            place = self._refreshed(place)
-            if place.seen.worst <= 0:
-                self._begin(place)
-                self._share = 1.0
+        extra, damping, mu = 0.0, TOLERANCES.damping, self.mu
+        while evaluator.evaluations < budget and waited < TOLERANCES.restorations:
+            iterate = self._with_room(iterate)
+            if iterate.evaluation.worst <= 0:
+                self._restart_at(iterate)
+                self._step_share = 1.0
                 return True
-            aimed = place.c + np.where(place.c > 0, extra, 0.0)
-            here = place._replace(d=np.zeros_like(place.d))
+            aimed = iterate.c + np.where(iterate.c > 0, extra, 0.0)
+            here = iterate._replace(d=np.zeros_like(iterate.d))
             step, _ = self._step(here, mu, aimed, math.inf, damping)
-            trial = self._visit(place.d + self._within_reach(place, step.p))
+            trial = self._visit(iterate.d + self._limit_length(iterate, step.p))
             if trial is not None:
-                self._learn(place, trial)
-            before = place.violation()
+                self._update_curvature(iterate, trial)
+            before = iterate.violation()
             if trial is None or trial.violation() >= before:
-                if self._is_balanced(place):
+                if self._is_stationary_for_squares(iterate):
                     self.stationary = True
                     return False
-                damping *= LOCAL.damping_step
+                damping *= TOLERANCES.damping_step
                 waited += 1
                 continue
             mu = step.mu
-            slow = trial.violation() > LOCAL.slow * before
+            slow = trial.violation() > TOLERANCES.slow * before
             waited = waited + 1 if slow else 0
-            worst = max(trial.seen.worst, 0.0)
+            worst = max(trial.evaluation.worst, 0.0)
             extra = 2.0 * extra + worst if slow else worst
-            place, damping = trial, damping / LOCAL.damping_step
+            iterate, damping = trial, damping / TOLERANCES.damping_step
         return False
 
-    def _is_balanced(self, place: Place) -> bool:
+    def _is_stationary_for_squares(self, iterate: Iterate) -> bool:
         """Whether no step as long as the parameters lowers the squares by much."""
-        pull = np.maximum(place.c, 0.0).dot(place.J)
-        gain = self._reach(place) * math.sqrt(float(pull.dot(pull)))
-        return gain <= LOCAL.stationary * place.violation()
+        pull = np.maximum(iterate.c, 0.0).dot(iterate.J)
+        gain = self._max_length(iterate) * math.sqrt(float(pull.dot(pull)))
+        return gain <= TOLERANCES.stationary * iterate.violation()
 
-    def _plan(self, place: Place) -> tuple[Step, Model, Array]:
+    def _solve_model(self, iterate: Iterate) -> tuple[Step, Model, Array]:
         """The next step; the curvature depends on the multipliers, hence twice."""
-        rho = LOCAL.penalty_growth * max(self._rho, self._price())
+        rho = TOLERANCES.penalty_growth * max(self._penalty, self._penalty_estimate())
         rho = rho or math.inf
-        first, _ = self._step(place, self.mu, place.c, rho)
-        aim = self._aim(place, first)
-        step, model = self._step(place, first.mu, place.c + aim, rho)
+        first, _ = self._step(iterate, self.mu, iterate.c, rho)
+        aim = self._extra_margins(iterate, first)
+        step, model = self._step(iterate, first.mu, iterate.c + aim, rho)
         self.mu = step.mu
         total = float(step.mu.sum())
-        self._rho = LOCAL.penalty * max(total, self._price(), self._weakest)
+        self._penalty = TOLERANCES.penalty * max(
+            total, self._penalty_estimate(), self._min_penalty
+        )
         return step, model, aim
 
-    def _price(self) -> float:
+    def _penalty_estimate(self) -> float:
         """What the way to the best point cost for each unit of the worst residual."""
         evaluator = self._evaluator
         lower = evaluator.first.worst - max(evaluator.best.worst, 0.0)
         return self.best.half / lower if lower > 0 else 0.0
 
-    def _aim(self, place: Place, step: Step) -> Array:
+    def _extra_margins(self, iterate: Iterate, step: Step) -> Array:
         """How far inside to aim: by the last error of a linearisation, if cheap."""
         total = float(step.mu.sum())
         if total == 0:
             return np.zeros(len(step.mu))
-        ahead = place.d + step.p
-        worth = self._worth(coarse=True) * 0.5 * float(ahead.dot(ahead)) / total
-        least = 0.0 if self._trusted else LOCAL.aim_least * worth
-        aim: Array = self._bend * float(step.p.dot(step.p))
-        return np.minimum(np.maximum(aim, least), LOCAL.aim_most * worth)
+        ahead = iterate.d + step.p
+        worth = self._min_gain * 0.5 * float(ahead.dot(ahead)) / total
+        least = 0.0 if self._trusted else TOLERANCES.aim_least * worth
+        aim: Array = self._errors * float(step.p.dot(step.p))
+        return np.minimum(np.maximum(aim, least), TOLERANCES.aim_most * worth)
 
-    def _worth(self, *, coarse: bool) -> float:
-        if not coarse:
-            return self._gain
-        return max(self._gain, min(LOCAL.worth_ratio * self._gain, LOCAL.coarse))
-
-    def _settled(self, place: Place, step: Step) -> bool:
+    def _has_converged(self, iterate: Iterate, step: Step) -> bool:
         """Whether the KKT conditions hold, or what could be gained is not worth it."""
         best = self.best
         if self._evaluator.best.worst > 0:
             return False
-        if place is best and self._imbalance(best, step) <= self._tolerance:
+        if iterate is best and self._kkt_residual(best, step) <= self._tolerance:
             return True
-        if step.value > LOCAL.wrong * best.half and self._doubt():
+        if step.value > TOLERANCES.wrong * best.half and self._drop_model():
             return False
-        coarse = self._quick or not self._trusted
-        gain = best.half - step.value
-        if self._gain == 0 or gain > self._worth(coarse=coarse) * best.half:
+        coarse = self._warm or not self._trusted
+        worth = (TOLERANCES.coarse if coarse else 1.0) * self._min_gain * best.half
+        if self._min_gain == 0 or best.half - step.value > worth:
             return False
-        most = LOCAL.balanced if coarse else math.sqrt(self._gain)
-        return self._quick or self._imbalance(best, step) <= most
+        most = TOLERANCES.balanced if coarse else math.sqrt(self._min_gain)
+        return self._warm or self._kkt_residual(best, step) <= most
 
-    def _imbalance(self, place: Place, step: Step) -> float:
+    def _kkt_residual(self, iterate: Iterate, step: Step) -> float:
         """``|d + sum_j mu_j grad c_j|`` relative to ``|d|``."""
-        left = place.d + step.mu.dot(place.J)
+        left = iterate.d + step.mu.dot(iterate.J)
         for (a, _), nu in zip(self._halfspaces, step.nu, strict=False):
             left = left + nu * a
-        return math.sqrt(float(left.dot(left)) / max(2.0 * place.half, TINY))
+        return math.sqrt(float(left.dot(left)) / max(2.0 * iterate.half, TINY))
 
-    def _doubt(self) -> bool:
+    def _drop_model(self) -> bool:
         """Drop a model that knows less than the best point does."""
-        if self.place is not self.best:
-            self._weakest = max(self._weakest, self._rho)
-            self._begin(self.best)
+        if self.current is not self.best:
+            self._return_to_best()
         elif self._curvature.moves:
             self._curvature.forget()
         else:
             return False
         return True
 
-    def _begin(self, place: Place) -> None:
-        self.place = place
+    def _return_to_best(self) -> None:
+        """Go back to the feasible point, with a penalty that prefers it from now on."""
+        lost, violation = (
+            self.best.half - self.current.half,
+            float(self.current.c.max()),
+        )
+        if violation > 0:
+            self._min_penalty = max(self._min_penalty, lost / violation)
+        self._restart_at(self.best)
+
+    def _restart_at(self, iterate: Iterate) -> None:
+        self.current = iterate
         self._recent: list[tuple[float, Array]] = []
 
-    def _refreshed(self, place: Place) -> Place:
-        """The place itself; in a smaller basis if the present one has no room."""
+    def _with_room(self, iterate: Iterate) -> Iterate:
+        """The iterate itself; in a smaller basis if the present one has no room."""
         m = len(self.names)
         if self._basis.free >= m + 1 + bool(self._region.places):
-            return place
+            return iterate
         self._evaluator.keep_best()
+        self.may_be_convex()
+        self._visited.clear()
         best, latest = self.best, reversed(self._curvature.changes)
-        rows = np.vstack([place.d, place.J, best.d, best.J, *latest])
+        rows = np.vstack([iterate.d, iterate.J, best.d, best.J, *latest])
         turn = self._basis.compress(rows, self._basis.room - 2 * m - 2)
         self._curvature.reduce(turn, self.mu)
         self._halfspaces, self._recent = [], []
-        fresh = place.turned(turn)
-        self.best = fresh if best is place else best.turned(turn)
+        fresh = iterate.turned(turn)
+        self.best = fresh if best is iterate else best.turned(turn)
         return fresh
 
-    def _nudge(self) -> bool:
+    def _leave_plateau(self) -> bool:
         """Leave a point without a slope, or a saddle, along a random direction.
 
         The direction is always the same. Returns whether a point with a slope was
@@ -464,7 +486,7 @@ class Sqp:
         evaluator = self._evaluator
         direction = random_direction(evaluator.origin, self._size)
         flat = not self.best.has_slope()
-        for share in LOCAL.nudges if flat else LOCAL.nudges[:1]:
+        for share in TOLERANCES.nudges if flat else TOLERANCES.nudges[:1]:
             point = combine([1.0, share], [evaluator.best_point, direction])
             inside = self._region.nearest(point)
             # Mirrored at the sets, so that it leads off a face that it leads out of.
@@ -472,129 +494,130 @@ class Sqp:
             self._evaluator.keep_best()
             try:
                 d = self._basis.coordinates(moved)
-                place = self._visit(d)
+                iterate = self._visit(d)
             except NonFiniteError:
                 continue
-            if place is not None and (place.has_slope() or place.seen.worst <= 0):
+            if iterate is not None and (
+                iterate.has_slope() or iterate.evaluation.worst <= 0
+            ):
                 self._curvature.forget()
-                self.mu, self._rho = np.zeros(len(self.names)), 0.0
-                self._share, self._trusted = 1.0, False
-                self._begin(place)
+                self.mu, self._penalty = np.zeros(len(self.names)), 0.0
+                self._step_share, self._trusted = 1.0, False
+                self._restart_at(iterate)
                 return True
         return False
 
-    def _is_stationary(self, place: Place, step: Step) -> bool:
+    def _is_stationary(self, iterate: Iterate, step: Step) -> bool:
         """Whether no step as long as the parameters lowers the violation by much."""
         total = float(step.mu.sum())
-        worst = float(place.c.max())
-        if place.seen.worst <= 0 or total == 0:
-            return place.seen.worst > 0
+        worst = float(iterate.c.max())
+        if iterate.evaluation.worst <= 0 or total == 0:
+            return iterate.evaluation.worst > 0
         share = step.mu / total
-        pull = share.dot(place.J)
-        gain = self._reach(place) * math.sqrt(float(pull.dot(pull)))
-        left = float(share.dot(place.c)) - gain
-        return left >= (1.0 - LOCAL.stationary) * worst
+        pull = share.dot(iterate.J)
+        gain = self._max_length(iterate) * math.sqrt(float(pull.dot(pull)))
+        left = float(share.dot(iterate.c)) - gain
+        return left >= (1.0 - TOLERANCES.stationary) * worst
 
     # --- steps
 
-    def _advance(self, place: Place, step: Step, model: Model, aim: Array) -> float:
+    def _take_step(
+        self, iterate: Iterate, step: Step, model: Model, aim: Array
+    ) -> float:
         """Take the step or a shorter one; returns the share of the merit gained."""
-        rho, p = self._rho, self._within_reach(place, step.p)
-        before, ahead = place.merit(rho, aim), place.d + p
-        left = excess(place.c + place.J.dot(p), aim)
+        rho, p = self._penalty, self._limit_length(iterate, step.p)
+        before, ahead = iterate.merit(rho, aim), iterate.d + p
+        left = excess(iterate.c + iterate.J.dot(p), aim)
         promised = max(before - 0.5 * float(ahead.dot(ahead)) - rho * left, 0.0)
         limit = before
-        if place.seen.worst > 0:
+        if iterate.evaluation.worst > 0:
             limit = max([before, *(h + rho * excess(c, aim) for h, c in self._recent)])
-        limit += LOCAL.rounding * abs(limit) - LOCAL.sufficient * promised
+        limit += TOLERANCES.local_rounding * abs(limit) - TOLERANCES.decrease * promised
         correct = (
             (lambda error: model.step(error + aim, rho).p) if p is step.p else None
         )
         search = self._line_search(
-            place, p, correct, lambda t: t.merit(rho, aim), limit
+            iterate, p, correct, lambda t: t.merit(rho, aim), limit
         )
-        after, best = search if search is not None else (before, place)
-        kept = before - after >= LOCAL.trusted * self._taken * promised
+        after, best = search if search is not None else (before, iterate)
+        kept = before - after >= TOLERANCES.local_trusted * self._taken_share * promised
         self._trusted = self._tries == 1 and kept
         self._recent = []
-        if len(self._curvature.moves) >= LOCAL.patience:
-            self._recent = [(place.half, place.c)]
+        if len(self._curvature.moves) >= TOLERANCES.patience:
+            self._recent = [(iterate.half, iterate.c)]
         if after <= limit or after < before:
-            self.place = best
+            self.current = best
         return 1.0 - after / max(before, TINY)
 
     def _line_search(
         self,
-        place: Place,
+        iterate: Iterate,
         p: Array,
         correct: Callable[[Array], Array] | None,
-        merit: Callable[[Place], float],
+        merit: Callable[[Iterate], float],
         limit: float,
-    ) -> tuple[float, Place] | None:
+    ) -> tuple[float, Iterate] | None:
         """The trial with the least merit, the last one if it is within the limit.
 
         Begins with the share of a step that the last search came to. A full step is
         corrected to second order if that is a small correction.
         """
-        best: tuple[float, Place] | None = None
-        share, self._tries = self._share, 0
+        best: tuple[float, Iterate] | None = None
+        share, self._tries = self._step_share, 0
         moves = [share * p]
-        while moves and self._tries < LOCAL.shortenings:
-            trial = self._visit(place.d + moves.pop())
+        while moves and self._tries < TOLERANCES.shortenings:
+            trial = self._visit(iterate.d + moves.pop())
             self._tries += 1
             if trial is not None:
-                self._learn(place, trial)
+                self._update_curvature(iterate, trial)
                 value = merit(trial)
                 if best is None or value < best[0]:
                     best = value, trial
                 if value <= limit:
                     break
             if share == 1.0 and correct is not None and trial is not None:
-                corrected = correct(trial.c - place.J.dot(p))
+                corrected = correct(trial.c - iterate.J.dot(p))
                 correct = None
                 change = float(np.linalg.norm(corrected - p))
-                if change <= LOCAL.correction * float(np.linalg.norm(p)):
+                if change <= TOLERANCES.correction * float(np.linalg.norm(p)):
                     moves.append(corrected)
                     continue
-            share *= LOCAL.shorter
+            share *= TOLERANCES.shorter
             moves.append(share * p)
-        self._taken = share
+        self._taken_share = share
         if self._tries == 1:
-            share /= LOCAL.shorter
-        self._share = min(max(share, LOCAL.shortest), 1.0)
+            share /= TOLERANCES.shorter
+        self._step_share = min(max(share, TOLERANCES.shortest), 1.0)
         return best
 
-    def _reach(self, place: Place) -> float:
+    def _max_length(self, iterate: Iterate) -> float:
         """The longest step: the size of the parameters, or of the move so far."""
-        return max(self._size, math.sqrt(2.0 * place.half))
+        return max(self._size, math.sqrt(2.0 * iterate.half))
 
-    def _within_reach(self, place: Place, p: Array) -> Array:
-        most, length = self._reach(place), math.sqrt(float(p.dot(p)))
+    def _limit_length(self, iterate: Iterate, p: Array) -> Array:
+        most, length = self._max_length(iterate), math.sqrt(float(p.dot(p)))
         return p if length <= most else most / length * p
 
-    def _learn(self, start: Place, end: Place) -> None:
+    def _update_curvature(self, start: Iterate, end: Iterate) -> None:
         move = end.d - start.d
         square = float(move.dot(move))
-        if square > LOCAL.rounding**2 * end.half:
+        if square > TOLERANCES.local_rounding**2 * end.half:
             change = end.J - start.J
             self._curvature.add(move, change)
-            least = -self._rounding * np.linalg.norm(start.J, axis=1)
-            if (change.dot(move) < least * math.sqrt(square)).any():
-                self.may_be_convex = False
             error = end.c - start.c - start.J.dot(move)
-            self._bend = np.maximum(error / square, 0.0)
+            self._errors = np.maximum(error / square, 0.0)
 
     # --- the answer
 
     def multipliers(self) -> tuple[dict[str, float], float]:
         """The multipliers at the best point and the relative KKT residual."""
-        place = self.best
-        rows = np.vstack([place.J, *[a for a, _ in self._halfspaces], place.d])
-        flat = Model(rows, rows, np.maximum(self._offsets(place), 0.0))
-        values = np.array([place.seen.values[n] for n in self.names])
+        iterate = self.best
+        rows = np.vstack([iterate.J, *[a for a, _ in self._halfspaces], iterate.d])
+        flat = Model(rows, rows, np.maximum(self._offsets(iterate), 0.0))
+        values = np.array([iterate.evaluation.values[n] for n in self.names])
         step = flat.step(np.minimum(values, 0.0), math.inf)
-        left, mu = self._imbalance(place, step), step.mu
-        own = self._imbalance(place, step._replace(mu=self.mu))
-        if place.seen.worst <= 0 and own < left:
+        left, mu = self._kkt_residual(iterate, step), step.mu
+        own = self._kkt_residual(iterate, step._replace(mu=self.mu))
+        if iterate.evaluation.worst <= 0 and own < left:
             left, mu = own, self.mu
         return dict(zip(self.names, mu.tolist(), strict=True)), min(left, 1.0)

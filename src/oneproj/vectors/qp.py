@@ -27,7 +27,7 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
-from scipy.linalg.lapack import dgesv
+from scipy.linalg.lapack import dgesv, dposv
 from scipy.optimize import nnls
 from torch import Tensor
 
@@ -38,6 +38,8 @@ FLAT = 64.0 * EPSILON
 """A curvature below this fraction of the terms it is made of is rounding: zero."""
 SLOPE_NOISE = 8.0 * EPSILON
 """A slope above minus this fraction of the terms it is made of is rounding: zero."""
+GUESSES = 6
+"""Supports that are tried before the active-set method, which always ends."""
 PATIENCE = 3
 """Entries whose release changes the value by rounding only, before the search ends."""
 
@@ -115,6 +117,9 @@ def solve_nonnegative_qp(P: Array, w: Array, start: Array | None = None) -> QpSo
         >>> solve_nonnegative_qp(np.eye(2), np.array([1.0, -3.0])).z.tolist()
         [0.0, 3.0]
     """
+    z = _guess_support(P, w, start)
+    if z is not None:
+        return QpSolution(z)
     n = len(w)
     # The solver needs a simplex: one more entry, without cost, is all of it.
     padded = np.zeros((n + 1, n + 1))
@@ -122,6 +127,38 @@ def solve_nonnegative_qp(P: Array, w: Array, start: Array | None = None) -> QpSo
     begin = None if start is None else np.append(start, 1.0)
     found = solve_simplex_qp(padded, np.append(w, 0.0), np.arange(n + 1) == n, begin)
     return QpSolution(found.z[:-1], None if found.ray is None else found.ray[:-1])
+
+
+def _guess_support(P: Array, w: Array, start: Array | None) -> Array | None:
+    """Solve for the entries believed positive, and correct the belief a few times.
+
+    None if that does not end at a minimiser, as with dependent rows. Where it does it
+    takes a quarter of the time of the active-set method.
+    """
+    n = len(w)
+    if n == 0:
+        return w
+    positive = w < 0 if start is None else (start > 0) | (P.dot(start) + w < 0)
+    sizes = np.abs(P)
+    weight = np.abs(w)
+    for _ in range(GUESSES):
+        z, F = np.zeros(n), positive.nonzero()[0]
+        if len(F) == 1:
+            i = int(F[0])
+            if not P[i, i] > 0:
+                return None
+            z[i] = -w[i] / P[i, i]
+        elif len(F):
+            _, z[F], failed = dposv(P[F[:, None], F], -w[F])
+            if failed:
+                return None
+        slope, noise = P.dot(z) + w, FLAT * (sizes.dot(np.abs(z)) + weight)
+        belief = np.where(positive, z > 0, slope < -noise)
+        if (belief == positive).all():
+            solved: Array = np.abs(slope[F]) <= noise[F]
+            return z if solved.all() else None
+        positive = belief
+    return None
 
 
 def refine_on_support(P: Array, simplex: Mask, z: Array, slope: Array) -> Array:

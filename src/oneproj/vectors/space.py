@@ -24,12 +24,12 @@ from oneproj.vectors.arithmetic import (
     Array,
     Vector,
     assign,
+    combined_norm,
     dimension,
     dot,
     norm,
     rounding_unit,
 )
-from oneproj.vectors.blocks import combined_norm
 from oneproj.vectors.qp import EPSILON
 
 SHORT = 2**14

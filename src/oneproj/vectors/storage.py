@@ -18,18 +18,16 @@ from oneproj.schema import Data, check_like, check_tensor
 from oneproj.vectors.arithmetic import (
     Array,
     Vector,
+    combine,
+    combine_into,
     dimension,
     on_devices,
-    rounding_unit,
-)
-from oneproj.vectors.blocks import (
-    combination,
-    combine_into,
     product_table,
     products,
     products_of_change,
     remainder,
     rotate,
+    rounding_unit,
 )
 from oneproj.vectors.space import AbstractPacked, AbstractSpace, Long, Short, is_short
 
@@ -226,7 +224,7 @@ class _LongPile(AbstractPile[Long]):
         return Long(left), np.array(found), square
 
     def combination(self, weights: Array) -> Long:
-        return Long(combination(*self._used(weights)))
+        return Long(combine(*self._used(weights)))
 
     def write(self, weights: Array, space: AbstractSpace, point: Vector) -> None:
         combine_into(point, space.origin, *self._used(weights))

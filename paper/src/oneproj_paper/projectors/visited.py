@@ -14,8 +14,7 @@ from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.report import described
 from oneproj.results import Projection
-from oneproj.vectors.arithmetic import Vector, assign, distance, snapshot
-from oneproj.vectors.blocks import combined_norm
+from oneproj.vectors.arithmetic import Vector, assign, combined_norm, distance, snapshot
 
 
 class VisitedPoints:
