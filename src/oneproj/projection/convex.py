@@ -20,7 +20,7 @@ dual (``within_sets.py``), and all points of the search lie in them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 import numpy as np
@@ -31,6 +31,7 @@ from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.bundle import Bundle, padded
 from oneproj.projection.curvature import Center, Curvature
 from oneproj.projection.evaluator import Evaluation, Evaluator
+from oneproj.projection.largest import parts_of
 from oneproj.projection.local_model import random_direction
 from oneproj.projection.margins import Aim
 from oneproj.projection.refutation import Witness
@@ -337,7 +338,8 @@ class _Search:
             )
         }
         beside = [self._y, *self._curvature.points()]
-        columns = bundle.make_room(len(wanted), beside)
+        others = self._other_linearisations(wanted)
+        columns = bundle.make_room(len(wanted) + len(others), beside)
         if columns is not None:
             self._curvature.rotate(columns)
             self._y = columns.T @ padded(self._y, (len(columns),))
@@ -350,10 +352,32 @@ class _Search:
                 slopes[name] = bundle.add(name, value, pull, self._at, rounding=unit)
             elif evaluator.constraints[name].curvature != "linear":
                 slopes[name] = bundle.coordinates(pull)
+        for name, value, pull in others:
+            unit = evaluator.rounding(name, value, pull.norm())
+            bundle.add(name, value, pull, self._at, rounding=unit)
         size = (len(bundle.basis),)
         self._y = padded(self._y, size)
         slopes = {name: padded(g, size) for name, g in slopes.items()}
         self._curvature.see(Center(self._y, seen.values, slopes), self._moved, mu)
+
+    def _other_linearisations(
+        self, names: Iterable[str]
+    ) -> list[tuple[str, float, AbstractPacked]]:
+        """Return name, value and gradient of examples that are almost the largest.
+
+        Where a constraint bounds the largest value over data, each example's is at most
+        that, and so is its linearisation. They are left out where memory is short.
+        """
+        evaluator, found = self._evaluator, []
+        if self._bundle.capacity < TOLERANCES.vectors:
+            return []
+        for name in names:
+            constraint = evaluator.constraints[name]
+            for part in [*parts_of(constraint).values()][1:]:
+                value, gradient = part.value_and_gradient(evaluator.parameters)
+                if value + self._aim.margin(name) > 0:
+                    found.append((name, value, evaluator.space.pack(gradient)))
+        return found
 
     def _places(self) -> set[str]:
         return set() if self._sets is None else set(self._sets.region.places)

@@ -30,6 +30,7 @@ from oneproj.projection.convex import (
     seems_linear_within_sets,
 )
 from oneproj.projection.evaluator import Evaluator
+from oneproj.projection.largest import has_largest, project_largest
 from oneproj.projection.local_model import Carried
 from oneproj.projection.refutation import challenge
 from oneproj.projection.report import (
@@ -164,8 +165,17 @@ class Cuts(AbstractProjector):
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
     ) -> Projection:
         """Project in place and report."""
-        shapes = {constraint.curvature for constraint in constraints.values()}
-        convex = shapes <= {"convex", "linear"}
+        # Where memory is short there is none for the gradients of many examples.
+        ample = self._vectors(parameters) is None
+        if ample and has_largest(constraints) and not _are_convex(constraints):
+            return project_largest(parameters, constraints, self._project)
+        return self._project(parameters, constraints)
+
+    def _project(
+        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+    ) -> Projection:
+        """Project in place; a bound on a largest value is one function."""
+        convex = _are_convex(constraints)
         past = self._recall(parameters, constraints)
         suspects = None if past is None else past.suspects()
         evaluator = Evaluator(
@@ -397,6 +407,10 @@ class Cuts(AbstractProjector):
             return whole if size <= whole else plain
         # The start, the best point and two sums; gradients at four points.
         return max(most - 4 - 4 * count, 4 * count + SPARE + 2)
+
+
+def _are_convex(constraints: Mapping[str, AbstractTerm]) -> bool:
+    return all(c.curvature in ("convex", "linear") for c in constraints.values())
 
 
 def _worst(projection: Projection) -> float:

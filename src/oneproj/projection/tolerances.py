@@ -37,6 +37,13 @@ class Tolerances:
     local_steady: float = 1e-2
     """Share of the worst residual that is left where those gradients made progress."""
 
+    # --- largest values over data -------------------------------------------------
+    parts: int = 8
+    """Bounds on single examples that a pass adds where the largest violates its bound.
+    With 4, networks take 1 to 2 rounds more (NOTES, "Largest values")."""
+    part_rounds: int = 10
+    """Rounds after which the largest is bounded as a whole, one example at a time."""
+
     # --- convex: the bundle of cuts -----------------------------------------------
     independent: float = 16.0
     """Rounding units: what is left of a gradient below this is in the basis already."""
