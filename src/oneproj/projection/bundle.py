@@ -131,7 +131,7 @@ class Bundle:
         self.d: Array = np.zeros(0)
         """The coordinates of the solution. Where normals nearly cancel it is more
         precise than ``-sum_i z_i n_i``."""
-        self._proof = 0.0
+        self.proof = 0.0
         """The best distance that solutions so far have proven."""
         self.excludes_all = False
         """Whether a flat linearisation, by itself, excludes every point."""
@@ -271,7 +271,7 @@ class Bundle:
         self._select(self.idle < TOLERANCES.stale)
         self.offset = self.offset - self.normals @ self.basis.products(move)
         self.blur = self.blur + move.eps * move.norm()
-        self._proof = 0.0
+        self.proof = 0.0
         if 2 * len(self) < len(self.basis):
             self._rotate(_orthonormal(self.normals))
 
@@ -292,7 +292,7 @@ class Bundle:
         solved = self.minimise(self.tight)
         self.idle[self.z > 0] = 0.0
         if solved:
-            self._proof = max(self._proof, self._proven(self._loosened(), self.z))
+            self.proof = max(self.proof, self._proven(self._loosened(), self.z))
         return solved
 
     def _loosened(self) -> Array:
@@ -385,6 +385,14 @@ class Bundle:
         """Return the weight of each constraint's gradients in ``-d``."""
         return dict(zip(self.names, (self.z @ self.worth).tolist(), strict=True))
 
+    def price(self) -> float:
+        """Return half the squared distance over the sum of the multipliers.
+
+        A margin of this share of it costs that share of the squared distance.
+        """
+        total = float((self.z @ self.worth).sum())
+        return 0.5 * self.length() ** 2 / total if total > 0 else 0.0
+
     def predictions(self, values: Mapping[str, float], y: Array) -> list[Prediction]:
         """Return what cuts of single constraints say at y, where it is above values."""
         levels = self.normals[:, : len(y)] @ y
@@ -413,7 +421,7 @@ class Bundle:
         h = self._loosened()
         found = solve_nonnegative_qp(self.gram, h, self.z)
         tried = (found.z,) if found.ray is None else (found.z, found.ray)
-        return max(self._proof, *(self._proven(h, z) for z in tried))
+        return max(self.proof, *(self._proven(h, z) for z in tried))
 
     def _proven(self, h: Array, z: Array) -> float:
         """Return a distance below which no d has ``<n_i, d> <= h_i``, by weights z.

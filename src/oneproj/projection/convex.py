@@ -30,7 +30,7 @@ from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.bundle import Bundle, padded
 from oneproj.projection.curvature import Center, Curvature
-from oneproj.projection.evaluator import Evaluation, Evaluator
+from oneproj.projection.evaluator import ROUGHLY, Evaluation, Evaluator
 from oneproj.projection.largest import parts_of
 from oneproj.projection.local_model import random_direction
 from oneproj.projection.margins import Aim
@@ -57,7 +57,12 @@ SHARES = (1.0, 2**-1, 2**-2, 2**-4, 2**-8, 2**-16, 2**-32)
 
 
 def project_convex(
-    evaluator: Evaluator, bundle: Bundle, *, max_evaluations: int, declared: bool = True
+    evaluator: Evaluator,
+    bundle: Bundle,
+    *,
+    max_evaluations: int,
+    tolerance: float = 0.0,
+    declared: bool = True,
 ) -> bool:
     """Move the parameters to the nearest feasible point.
 
@@ -69,13 +74,16 @@ def project_convex(
         bundle: Cuts that are valid for displacements from the evaluator's origin, or
             none yet; it has the multipliers and the lower bound afterwards.
         max_evaluations: Full constraint gradients.
+        tolerance: Relative gap between the distance and its proof at which to stop. Up
+            to half of it is spent on points a little inside of constraints that curve,
+            which are feasible before the nearest point is known exactly.
         declared: Whether the constraints are declared convex. If not, a bound proves
             nothing, and gradients that do not lower the residual end the search.
 
     Returns:
         Whether the cuts prove that no point is feasible.
     """
-    search = _Search(evaluator, bundle, declared=declared)
+    search = _Search(evaluator, bundle, tolerance, declared=declared)
     before = evaluator.evaluations - 1
     while search.solve():
         used = evaluator.evaluations - before
@@ -127,16 +135,23 @@ class Exhaustion:
             judged = seen
         if gains:
             self.looks = 0
-        elif evaluator.is_rounding(judged):
+        elif evaluator.is_rounding(judged) and not self._is_inside(judged):
             self.looks += 1
+
+    def _is_inside(self, seen: Evaluation) -> bool:
+        """Whether a point is feasible by more than rounding."""
+        margins = self._evaluator.margins
+        return all(c < -ROUGHLY * margins[name] for name, c in seen.values.items())
 
 
 class _Search:
     """Where the search is, and how far inside it aims."""
 
-    def __init__(self, evaluator: Evaluator, bundle: Bundle, *, declared: bool) -> None:
+    def __init__(
+        self, evaluator: Evaluator, bundle: Bundle, tolerance: float, *, declared: bool
+    ) -> None:
         self._evaluator, self._bundle = evaluator, bundle
-        self._declared = declared
+        self._tolerance, self._declared = tolerance, declared
         self._sets = bundle if isinstance(bundle, SetBundle) else None
         # In a basis that is shrunk again and again matrices learn little.
         ample = bundle.capacity >= min(TOLERANCES.vectors, dimension(evaluator.origin))
@@ -147,11 +162,19 @@ class _Search:
         self._y: Array = np.zeros(0)
         self._is_solution = False
         self._margins = {name: self._margin(name) for name in evaluator.margins}
-        self._aim = Aim(self._margins)
+        self._aim = Aim(self._margins, curved=self._curved())
         self._exhaustion = Exhaustion(evaluator, evaluator.first)
         self._least = self._outside = evaluator.first.worst
         self._waited = self._vain = self._blurred = 0
         self._farthest, self._gap = 0.0, math.inf
+
+    def _curved(self) -> set[str]:
+        """Return the constraints that are neither linear nor closed-form sets."""
+        return {
+            name
+            for name, c in self._evaluator.constraints.items()
+            if c.curvature != "linear" and not isinstance(c, SetConstraint)
+        }
 
     @property
     def is_stuck(self) -> bool:
@@ -172,6 +195,7 @@ class _Search:
         self._add_cuts()
         bundle = self._bundle
         if bundle.solve(self._aim.margins()):
+            self._aim.aim_inside(self._tolerance * bundle.price())
             return True
         # A set without interior has no point inside by a margin, yet has points.
         self._aim.drop()
@@ -195,8 +219,10 @@ class _Search:
             return True
         if self._is_solution and self._seen.worst <= 0:
             return True
-        gap = max(evaluator.share, TOLERANCES.gap)
-        return evaluator.best_distance <= self._bundle.length() * (1.0 + gap)
+        gap, far = max(evaluator.share, TOLERANCES.gap), evaluator.best_distance
+        if far <= self._bundle.length() * (1.0 + gap):
+            return True
+        return far <= self._bundle.proof * (1.0 + self._tolerance)
 
     def move(self, *, hurry: bool, late: bool) -> bool:
         """Look at the solution, or at a point that allows for curvature.

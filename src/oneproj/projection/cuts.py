@@ -58,12 +58,13 @@ class Cuts(AbstractProjector):
     """Projects by linearisation: exactly if all constraints are convex, else locally.
 
     If every constraint is declared convex (``curvature="convex"`` of its term, or a
-    convex set), the answer is the nearest feasible point, and ``lower_bound`` proves
-    how much nearer another could be. Otherwise it satisfies the KKT conditions of the
+    convex set), the answer is the nearest feasible point to the ``tolerance``, and
+    ``lower_bound`` proves how much nearer another could be. Otherwise it satisfies the KKT conditions of the
     projection problem to ``kkt_residual``, as points that are nearest locally do.
 
     Args:
-        tolerance: Nonconvex: stop at this relative KKT residual.
+        tolerance: Convex: stop when the distance is proven to this share of it.
+            Nonconvex: stop at this relative KKT residual. 0 runs on to rounding.
         min_gain: Nonconvex: stop when the model predicts a gain below this share of
             half the squared distance. 0 runs on to the tolerance, for constraints
             without kinks.
@@ -224,7 +225,9 @@ class Cuts(AbstractProjector):
             TOLERANCES.gradients, TOLERANCES.gradients_per_dimension * facets
         )
         evaluator.keep(self._points(evaluator))
-        empty = project_convex(evaluator, bundle, max_evaluations=budget)
+        empty = project_convex(
+            evaluator, bundle, max_evaluations=budget, tolerance=self._tolerance
+        )
         if empty:
             challenge(evaluator)
         if not (empty or evaluator.is_rounding(evaluator.best)):
@@ -258,7 +261,9 @@ class Cuts(AbstractProjector):
         budget = self._max_evaluations or TOLERANCES.gradients
         bundle = SetBundle(region, evaluator.origin, room)
         evaluator.keep(self._points(evaluator))
-        empty = project_convex(evaluator, bundle, max_evaluations=budget)
+        empty = project_convex(
+            evaluator, bundle, max_evaluations=budget, tolerance=self._tolerance
+        )
         if empty:
             challenge(evaluator, lambda x: region.member(x, like=evaluator.origin))
         if evaluator.best.worst > 0 and not empty:
@@ -352,7 +357,11 @@ class Cuts(AbstractProjector):
                 # What was not declared is nobody's mistake.
                 with suppress(InvalidProblemError):
                     project_convex(
-                        evaluator, bundle, max_evaluations=limit, declared=False
+                        evaluator,
+                        bundle,
+                        max_evaluations=limit,
+                        tolerance=self._tolerance,
+                        declared=False,
                     )
             search.resume()
             if not bundle.multipliers() or evaluator.best.worst > 0:

@@ -68,7 +68,7 @@ class Tolerances:
 
     # --- convex: the search -------------------------------------------------------
     gap: float = 1e-10
-    """Relative gap between the distance and its proof at which the search ends."""
+    """Relative gap between the distance and its proof that is as good as none."""
     stalled: int = 3
     """Gradients without progress after which margins grow."""
     stuck: int = 12
