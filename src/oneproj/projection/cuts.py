@@ -59,8 +59,9 @@ class Cuts(AbstractProjector):
 
     If every constraint is declared convex (``curvature="convex"`` of its term, or a
     convex set), the answer is the nearest feasible point to the ``tolerance``, and
-    ``lower_bound`` proves how much nearer another could be. Otherwise it satisfies the KKT conditions of the
-    projection problem to ``kkt_residual``, as points that are nearest locally do.
+    ``lower_bound`` proves how much nearer another could be. Otherwise it satisfies the
+    KKT conditions of the projection problem to ``kkt_residual``, as points that are
+    nearest locally do.
 
     Args:
         tolerance: Convex: stop when the distance is proven to this share of it.
@@ -403,7 +404,7 @@ class Cuts(AbstractProjector):
         most = self._vectors(evaluator.parameters)
         if most is None:
             return TOLERANCES.cut_numbers // dimension(evaluator.parameters)
-        return most // (2 * (1 + len(evaluator.constraints)))
+        return most // (4 * (1 + len(evaluator.constraints)))
 
     def _local_room(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -13,10 +13,12 @@ from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.tolerances import TOLERANCES
 from oneproj.sets import SetConstraint
-from oneproj.vectors.arithmetic import Vector, combine, dimension, flat, norm
+from oneproj.vectors.arithmetic import Array, Vector, combine, dimension, norm
 
 PLAIN = 0.1
 """Of the residual at the start: a value is below a linearisation by more than that."""
+BLOCK = 2**16
+"""Entries of vectors whose inner products are taken at a time: 0.5 MB each."""
 PROBES = 8
 """Points that are looked at before emptiness is claimed."""
 
@@ -217,10 +219,6 @@ def _predictions(
     Pairs of which both were kept before ``since`` are left out. With ``linear``, what
     they say below the values of constraints that are declared linear is there as well.
     """
-    points = np.array([flat(point) for point, _ in evaluator.kept]) - flat(
-        evaluator.origin
-    )
-    lengths = np.linalg.norm(points, axis=1)
     found: list[list[Prediction]] = [[] for _ in evaluator.kept]
     for name in evaluator.constraints:
         held = [
@@ -229,13 +227,11 @@ def _predictions(
         if not held:
             continue
         both = linear and evaluator.constraints[name].curvature == "linear"
-        looks = [evaluator.kept[k][1] for k in held]
-        normals = np.array([flat(look.gradients[name]) for look in looks])
-        values = np.array([look.values[name] for look in looks])
-        reach = normals @ points.T
+        values = np.array([evaluator.kept[k][1].values[name] for k in held])
+        gradients = [evaluator.kept[k][1].gradients[name] for k in held]
+        reach, slopes, lengths = _products(evaluator, gradients)
         here = reach[np.arange(len(held)), held]
         said = values[:, None] + reach - here[:, None]
-        slopes = np.linalg.norm(normals, axis=1)
         # Inner products may cancel: what is rounded is as large as the lengths.
         far = lengths[held][:, None] + lengths
         terms = np.abs(values)[:, None] + slopes[:, None] * far
@@ -248,3 +244,30 @@ def _predictions(
                         Prediction(name, said[k, i], terms[k, i], slopes[k])
                     )
     yield from found
+
+
+def _products(
+    evaluator: Evaluator, gradients: Sequence[Vector]
+) -> tuple[Array, Array, Array]:
+    """Inner products of gradients and kept displacements, and the lengths of both.
+
+    A block of entries at a time, so that large vectors are not copied as a whole.
+    """
+    points = [point for point, _ in evaluator.kept]
+    products = np.zeros((len(gradients), len(points)))
+    slopes, lengths = np.zeros(len(gradients)), np.zeros(len(points))
+    for i, start in enumerate(evaluator.origin):
+        for first in range(0, start.numel(), BLOCK):
+            block = slice(first, first + BLOCK)
+            n = np.array([_entries(gradient[i], block) for gradient in gradients])
+            d = np.array([_entries(point[i], block) for point in points])
+            d -= _entries(start, block)
+            products += n @ d.T
+            slopes += np.square(n).sum(1)
+            lengths += np.square(d).sum(1)
+    return products, np.sqrt(slopes), np.sqrt(lengths)
+
+
+def _entries(tensor: Tensor, block: slice) -> Array:
+    found: Array = tensor.detach().reshape(-1)[block].cpu().double().numpy()
+    return found
