@@ -67,9 +67,7 @@ class Basis:
         size = vector.norm()
         if size == 0.0:
             return np.zeros(len(self))
-        unit = vector.times(
-            1.0 / size
-        )  # squares of its numbers are numbers like others
+        unit = vector.times(1.0 / size)  # its squares neither overflow nor vanish
         if self.pile is None:
             self.pile = pile_of(vector)
         if not len(self.pile):
@@ -367,7 +365,7 @@ class Bundle:
         for _ in range(2):
             E = -np.vstack([self.normals.T, offsets / (far or 1.0)])
             e = np.append(np.zeros(len(E) - 1), 1.0)
-            with suppress(RuntimeError):  # no more than so many steps
+            with suppress(RuntimeError):  # SciPy gave up after its most steps
                 u = nnls(E, e)[0]
             r = E @ u - e
             far *= float(np.linalg.norm(r[:-1])) / max(-float(r[-1]), EPSILON)

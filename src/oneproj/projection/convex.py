@@ -9,9 +9,10 @@ the intersection of all cuts is at most as far away as the nearest feasible poin
 it is feasible, it *is* the nearest feasible point, whether or not c_j has kinks: cuts
 from both sides of a kink are kept.
 
-Where to look next is free, since cuts from anywhere are valid. The nearest point of the
-cuts overshoots constraints that curve. While the curvature learned so far predicts what
-is seen, the next point is that of a model which has it (``curvature.py``).
+Any point may be evaluated next, since cuts from anywhere are valid. The nearest point
+of the cuts lies outside of constraints that curve. While the curvature learned so far
+predicts their values, the next point is that of a model with curvature
+(``curvature.py``).
 
 Closed-form sets are not cut: the nearest point of the cuts within them is found by its
 dual (``within_sets.py``), and all points of the search lie in them.
@@ -118,7 +119,7 @@ class Exhaustion:
         self._evaluator, self._lowest = evaluator, start
         self._residuals = {True: start.worst, False: start.worst}
         self._distance = math.inf
-        self.looks = 0
+        self.count = 0
 
     def note(self, seen: Evaluation, *, solution: bool = True) -> None:
         """Take an evaluation into account, at a solution or elsewhere."""
@@ -134,9 +135,9 @@ class Exhaustion:
             self._distance = min(self._distance, evaluator.best_distance)
             judged = seen
         if gains:
-            self.looks = 0
+            self.count = 0
         elif evaluator.is_rounding(judged) and not self._is_inside(judged):
-            self.looks += 1
+            self.count += 1
 
     def _is_inside(self, seen: Evaluation) -> bool:
         """Whether a point is feasible by more than rounding."""
@@ -180,7 +181,7 @@ class _Search:
     def is_stuck(self) -> bool:
         """Whether no progress is made, or only rounding is left."""
         stuck = self._vain >= TOLERANCES.stuck
-        return stuck or self._exhaustion.looks >= TOLERANCES.stalled
+        return stuck or self._exhaustion.count >= TOLERANCES.stalled
 
     def is_exhausted(self) -> bool:
         """Whether more gradients are of no use."""
@@ -188,7 +189,7 @@ class _Search:
         most = TOLERANCES.stuck // 2 if self._sets is not None else TOLERANCES.stuck
         if outside and self._vain >= (2 if self._sets is None else 1) * most:
             return True
-        return self._exhaustion.looks >= most
+        return self._exhaustion.count >= most
 
     def solve(self) -> bool:
         """Add the cuts of the last point, and solve; False if they are inconsistent."""
@@ -225,9 +226,10 @@ class _Search:
         return far <= self._bundle.proof * (1.0 + self._tolerance)
 
     def move(self, *, hurry: bool, late: bool) -> bool:
-        """Look at the solution, or at a point that allows for curvature.
+        """Evaluate the solution over the cuts, or a point that allows for curvature.
 
-        False if neither there nor on the way there the constraints have values.
+        Returns:
+            Whether the constraints have values there, or on the way there.
         """
         before = self._at
         curvature, plain, bend = self._curvature, True, 0.0
@@ -242,20 +244,21 @@ class _Search:
             if self._sets is None and not plain:
                 aim = self._bundle.toward(self._y, bend)
                 plain = aim is None
-        share = self._look(self._bundle.d if aim is None else aim, bend)
+        share = self._evaluate_toward(self._bundle.d if aim is None else aim, bend)
         if share == 0.0:
             return False
         self._is_solution = plain and share == 1.0
         self._at = self._evaluator.displacement()
         self._moved = self._at.minus(before).norm()
         self._believe()
-        self._note(hurry=hurry, late=late)
+        self._record_progress(hurry=hurry, late=late)
         return True
 
-    def _look(self, aim: Array, bend: float) -> float:
-        """Look at coordinates, or a share of the way there; returns the share.
+    def _evaluate_toward(self, aim: Array, bend: float) -> float:
+        """Evaluate at coordinates, or where constraints have values on the way there.
 
-        Cuts from anywhere are valid, so a shorter step is as good as another.
+        Returns:
+            The share of the way; 0 if they have values nowhere.
         """
         evaluator, bundle, sets = self._evaluator, self._bundle, self._sets
         start = padded(self._y, aim.shape)
@@ -294,8 +297,8 @@ class _Search:
             exact = bundle.basis.products(self._at)
             self._witness.check(seen, bundle.predictions(seen.values, exact), far)
 
-    def _note(self, *, hurry: bool, late: bool) -> None:
-        """Count what is no progress, and adapt the margins."""
+    def _record_progress(self, *, hurry: bool, late: bool) -> None:
+        """Count gradients without progress, and adapt the margins."""
         seen, evaluator = self._seen, self._evaluator
         self._exhaustion.note(seen, solution=self._is_solution)
         length, outside = self._bundle.length(), evaluator.best.worst
@@ -384,7 +387,7 @@ class _Search:
         size = (len(bundle.basis),)
         self._y = padded(self._y, size)
         slopes = {name: padded(g, size) for name, g in slopes.items()}
-        self._curvature.see(Center(self._y, seen.values, slopes), self._moved, mu)
+        self._curvature.update(Center(self._y, seen.values, slopes), self._moved, mu)
 
     def _other_linearisations(
         self, names: Iterable[str]
@@ -420,14 +423,14 @@ class _Search:
         return TOLERANCES.bound_units * pull.eps * far * pull.norm()
 
 
-def secure(evaluator: Evaluator) -> None:
-    """Take a feasible best point inside by the noise of its functions, if it is not.
+def move_inside_noise(evaluator: Evaluator) -> None:
+    """Move a feasible best point inside by the rounding noise of its functions.
 
-    A function may be the difference of large numbers, and nothing tells how large: what
-    it says near 0 is then rounding. That shows in its values nearby, which should be
-    what the gradient says. Functions with a bound have their size from it. Averages are
-    added up in float64, and sets computed in it: these need no more than their margins.
-    A point that cannot be taken there stays as it is.
+    A function may be the difference of large numbers, so that its value near 0 is
+    rounding. The noise is measured: values nearby differ from what the gradient
+    predicts. Functions with a bound have their size from it, averages are added up in
+    float64, and sets are computed in it: for these the margins are enough. Where no
+    such point is found the best point stays.
 
     Example:
         >>> import torch
@@ -435,7 +438,7 @@ def secure(evaluator: Evaluator) -> None:
         >>> w = torch.tensor([2.0], requires_grad=True)
         >>> low = {"low": function(lambda: (w + 30.0 - 31.0).sum()) <= 0.0}
         >>> evaluator = Evaluator([w], low, differentiate_all=True)
-        >>> _ = evaluator.move([torch.tensor([-1.0])]); secure(evaluator)
+        >>> _ = evaluator.move([torch.tensor([-1.0])]); move_inside_noise(evaluator)
         >>> evaluator.best.values["low"] < -2e-6
         True
     """
@@ -482,9 +485,9 @@ def _noise(evaluator: Evaluator, name: str, noise: float) -> float:
 
 
 TRIED = 50
-"""Full gradients for it: most answers take ten."""
+"""Full gradients of a search within sets that are not convex; most take ten."""
 NARROW, EVEN = 1e-3, 1e-2
-"""The duality gap and the KKT residual, as shares of the distance, up to which its
+"""The duality gap and the KKT residual, as shares of the distance, up to which such an
 answer is taken for the nearest one."""
 
 
@@ -512,7 +515,7 @@ def project_within_any(
     """
     few = min(TRIED, max_evaluations)
     bundle = SetBundle(region, evaluator.origin, capacity)
-    # What was not declared is nobody's mistake.
+    # A contradiction shows that an undeclared function is not convex.
     with suppress(InvalidProblemError):
         project_convex(evaluator, bundle, max_evaluations=few)
     if evaluator.best.worst > 0:

@@ -22,11 +22,11 @@ from oneproj.errors import InvalidProblemError, old_argument
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.bundle import SPARE, Bundle
-from oneproj.projection.closed_form import enter, project_onto_sets
+from oneproj.projection.closed_form import move_into_sets, project_onto_sets
 from oneproj.projection.convex import (
+    move_inside_noise,
     project_convex,
     project_within_any,
-    secure,
     seems_linear_within_sets,
 )
 from oneproj.projection.evaluator import Evaluator
@@ -108,9 +108,9 @@ class Cuts(AbstractProjector):
         self._min_gain = check_number("min_gain", min_gain, gain, zero=True)
         self._max_evaluations, self._memory = max_evaluations, memory
         if max_evaluations is not None:
-            looks = "It counts full constraint gradients; None for the default."
+            counts = "It counts full constraint gradients; None for the default."
             self._max_evaluations = check_count(
-                "max_evaluations", max_evaluations, looks
+                "max_evaluations", max_evaluations, counts
             )
         if isinstance(memory, str):
             read_bytes("memory", memory)
@@ -214,7 +214,7 @@ class Cuts(AbstractProjector):
             return past
         return None
 
-    @np.errstate(over="ignore", invalid="ignore")  # nothing is seen at such a point
+    @np.errstate(over="ignore", invalid="ignore")  # such a point is not evaluated
     def _project_convex(
         self, evaluator: Evaluator, past: WarmStart | None
     ) -> Projection:
@@ -233,7 +233,7 @@ class Cuts(AbstractProjector):
             challenge(evaluator)
         if not (empty or evaluator.is_rounding(evaluator.best)):
             return self._project_anew(evaluator, bundle)
-        secure(evaluator)
+        move_inside_noise(evaluator)
         done = bounded(evaluator, bundle, *apart(evaluator, bundle), {}, empty=empty)
         # Without a bound a declaration is refuted, and the cuts are not valid.
         if self._warm and not (done.lower_bound is None or bundle.excludes_all):
@@ -241,9 +241,9 @@ class Cuts(AbstractProjector):
         return done
 
     def _project_anew(self, evaluator: Evaluator, bundle: Bundle) -> Projection:
-        """Project locally where cuts ran out of looks: curvature may know the way.
+        """Project locally where the cuts used up their gradients without an answer.
 
-        Of an ellipsoid with axes of very different lengths they see a facet a look.
+        Of an ellipsoid with axes of very different lengths a gradient shows one facet.
         What they prove holds for any answer. If there is none, the better point counts.
         """
         missed = bounded(evaluator, bundle, *apart(evaluator, bundle), {}, empty=False)
@@ -269,7 +269,7 @@ class Cuts(AbstractProjector):
             challenge(evaluator, lambda x: region.member(x, like=evaluator.origin))
         if evaluator.best.worst > 0 and not empty:
             return self._project_convex(evaluator, None)
-        secure(evaluator)
+        move_inside_noise(evaluator)
         left, far = apart(evaluator, bundle)
         normals = bundle.unit_normals()
         return bounded(evaluator, bundle, left, far, normals, empty=empty)
@@ -284,7 +284,7 @@ class Cuts(AbstractProjector):
             return None
         try:
             found = self._project_within(evaluator, region)
-        except InvalidProblemError:  # what was not declared is nobody's mistake
+        except InvalidProblemError:  # an undeclared function is not linear
             return None
         if not found.status.ok:
             return None
@@ -368,8 +368,8 @@ class Cuts(AbstractProjector):
             if not bundle.multipliers() or evaluator.best.worst > 0:
                 search.run(limit)
         if evaluator.best.worst > 0 and region.places:
-            enter(evaluator, region)
-        secure(evaluator)
+            move_into_sets(evaluator, region)
+        move_inside_noise(evaluator)
         search.resume()
         if self._warm and evaluator.best.worst <= 0:
             self._past = WarmStart.of(evaluator, models=search.carry())

@@ -49,7 +49,7 @@ def coarsest(parameters: Vector, constraints: Mapping[str, AbstractTerm]) -> flo
 
 
 class Margin:
-    """How far inside one constraint to aim; ``renew`` it at every look.
+    """How far inside one constraint to aim; ``renew`` it at every evaluation.
 
     Args:
         constraint: Seen at the start.
@@ -83,9 +83,9 @@ class Margin:
     def renew(
         self, value: float, gradient: Vector | None, point: Vector, moved: float
     ) -> None:
-        """Take note of what was seen at a point, this far from the start.
+        """Adapt to the value and gradient at a point, this far from the start.
 
-        A gradient that was not looked at is None: of a bound of 0, that tells nothing.
+        A gradient that was not computed is None; a bound of 0 then says nothing.
         """
         scale = self._constraint.scale()
         unknown = scale == 0.0 and gradient is None
@@ -103,7 +103,7 @@ class Margin:
 
 
 class Aim:
-    """The margins, wider or narrower where they do not help as they are.
+    """The margins, made wider or narrower where the search needs it.
 
     Example:
         >>> aim = Aim({"a": 0.5})
@@ -124,7 +124,7 @@ class Aim:
         self._extra = dict.fromkeys(margins, 0.0)
 
     def margins(self) -> dict[str, float]:
-        """The margin of every constraint, as it is now."""
+        """The present margin of every constraint."""
         return {name: self.margin(name) for name in self._margins}
 
     def margin(self, name: str) -> float:

@@ -20,7 +20,7 @@ PLAIN = 0.1
 BLOCK = 2**16
 """Entries of vectors whose inner products are taken at a time: 0.5 MB each."""
 PROBES = 8
-"""Points that are looked at before emptiness is claimed."""
+"""Points that are evaluated before emptiness is claimed."""
 
 
 class Prediction(NamedTuple):
@@ -49,12 +49,12 @@ class Witness:
     """Compares what is seen with what cuts say, and refuses what contradicts them.
 
     A convex function lies above its linearisations. A value that is below one by more
-    than rounding explains proves that the function is not what it was declared to be,
-    and cuts of it may have cut off the answer.
+    than rounding explains proves that the declared curvature is wrong, and that cuts of
+    the function may have cut off the answer.
     """
 
     def __init__(self, evaluator: Evaluator) -> None:
-        """Know the sizes of what is seen, for they are what is rounded."""
+        """Take the sizes of the numbers that are rounded from the evaluator."""
         self._sure = max(TOLERANCES.sure_share, TOLERANCES.sure_units * evaluator.eps)
         self._far = TOLERANCES.sure_units * evaluator.eps
         self._size = norm(evaluator.origin)
@@ -126,10 +126,9 @@ def challenge(evaluator: Evaluator, inside: Callable[[Vector], Vector] = list) -
 
     Linearisations that exclude every point prove emptiness only if the functions are
     convex, as declared. So every linearisation that was kept is compared with every
-    value that was kept. Then ``PROBES`` more points are looked at, and compared in the
+    value that was kept. Then ``PROBES`` more points are evaluated, and compared in the
     same way: they are halfway between the best point so far and, in turn, the second
-    best and the worst. Where the start is the only one, as it is with a flat
-    linearisation there, the first probe is beside it.
+    best and the worst. If only the start was visited, the first probe is beside it.
 
     Args:
         evaluator: Of the constraints; it knows the best point afterwards.
@@ -151,7 +150,7 @@ def challenge(evaluator: Evaluator, inside: Callable[[Vector], Vector] = list) -
 
 
 def contradiction(evaluator: Evaluator) -> str:
-    """Say which declared curvature the kept looks contradict; nothing if none.
+    """Say which declared curvature the kept evaluations contradict; "" if none.
 
     Every linearisation that was kept is compared with every value that was kept, up to
     the rounding that the numbers show. So it costs no evaluation. The answer stays, but
@@ -203,7 +202,7 @@ def _compare(evaluator: Evaluator, witness: Witness, *, since: int) -> None:
 
 
 def _probe(evaluator: Evaluator, k: int) -> list[Tensor]:
-    """The k-th point to look at."""
+    """The k-th point to evaluate."""
     best, *others = sorted(evaluator.kept, key=lambda kept: kept[1].worst)
     if others:
         return combine([0.5, 0.5], [best[0], others[-(k % 2)][0]])

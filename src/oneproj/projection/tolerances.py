@@ -19,7 +19,7 @@ class Tolerances:
     cuts: int = 1000
     """Cuts of convex constraints to keep, for they stay valid, as long as ..."""
     cut_numbers: int = 10_000_000
-    """... they hold at most so many numbers: 80 MB. Not tuned."""
+    """... they hold at most this many numbers: 80 MB. Not tuned."""
     large: int = 1_000_000
     """Parameters from which memory counts, and only ``large_vectors`` are kept."""
     large_vectors: int = 16
