@@ -21,7 +21,7 @@ MECHANISMS: dict[str, str] = {
     "curvature of the Lagrangian": "oneproj.projection.local_model:MOVES=0",
     "stop where a gradient gains little": "min_gain=0.0",
     "the sets' own nearest point first": f"{HOME}:project_onto_sets=NONE",
-    "from outside into the sets": f"{HOME}:enter=NONE",
+    "from outside into the sets": f"{HOME}:move_into_sets=NONE",
     "recognise linear functions": f"{HOME}:seems_linear_within_sets=NONE",
 }
 """Name to the switch that turns it off; NONE is a function that does nothing."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
 from benchmarks.projection.cases import Case, Instance, leaf, numbers
-from oneproj.problem.functions import function, mean
+from oneproj.problem.functions import function, largest, mean
 from oneproj.problem.terms import AbstractTerm
 
 SEEDS = 3
@@ -235,14 +235,15 @@ def shaped(shape: str, kind: str, seed: int) -> Case:
 
         return Case(parameters, {shape: function(rate) <= RATE_CAP})
 
-    def losses() -> Tensor:
+    def losses(batch: tuple[Tensor, Tensor]) -> Tensor:
         score = network.model(batch[0])
         margin = (score[:, 1] - score[:, 0]) * (2.0 * batch[1] - 1.0)
         return softplus(-margin)
 
-    count = 1 if shape == "max" else GROUP // 10
-    term = function(
-        lambda: losses().topk(count).values.mean(),  # noqa: PLW0108 - anew each time
+    term = largest(
+        losses,
+        data=batch,
+        count=1 if shape == "max" else GROUP // 10,
         curvature="convex" if kind == "linear" else None,
     )
     return Case(parameters, {shape: term <= 0.6 * term.value()})

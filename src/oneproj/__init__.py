@@ -1,7 +1,8 @@
 """Train under hard constraints at the cost of SGD, with one projection at the end.
 
-State a problem: ``mean`` of a function over data, or ``function`` of the parameters
-alone; ``<=`` or ``>=`` makes a constraint of them, and so does a set of ``sets``;
+State a problem: ``mean`` of a function over data, the ``largest`` of its values, or
+``function`` of the parameters alone; ``<=`` or ``>=`` makes a constraint of them, and
+so does a set of ``sets``;
 ``rates`` has shares of decisions, such as a false positive rate, whose bounds hold for
 the counts; ``Problem`` puts them together.
 
@@ -51,6 +52,7 @@ from oneproj.methods.one_projection import OneProjection as OneProjection
 from oneproj.oracles.penalties import Hinge as Hinge
 from oneproj.oracles.penalties import Softplus as Softplus
 from oneproj.problem.functions import function as function
+from oneproj.problem.functions import largest as largest
 from oneproj.problem.functions import mean as mean
 from oneproj.problem.problem import Problem as Problem
 from oneproj.projection.project import project as project

@@ -65,7 +65,8 @@ class Caps:
         return named_constraints(stated)
 
     def project(self, w: Tensor, **settings: float) -> Projection:
-        return Cuts(**settings).project([w], self.constraints(w))  # type: ignore[arg-type]
+        exact = {"tolerance": 0.0, **settings}
+        return Cuts(**exact).project([w], self.constraints(w))  # type: ignore[arg-type]
 
     def reference(self) -> tuple[float, Array]:
         """The distance and the multipliers, by clarabel at its last digits."""
@@ -99,6 +100,25 @@ def draw(kind: str, dimension: int, count: int, seed: int = 0) -> Caps:
         caps.append(risk + SLACK)
     aside = 0.5 * rng.normal(size=dimension) / np.sqrt(dimension)
     return Caps(aside - rng.uniform(0.2, 1.0) * good, losses, examples, caps)
+
+
+# --- the default tolerance ----------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["logistic", "both"])
+def test_by_default_the_distance_is_proven_to_a_millionth(kind: str) -> None:
+    used = {0.0: 0, 1e-6: 0}
+    for seed in range(4):
+        caps = draw(kind, 20, 2, seed)
+        for tolerance in used:
+            w = caps.parameter()
+            settings = {"tolerance": tolerance} if tolerance == 0.0 else {}
+            done = Cuts(**settings).project([w], caps.constraints(w))  # type: ignore[arg-type]
+            used[tolerance] += done.gradients
+            assert max(done.residuals.values()) <= 0
+            assert done.lower_bound is not None
+            assert done.lower_bound <= done.distance <= done.lower_bound * (1 + 1e-6)
+    assert used[1e-6] <= 0.8 * used[0.0]
 
 
 # --- exactness ----------------------------------------------------------------

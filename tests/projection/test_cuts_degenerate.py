@@ -27,7 +27,8 @@ def convex(fn: Callable[[], Tensor], bound: float) -> Constraint:
 
 
 def project(w: Tensor, constraints: Mapping[str, AbstractTerm]) -> Projection:
-    return oneproj.project(w, constraints, projector="cuts", on_failure="return")
+    exact = Cuts(tolerance=0.0)
+    return oneproj.project(w, constraints, projector=exact, on_failure="return")
 
 
 def test_duplicates_share_the_multiplier() -> None:

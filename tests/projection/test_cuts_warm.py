@@ -66,7 +66,10 @@ def follow(projector: Cuts, kind: str) -> list[tuple[Projection, Tensor]]:
 def test_it_finds_the_same_points_with_fewer_gradients(
     kind: str, gain: float, near: float
 ) -> None:
-    cold, warm = follow(Cuts(), kind), follow(Cuts().warm(), kind)
+    cold, warm = (
+        follow(Cuts(tolerance=0.0), kind),
+        follow(Cuts(tolerance=0.0).warm(), kind),
+    )
     for (exact, point), (done, other) in zip(cold, warm, strict=True):
         assert done.status is Status.FEASIBLE
         assert max(done.residuals.values()) <= 0 < max(done.residuals_before.values())
@@ -80,7 +83,7 @@ def test_it_finds_the_same_points_with_fewer_gradients(
 
 
 def test_the_projector_itself_stays_cold() -> None:
-    projector = Cuts()
+    projector = Cuts(tolerance=0.0)
     warm = projector.warm()
     assert warm is not projector
     again = [follow(projector, "hinge"), follow(warm, "hinge")]
@@ -104,7 +107,7 @@ def disc_of(*, at: float) -> tuple[Tensor, dict[str, AbstractTerm]]:
 
 def test_other_constraints_begin_anew() -> None:
     """The cuts of the small disc would be wrong for the large one."""
-    warm = Cuts().warm()
+    warm = Cuts(tolerance=0.0).warm()
     w, small = disc_of(at=1.0)
     warm.project([w], small)
     size = oneproj.function(lambda: w.square().sum(), curvature="convex")
@@ -121,7 +124,7 @@ def test_other_constraints_begin_anew() -> None:
 
 
 def test_other_parameters_begin_anew() -> None:
-    warm = Cuts().warm()
+    warm = Cuts(tolerance=0.0).warm()
     w, disc = disc_of(at=1.0)
     first = warm.project([w], disc)
     free = torch.zeros(2, dtype=torch.float64, requires_grad=True)
@@ -133,7 +136,7 @@ def test_other_parameters_begin_anew() -> None:
 
 
 def test_the_same_objects_in_another_list_go_on() -> None:
-    warm = Cuts().warm()
+    warm = Cuts(tolerance=0.0).warm()
     w, disc = disc_of(at=1.0)
     first = warm.project([w], disc)
     with torch.no_grad():
@@ -144,7 +147,7 @@ def test_the_same_objects_in_another_list_go_on() -> None:
 
 
 def test_a_feasible_start_between_does_not_end_the_past() -> None:
-    warm = Cuts().warm()
+    warm = Cuts(tolerance=0.0).warm()
     w, disc = disc_of(at=1.0)
     first = warm.project([w], disc)
     assert warm.project([w], disc).gradients == 1
@@ -164,7 +167,7 @@ def test_an_error_ends_the_past() -> None:
     disc = named_constraints(
         {"disc": oneproj.function(size, curvature="convex") <= 1.0}
     )
-    warm = Cuts().warm()
+    warm = Cuts(tolerance=0.0).warm()
     first = warm.project([w], disc)
     for nan, start in ((True, 5.0), (False, 4.0)):
         broken[0] = nan
@@ -186,7 +189,7 @@ def test_projectors_that_carry_nothing_are_warm_as_they_are() -> None:
 
 def test_project_goes_on_from_the_past_too() -> None:
     """It names the constraints anew with every call, which makes copies of them."""
-    warm = Cuts().warm()
+    warm = Cuts(tolerance=0.0).warm()
     w = torch.tensor([3.0, 4.0], dtype=torch.float64, requires_grad=True)
     size = oneproj.function(lambda: w.square().sum(), curvature="convex")
     disc, larger = {"disc": size <= 1.0}, {"disc": size <= 4.0}

@@ -9,7 +9,7 @@ from torch.nn.functional import softplus
 
 import oneproj
 from oneproj.problem.terms import AbstractTerm
-from oneproj.projection.closed_form import enter
+from oneproj.projection.closed_form import move_into_sets
 from oneproj.projection.evaluator import Evaluator
 from oneproj.sets.region import region_of
 
@@ -58,7 +58,7 @@ def test_it_gives_up_where_no_point_of_the_sets_will_do() -> None:
     size = oneproj.function(lambda: w.square().sum())
     both = {"sum": SETS.Simplex().on(w), "size": size <= 0.4}  # 0.5 is the least
     evaluator = Evaluator([w], both, differentiate_all=True)
-    enter(evaluator, region_of([w], both))
+    move_into_sets(evaluator, region_of([w], both))
     assert evaluator.best.worst > 0
     assert evaluator.evaluations <= 22
 
@@ -68,5 +68,5 @@ def test_a_function_without_a_slope_is_left_alone() -> None:
     flat = oneproj.function(lambda: 0.0 * w.sum() + 1.0)
     both = {"box": SETS.Box(0.0, 1.0).on(w), "flat": flat <= 0.0}
     evaluator = Evaluator([w], both, differentiate_all=True)
-    enter(evaluator, region_of([w], both))
+    move_into_sets(evaluator, region_of([w], both))
     assert evaluator.best.worst == 1.0

@@ -75,6 +75,7 @@ def test_it_is_the_answer_of_an_interior_point_solver(kind: str, loss: str) -> N
             "set": members.on(w),
             "risk": oneproj.function(lambda: risk(w), curvature="convex") <= cap,
         },
+        projector=Cuts(tolerance=0.0),
     )
     true, (mu, *_) = solved(v, start, [stated <= cap, *spell(v)])
     assert max(done.residuals.values()) <= 0
@@ -136,6 +137,7 @@ def test_sets_on_several_tensors_and_two_on_one() -> None:
             "total": total >= 1.5,
             "size": size <= 1.2,
         },
+        projector=Cuts(tolerance=0.0),
     )
     v = cp.Variable(11)
     true, _ = solved(
@@ -188,7 +190,8 @@ def test_a_cap_that_a_set_excludes_is_proven_to_be_impossible(
 def test_where_nothing_is_seen_it_looks_nearer() -> None:
     w = torch.tensor([0.5, 6.0], dtype=torch.float64, requires_grad=True)
     barrier = oneproj.function(lambda: -w.log().sum(), curvature="convex")
-    done = oneproj.project(w, {"ball": sets.Ball(2.0).on(w), "log": barrier <= 0.5})
+    constraints = {"ball": sets.Ball(2.0).on(w), "log": barrier <= 0.5}
+    done = oneproj.project(w, constraints, projector=Cuts(tolerance=0.0))
     assert done.status is Status.FEASIBLE
     assert done.lower_bound == pytest.approx(done.distance, rel=1e-9)
 

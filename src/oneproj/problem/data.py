@@ -78,6 +78,10 @@ class Source:
             raise InvalidProblemError(message)
         self.size, self.read, self.tabular = size, read, tabular
 
+    def of_rows(self, rows: Tensor) -> Source:
+        """The examples at these indices, in their order."""
+        return Source(len(rows), lambda at: self.read(rows[at]), tabular=self.tabular)
+
     def chunks(self, chunk_size: int) -> Iterator[slice]:
         """Yield consecutive slices of all examples, always in the same order."""
         for start in range(0, self.size, chunk_size):

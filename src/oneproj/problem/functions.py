@@ -1,10 +1,11 @@
-"""The terms that users write: ``mean`` over data, ``function`` of the parameters."""
+"""The terms that users write: ``mean`` and ``largest`` over data, and ``function``."""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -193,6 +194,13 @@ class Mean(AbstractExpression):
     def __repr__(self) -> str:
         return f"mean over {self.size} example{'s' if self.size != 1 else ''}"
 
+    def of_rows(self, rows: Tensor) -> Mean:
+        """The average over these rows of the data alone."""
+        part = copy.copy(self)
+        part._source = self._source.of_rows(rows)  # noqa: SLF001 - its own class
+        part.size = part._source.size  # noqa: SLF001
+        return part
+
     def read_rows(self) -> tuple[tuple[Source, Tensor | None], ...]:
         return ((self._source, None),)
 
@@ -321,3 +329,120 @@ def _as_weights(weights: object, size: int) -> Tensor:
         )
         raise InvalidProblemError(message)
     return given
+
+
+class Largest(AbstractExpression):
+    """The mean of the largest values over data; made by ``oneproj.largest``."""
+
+    def __init__(self, each: Mean, count: int) -> None:
+        """Keep the mean whose largest values count, and how many of them do."""
+        self._each, self._count = each, count
+        self._rows: list[int] = []
+        """All rows, the largest first, at the last evaluation."""
+        self.tabular = each.tabular
+        # A maximum of linear functions is convex, one of concave functions is neither.
+        self.curvature = None if each.curvature in (None, "concave") else "convex"
+
+    def __repr__(self) -> str:
+        return f"mean of the {self._count} largest of {self._each.size} examples"
+
+    def named(self, name: str, model: torch.nn.Module | None = None) -> Self:
+        renamed = super().named(name, model)
+        renamed._each = self._each.named(name, model)  # noqa: SLF001 - its own class
+        return renamed
+
+    def read_rows(self) -> tuple[tuple[Source, Tensor | None], ...]:
+        return self._each.read_rows()
+
+    def precision(self) -> torch.dtype | None:
+        return self._each.precision()
+
+    def batch_value(self, indices: Tensor | None) -> Tensor:
+        del indices  # a minibatch says little about the largest values
+        return self._each.examples(self._order()[0][: self._count]).mean()
+
+    def full_pass(self, parameters: Vector | None, *, each: bool = True) -> FullPass:
+        del each  # the value is not the mean over all examples
+        order, values = self._order()
+        gradient = None
+        if parameters is not None:
+            worst = self._each.of_rows(order[: self._count])
+            gradient = worst.full_pass(parameters, each=False).gradient
+        return FullPass(float(values[: self._count].mean()), gradient, None)
+
+    def parts(self, most: int) -> dict[tuple[int, ...], Mean]:
+        """Return means over as many rows, which are nowhere above this term.
+
+        The first is over the rows that were the largest at the last evaluation, and has
+        the value and gradient of this term there. In the others the next largest rows
+        take the place of the last of those.
+
+        Args:
+            most: How many to return, at most.
+
+        Returns:
+            The means, by their rows.
+        """
+        k = self._count - 1
+        chosen = [(*self._rows[:k], row) for row in self._rows[k : k + most]]
+        return {
+            tuple(sorted(part)): self._each.of_rows(torch.tensor(part, device="cpu"))
+            for part in chosen
+        }
+
+    def _order(self) -> tuple[Tensor, Tensor]:
+        """All rows, the largest first, and their values in float64."""
+        with torch.no_grad():
+            values = self._each.full_pass(None).each
+        if values is None:  # never, with data
+            values = torch.zeros(0)
+        found = values.double().cpu().sort(descending=True, stable=True)
+        self._rows = found.indices.tolist()
+        return found.indices, found.values
+
+
+def largest(
+    fn: Callable[[Any], Tensor],
+    data: DataLike,
+    *,
+    count: int = 1,
+    chunk_size: int = CHUNK_SIZE,
+    curvature: Curvature | None = None,
+) -> Largest:
+    """The largest value of ``fn`` over a data set, or the mean of the largest few.
+
+    ``largest(...) <= bound`` bounds every example, and with a ``count`` the mean over
+    the worst ones (a conditional value at risk). ``project`` then projects onto the
+    bounds of the few examples that matter, and adds others as they become the largest.
+    Written as an ``oneproj.function`` that takes the maximum, the same constraint shows
+    one example's gradient at a time.
+
+    Every evaluation goes through all of the data, also in an update of ``solve``; only
+    the largest examples are differentiated.
+
+    Args:
+        fn: Takes a batch, returns one value per example, as that of ``oneproj.mean``.
+        data: As for ``oneproj.mean``.
+        count: How many of the largest values are averaged; 1 for the maximum.
+        chunk_size: Examples per forward pass of a full evaluation.
+        curvature: That of each example's value in the parameters. The largest of convex
+            or linear ones is convex.
+
+    Example:
+        >>> x, w = torch.tensor([1.0, 2.0, 6.0]), torch.tensor(2.0, requires_grad=True)
+        >>> worst = largest(lambda batch: w * batch, data=x, count=2)
+        >>> worst, worst.value()
+        (mean of the 2 largest of 3 examples, 8.0)
+        >>> (largest(lambda batch: w * batch, data=x) <= 10.0).value()
+        2.0
+    """
+    each = mean(fn, data, chunk_size=chunk_size, curvature=curvature)
+    count = check_count("count", count, "It counts the largest values to average.")
+    size = each.size or 0
+    if count > size:
+        message = (
+            f"The mean of the {count} largest values needs as many examples, but the "
+            f"data has {size}. Take count={size} for the mean over all of them."
+        )
+        raise InvalidProblemError(message)
+    return Largest(each, count)

@@ -67,9 +67,7 @@ class Basis:
         size = vector.norm()
         if size == 0.0:
             return np.zeros(len(self))
-        unit = vector.times(
-            1.0 / size
-        )  # squares of its numbers are numbers like others
+        unit = vector.times(1.0 / size)  # its squares neither overflow nor vanish
         if self.pile is None:
             self.pile = pile_of(vector)
         if not len(self.pile):
@@ -131,7 +129,7 @@ class Bundle:
         self.d: Array = np.zeros(0)
         """The coordinates of the solution. Where normals nearly cancel it is more
         precise than ``-sum_i z_i n_i``."""
-        self._proof = 0.0
+        self.proof = 0.0
         """The best distance that solutions so far have proven."""
         self.excludes_all = False
         """Whether a flat linearisation, by itself, excludes every point."""
@@ -271,7 +269,7 @@ class Bundle:
         self._select(self.idle < TOLERANCES.stale)
         self.offset = self.offset - self.normals @ self.basis.products(move)
         self.blur = self.blur + move.eps * move.norm()
-        self._proof = 0.0
+        self.proof = 0.0
         if 2 * len(self) < len(self.basis):
             self._rotate(_orthonormal(self.normals))
 
@@ -292,7 +290,7 @@ class Bundle:
         solved = self.minimise(self.tight)
         self.idle[self.z > 0] = 0.0
         if solved:
-            self._proof = max(self._proof, self._proven(self._loosened(), self.z))
+            self.proof = max(self.proof, self._proven(self._loosened(), self.z))
         return solved
 
     def _loosened(self) -> Array:
@@ -367,7 +365,7 @@ class Bundle:
         for _ in range(2):
             E = -np.vstack([self.normals.T, offsets / (far or 1.0)])
             e = np.append(np.zeros(len(E) - 1), 1.0)
-            with suppress(RuntimeError):  # no more than so many steps
+            with suppress(RuntimeError):  # SciPy gave up after its most steps
                 u = nnls(E, e)[0]
             r = E @ u - e
             far *= float(np.linalg.norm(r[:-1])) / max(-float(r[-1]), EPSILON)
@@ -384,6 +382,14 @@ class Bundle:
     def multipliers(self) -> dict[str, float]:
         """Return the weight of each constraint's gradients in ``-d``."""
         return dict(zip(self.names, (self.z @ self.worth).tolist(), strict=True))
+
+    def price(self) -> float:
+        """Return half the squared distance over the sum of the multipliers.
+
+        A margin of this share of it costs that share of the squared distance.
+        """
+        total = float((self.z @ self.worth).sum())
+        return 0.5 * self.length() ** 2 / total if total > 0 else 0.0
 
     def predictions(self, values: Mapping[str, float], y: Array) -> list[Prediction]:
         """Return what cuts of single constraints say at y, where it is above values."""
@@ -413,7 +419,7 @@ class Bundle:
         h = self._loosened()
         found = solve_nonnegative_qp(self.gram, h, self.z)
         tried = (found.z,) if found.ray is None else (found.z, found.ray)
-        return max(self._proof, *(self._proven(h, z) for z in tried))
+        return max(self.proof, *(self._proven(h, z) for z in tried))
 
     def _proven(self, h: Array, z: Array) -> float:
         """Return a distance below which no d has ``<n_i, d> <= h_i``, by weights z.

@@ -31,7 +31,7 @@ class ClosedForm(AbstractProjector):
     """Projects onto a product of closed-form sets, each on a parameter of its own.
 
     The nearest point of a product is the product of the nearest points. It is computed
-    in float64 and aimed a hair inside, a few units of the dtype's rounding, so that the
+    in float64 and moved inside by a few units of the dtype's rounding, so that the
     residual is <= 0 after rounding too, in whatever order the caller adds it up.
 
     Example:
@@ -152,14 +152,18 @@ def project_onto_sets(evaluator: Evaluator, region: Region) -> Projection | None
     )
 
 
-LOOKS = 20
-"""Full gradients for it: near the answer a few do."""
+ENTRY_GRADIENTS = 20
+"""Full gradients to move into sets, at most: near the answer a few do."""
 DOUBLINGS, HALVINGS = 40, 40
-"""Of z: from what the gradient alone would ask for, and then to its least value."""
+"""Of the length of a step: from that of a gradient step, then to the least that does.
+"""
 
 
-def enter(evaluator: Evaluator, region: Region) -> None:
-    """Look at points of the sets, near the best one, until one is feasible.
+def move_into_sets(evaluator: Evaluator, region: Region) -> None:
+    """Evaluate points of the sets, near the best one, until one is feasible.
+
+    Each is the nearest point of the sets after a step that lowers the function that is
+    violated most, as it is linearised at the last one.
 
     Example:
         >>> import torch, oneproj
@@ -170,11 +174,11 @@ def enter(evaluator: Evaluator, region: Region) -> None:
         ... }
         >>> from oneproj.sets.region import region_of
         >>> evaluator = Evaluator([w], both, differentiate_all=True)
-        >>> enter(evaluator, region_of([w], both)); evaluator.best.worst <= 0
+        >>> move_into_sets(evaluator, region_of([w], both)); evaluator.best.worst <= 0
         True
     """
     point, extra = [x.double() for x in evaluator.best_point], 1.0
-    for _ in range(LOOKS):
+    for _ in range(ENTRY_GRADIENTS):
         try:
             seen = evaluator.move_to(region.member(point, like=evaluator.origin))
         except NonFiniteError:
@@ -192,7 +196,7 @@ def enter(evaluator: Evaluator, region: Region) -> None:
 
 
 def _worst_function(seen: Evaluation, region: Region) -> str | None:
-    """Who is violated most among the constraints that are not the region's sets."""
+    """The constraint that is violated most, of those that are not the region's sets."""
     left = {n: c for n, c in seen.values.items() if n not in region.places and c > 0}
     return max(left, key=lambda name: left[name]) if left else None
 

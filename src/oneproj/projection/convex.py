@@ -9,9 +9,10 @@ the intersection of all cuts is at most as far away as the nearest feasible poin
 it is feasible, it *is* the nearest feasible point, whether or not c_j has kinks: cuts
 from both sides of a kink are kept.
 
-Where to look next is free, since cuts from anywhere are valid. The nearest point of the
-cuts overshoots constraints that curve. While the curvature learned so far predicts what
-is seen, the next point is that of a model which has it (``curvature.py``).
+Any point may be evaluated next, since cuts from anywhere are valid. The nearest point
+of the cuts lies outside of constraints that curve. While the curvature learned so far
+predicts their values, the next point is that of a model with curvature
+(``curvature.py``).
 
 Closed-form sets are not cut: the nearest point of the cuts within them is found by its
 dual (``within_sets.py``), and all points of the search lie in them.
@@ -20,7 +21,7 @@ dual (``within_sets.py``), and all points of the search lie in them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 import numpy as np
@@ -30,7 +31,8 @@ from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.bundle import Bundle, padded
 from oneproj.projection.curvature import Center, Curvature
-from oneproj.projection.evaluator import Evaluation, Evaluator
+from oneproj.projection.evaluator import ROUGHLY, Evaluation, Evaluator
+from oneproj.projection.largest import parts_of
 from oneproj.projection.local_model import random_direction
 from oneproj.projection.margins import Aim
 from oneproj.projection.refutation import PLAIN, Witness
@@ -56,7 +58,12 @@ SHARES = (1.0, 2**-1, 2**-2, 2**-4, 2**-8, 2**-16, 2**-32)
 
 
 def project_convex(
-    evaluator: Evaluator, bundle: Bundle, *, max_evaluations: int, declared: bool = True
+    evaluator: Evaluator,
+    bundle: Bundle,
+    *,
+    max_evaluations: int,
+    tolerance: float = 0.0,
+    declared: bool = True,
 ) -> bool:
     """Move the parameters to the nearest feasible point.
 
@@ -68,13 +75,16 @@ def project_convex(
         bundle: Cuts that are valid for displacements from the evaluator's origin, or
             none yet; it has the multipliers and the lower bound afterwards.
         max_evaluations: Full constraint gradients.
+        tolerance: Relative gap between the distance and its proof at which to stop. Up
+            to half of it is spent on points a little inside of constraints that curve,
+            which are feasible before the nearest point is known exactly.
         declared: Whether the constraints are declared convex. If not, a bound proves
             nothing, and gradients that do not lower the residual end the search.
 
     Returns:
         Whether the cuts prove that no point is feasible.
     """
-    search = _Search(evaluator, bundle, declared=declared)
+    search = _Search(evaluator, bundle, tolerance, declared=declared)
     before = evaluator.evaluations - 1
     while search.solve():
         used = evaluator.evaluations - before
@@ -109,7 +119,7 @@ class Exhaustion:
         self._evaluator, self._lowest = evaluator, start
         self._residuals = {True: start.worst, False: start.worst}
         self._distance = math.inf
-        self.looks = 0
+        self.count = 0
 
     def note(self, seen: Evaluation, *, solution: bool = True) -> None:
         """Take an evaluation into account, at a solution or elsewhere."""
@@ -125,17 +135,24 @@ class Exhaustion:
             self._distance = min(self._distance, evaluator.best_distance)
             judged = seen
         if gains:
-            self.looks = 0
-        elif evaluator.is_rounding(judged):
-            self.looks += 1
+            self.count = 0
+        elif evaluator.is_rounding(judged) and not self._is_inside(judged):
+            self.count += 1
+
+    def _is_inside(self, seen: Evaluation) -> bool:
+        """Whether a point is feasible by more than rounding."""
+        margins = self._evaluator.margins
+        return all(c < -ROUGHLY * margins[name] for name, c in seen.values.items())
 
 
 class _Search:
     """Where the search is, and how far inside it aims."""
 
-    def __init__(self, evaluator: Evaluator, bundle: Bundle, *, declared: bool) -> None:
+    def __init__(
+        self, evaluator: Evaluator, bundle: Bundle, tolerance: float, *, declared: bool
+    ) -> None:
         self._evaluator, self._bundle = evaluator, bundle
-        self._declared = declared
+        self._tolerance, self._declared = tolerance, declared
         self._sets = bundle if isinstance(bundle, SetBundle) else None
         # In a basis that is shrunk again and again matrices learn little.
         ample = bundle.capacity >= min(TOLERANCES.vectors, dimension(evaluator.origin))
@@ -146,17 +163,25 @@ class _Search:
         self._y: Array = np.zeros(0)
         self._is_solution = False
         self._margins = {name: self._margin(name) for name in evaluator.margins}
-        self._aim = Aim(self._margins)
+        self._aim = Aim(self._margins, curved=self._curved())
         self._exhaustion = Exhaustion(evaluator, evaluator.first)
         self._least = self._outside = evaluator.first.worst
         self._waited = self._vain = self._blurred = 0
         self._farthest, self._gap = 0.0, math.inf
 
+    def _curved(self) -> set[str]:
+        """Return the constraints that are neither linear nor closed-form sets."""
+        return {
+            name
+            for name, c in self._evaluator.constraints.items()
+            if c.curvature != "linear" and not isinstance(c, SetConstraint)
+        }
+
     @property
     def is_stuck(self) -> bool:
         """Whether no progress is made, or only rounding is left."""
         stuck = self._vain >= TOLERANCES.stuck
-        return stuck or self._exhaustion.looks >= TOLERANCES.stalled
+        return stuck or self._exhaustion.count >= TOLERANCES.stalled
 
     def is_exhausted(self) -> bool:
         """Whether more gradients are of no use."""
@@ -164,13 +189,14 @@ class _Search:
         most = TOLERANCES.stuck // 2 if self._sets is not None else TOLERANCES.stuck
         if outside and self._vain >= (2 if self._sets is None else 1) * most:
             return True
-        return self._exhaustion.looks >= most
+        return self._exhaustion.count >= most
 
     def solve(self) -> bool:
         """Add the cuts of the last point, and solve; False if they are inconsistent."""
         self._add_cuts()
         bundle = self._bundle
         if bundle.solve(self._aim.margins()):
+            self._aim.aim_inside(self._tolerance * bundle.price())
             return True
         # A set without interior has no point inside by a margin, yet has points.
         self._aim.drop()
@@ -194,13 +220,16 @@ class _Search:
             return True
         if self._is_solution and self._seen.worst <= 0:
             return True
-        gap = max(evaluator.share, TOLERANCES.gap)
-        return evaluator.best_distance <= self._bundle.length() * (1.0 + gap)
+        gap, far = max(evaluator.share, TOLERANCES.gap), evaluator.best_distance
+        if far <= self._bundle.length() * (1.0 + gap):
+            return True
+        return far <= self._bundle.proof * (1.0 + self._tolerance)
 
     def move(self, *, hurry: bool, late: bool) -> bool:
-        """Look at the solution, or at a point that allows for curvature.
+        """Evaluate the solution over the cuts, or a point that allows for curvature.
 
-        False if neither there nor on the way there the constraints have values.
+        Returns:
+            Whether the constraints have values there, or on the way there.
         """
         before = self._at
         curvature, plain, bend = self._curvature, True, 0.0
@@ -215,20 +244,21 @@ class _Search:
             if self._sets is None and not plain:
                 aim = self._bundle.toward(self._y, bend)
                 plain = aim is None
-        share = self._look(self._bundle.d if aim is None else aim, bend)
+        share = self._evaluate_toward(self._bundle.d if aim is None else aim, bend)
         if share == 0.0:
             return False
         self._is_solution = plain and share == 1.0
         self._at = self._evaluator.displacement()
         self._moved = self._at.minus(before).norm()
         self._believe()
-        self._note(hurry=hurry, late=late)
+        self._record_progress(hurry=hurry, late=late)
         return True
 
-    def _look(self, aim: Array, bend: float) -> float:
-        """Look at coordinates, or a share of the way there; returns the share.
+    def _evaluate_toward(self, aim: Array, bend: float) -> float:
+        """Evaluate at coordinates, or where constraints have values on the way there.
 
-        Cuts from anywhere are valid, so a shorter step is as good as another.
+        Returns:
+            The share of the way; 0 if they have values nowhere.
         """
         evaluator, bundle, sets = self._evaluator, self._bundle, self._sets
         start = padded(self._y, aim.shape)
@@ -273,8 +303,8 @@ class _Search:
             said = bundle.predictions(seen.values, exact)
             self._witness.check(seen, said, far, unseen=unseen)
 
-    def _note(self, *, hurry: bool, late: bool) -> None:
-        """Count what is no progress, and adapt the margins."""
+    def _record_progress(self, *, hurry: bool, late: bool) -> None:
+        """Count gradients without progress, and adapt the margins."""
         seen, evaluator = self._seen, self._evaluator
         self._exhaustion.note(seen, solution=self._is_solution)
         length, outside = self._bundle.length(), evaluator.best.worst
@@ -343,7 +373,8 @@ class _Search:
             )
         }
         beside = [self._y, *self._curvature.points()]
-        columns = bundle.make_room(len(wanted), beside)
+        others = self._other_linearisations(wanted)
+        columns = bundle.make_room(len(wanted) + len(others), beside)
         if columns is not None:
             self._curvature.rotate(columns)
             self._y = columns.T @ padded(self._y, (len(columns),))
@@ -356,10 +387,32 @@ class _Search:
                 slopes[name] = bundle.add(name, value, pull, self._at, rounding=unit)
             elif evaluator.constraints[name].curvature != "linear":
                 slopes[name] = bundle.coordinates(pull)
+        for name, value, pull in others:
+            unit = evaluator.rounding(name, value, pull.norm())
+            bundle.add(name, value, pull, self._at, rounding=unit)
         size = (len(bundle.basis),)
         self._y = padded(self._y, size)
         slopes = {name: padded(g, size) for name, g in slopes.items()}
-        self._curvature.see(Center(self._y, seen.values, slopes), self._moved, mu)
+        self._curvature.update(Center(self._y, seen.values, slopes), self._moved, mu)
+
+    def _other_linearisations(
+        self, names: Iterable[str]
+    ) -> list[tuple[str, float, AbstractPacked]]:
+        """Return name, value and gradient of examples that are almost the largest.
+
+        Where a constraint bounds the largest value over data, each example's is at most
+        that, and so is its linearisation. They are left out where memory is short.
+        """
+        evaluator, found = self._evaluator, []
+        if self._bundle.capacity < TOLERANCES.vectors:
+            return []
+        for name in names:
+            constraint = evaluator.constraints[name]
+            for part in [*parts_of(constraint).values()][1:]:
+                value, gradient = part.value_and_gradient(evaluator.parameters)
+                if value + self._aim.margin(name) > 0:
+                    found.append((name, value, evaluator.space.pack(gradient)))
+        return found
 
     def _places(self) -> set[str]:
         return set() if self._sets is None else set(self._sets.region.places)
@@ -376,14 +429,14 @@ class _Search:
         return TOLERANCES.bound_units * pull.eps * far * pull.norm()
 
 
-def secure(evaluator: Evaluator) -> None:
-    """Take a feasible best point inside by the noise of its functions, if it is not.
+def move_inside_noise(evaluator: Evaluator) -> None:
+    """Move a feasible best point inside by the rounding noise of its functions.
 
-    A function may be the difference of large numbers, and nothing tells how large: what
-    it says near 0 is then rounding. That shows in its values nearby, which should be
-    what the gradient says. Functions with a bound have their size from it. Averages are
-    added up in float64, and sets computed in it: these need no more than their margins.
-    A point that cannot be taken there stays as it is.
+    A function may be the difference of large numbers, so that its value near 0 is
+    rounding. The noise is measured: values nearby differ from what the gradient
+    predicts. Functions with a bound have their size from it, averages are added up in
+    float64, and sets are computed in it: for these the margins are enough. Where no
+    such point is found the best point stays.
 
     Example:
         >>> import torch
@@ -391,7 +444,7 @@ def secure(evaluator: Evaluator) -> None:
         >>> w = torch.tensor([2.0], requires_grad=True)
         >>> low = {"low": function(lambda: (w + 30.0 - 31.0).sum()) <= 0.0}
         >>> evaluator = Evaluator([w], low, differentiate_all=True)
-        >>> _ = evaluator.move([torch.tensor([-1.0])]); secure(evaluator)
+        >>> _ = evaluator.move([torch.tensor([-1.0])]); move_inside_noise(evaluator)
         >>> evaluator.best.values["low"] < -2e-6
         True
     """
@@ -438,9 +491,9 @@ def _noise(evaluator: Evaluator, name: str, noise: float) -> float:
 
 
 TRIED = 50
-"""Full gradients for it: most answers take ten."""
+"""Full gradients of a search within sets that are not convex; most take ten."""
 NARROW, EVEN = 1e-3, 1e-2
-"""The duality gap and the KKT residual, as shares of the distance, up to which its
+"""The duality gap and the KKT residual, as shares of the distance, up to which such an
 answer is taken for the nearest one."""
 
 
@@ -468,7 +521,7 @@ def project_within_any(
     """
     few = min(TRIED, max_evaluations)
     bundle = SetBundle(region, evaluator.origin, capacity)
-    # What was not declared is nobody's mistake.
+    # A contradiction shows that an undeclared function is not convex.
     with suppress(InvalidProblemError):
         project_convex(evaluator, bundle, max_evaluations=few)
     if evaluator.best.worst > 0:

@@ -1,4 +1,4 @@
-"""Where to look next at convex constraints that curve: a step with their curvature.
+"""Where to evaluate convex constraints that curve next: a step with their curvature.
 
 Full-memory quasi-Newton in the coordinates of the bundle's basis. Every point of the
 search is the start plus a combination of gradients, so a dense matrix in an orthonormal
@@ -37,7 +37,7 @@ class Center:
 
 
 class Curvature:
-    """Learns how constraints curve, and proposes where to look.
+    """Learns how constraints curve, and proposes where to evaluate them.
 
     Args:
         dense: Whether to keep a matrix for each constraint. If not, only the curvature
@@ -60,10 +60,10 @@ class Curvature:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether what curvature predicted of late is what was seen.
+        """Whether the curvature predicted the latest values.
 
-        At the kinks of a maximum it is not, and the nearest point of the cuts is the
-        better place to look.
+        At the kinks of a maximum it does not, and the nearest point of the cuts is the
+        better next point.
         """
         return self._is_long and self._error <= TOLERANCES.trusted * self._bent
 
@@ -84,11 +84,13 @@ class Curvature:
         agreed = bool(recent) and max(recent) <= TOLERANCES.agree * min(recent)
         return recent[-1] if agreed else 0.0
 
-    def see(self, seen: Center, moved: float, multipliers: Mapping[str, float]) -> None:
-        """Take what was seen at a point into account.
+    def update(
+        self, seen: Center, moved: float, multipliers: Mapping[str, float]
+    ) -> None:
+        """Learn from the values and gradients at a point.
 
         Args:
-            seen: The point, in the basis as it is now.
+            seen: The point, in the present basis.
             moved: The length of the step there, also of its part outside of the basis.
             multipliers: Of the cuts' solution; they say which constraints matter.
         """
@@ -127,7 +129,7 @@ class Curvature:
             self._center = Center(turn @ at.y, at.values, turned)
 
     def step(self, bundle: Bundle, margins: Mapping[str, float]) -> Array | None:
-        """Propose coordinates to look at; None if the model has no answer."""
+        """Propose coordinates to evaluate; None if the model has no answer."""
         center = self._center
         if center is None or not center.gradients or not self._matrices:
             return None

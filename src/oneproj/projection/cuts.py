@@ -21,14 +21,15 @@ from oneproj.errors import InvalidProblemError, old_argument
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.bundle import SPARE, Bundle
-from oneproj.projection.closed_form import enter, project_onto_sets
+from oneproj.projection.closed_form import move_into_sets, project_onto_sets
 from oneproj.projection.convex import (
+    move_inside_noise,
     project_convex,
     project_within_any,
-    secure,
     seems_linear_within_sets,
 )
 from oneproj.projection.evaluator import Evaluator
+from oneproj.projection.largest import has_largest, project_largest
 from oneproj.projection.local_model import LocalWarmStart
 from oneproj.projection.refutation import challenge
 from oneproj.projection.report import (
@@ -56,12 +57,14 @@ class Cuts(AbstractProjector):
     """Projects by linearisation: exactly if all constraints are convex, else locally.
 
     If every constraint is declared convex (``curvature="convex"`` of its term, or a
-    convex set), the answer is the nearest feasible point, and ``lower_bound`` proves
-    how much nearer another could be. Otherwise it satisfies the KKT conditions of the
-    projection problem to ``kkt_residual``, as points that are nearest locally do.
+    convex set), the answer is the nearest feasible point to the ``tolerance``, and
+    ``lower_bound`` proves how much nearer another could be. Otherwise it satisfies the
+    KKT conditions of the projection problem to ``kkt_residual``, as points that are
+    nearest locally do.
 
     Args:
-        tolerance: Nonconvex: stop at this relative KKT residual.
+        tolerance: Convex: stop when the distance is proven to this share of it.
+            Nonconvex: stop at this relative KKT residual. 0 runs on to rounding.
         min_gain: Nonconvex: stop when the model predicts a gain below this share of
             half the squared distance. 0 runs on to the tolerance, for constraints
             without kinks.
@@ -104,9 +107,9 @@ class Cuts(AbstractProjector):
         self._min_gain = check_number("min_gain", min_gain, gain, zero=True)
         self._max_evaluations, self._memory = max_evaluations, memory
         if max_evaluations is not None:
-            looks = "It counts full constraint gradients; None for the default."
+            counts = "It counts full constraint gradients; None for the default."
             self._max_evaluations = check_count(
-                "max_evaluations", max_evaluations, looks
+                "max_evaluations", max_evaluations, counts
             )
         if isinstance(memory, str):
             read_bytes("memory", memory)
@@ -163,8 +166,17 @@ class Cuts(AbstractProjector):
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
     ) -> Projection:
         """Project in place and report."""
-        shapes = {constraint.curvature for constraint in constraints.values()}
-        convex = shapes <= {"convex", "linear"}
+        # Where memory is short there is none for the gradients of many examples.
+        ample = self._vectors(parameters) is None
+        if ample and has_largest(constraints) and not _are_convex(constraints):
+            return project_largest(parameters, constraints, self._project)
+        return self._project(parameters, constraints)
+
+    def _project(
+        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
+    ) -> Projection:
+        """Project in place; a bound on a largest value is one function."""
+        convex = _are_convex(constraints)
         past = self._recall(parameters, constraints)
         suspects = None if past is None else past.suspects()
         evaluator = Evaluator(
@@ -201,7 +213,7 @@ class Cuts(AbstractProjector):
             return past
         return None
 
-    @np.errstate(over="ignore", invalid="ignore")  # nothing is seen at such a point
+    @np.errstate(over="ignore", invalid="ignore")  # such a point is not evaluated
     def _project_convex(
         self, evaluator: Evaluator, past: WarmStart | None
     ) -> Projection:
@@ -213,12 +225,14 @@ class Cuts(AbstractProjector):
             TOLERANCES.gradients, TOLERANCES.gradients_per_dimension * facets
         )
         evaluator.keep(self._points(evaluator))
-        empty = project_convex(evaluator, bundle, max_evaluations=budget)
+        empty = project_convex(
+            evaluator, bundle, max_evaluations=budget, tolerance=self._tolerance
+        )
         if empty:
             challenge(evaluator)
         if not (empty or evaluator.is_rounding(evaluator.best)):
             return self._project_anew(evaluator, bundle)
-        secure(evaluator)
+        move_inside_noise(evaluator)
         done = bounded(evaluator, bundle, *apart(evaluator, bundle), {}, empty=empty)
         # Without a bound a declaration is refuted, and the cuts are not valid.
         if self._warm and not (done.lower_bound is None or bundle.excludes_all):
@@ -226,9 +240,9 @@ class Cuts(AbstractProjector):
         return done
 
     def _project_anew(self, evaluator: Evaluator, bundle: Bundle) -> Projection:
-        """Project locally where cuts ran out of looks: curvature may know the way.
+        """Project locally where the cuts used up their gradients without an answer.
 
-        Of an ellipsoid with axes of very different lengths they see a facet a look.
+        Of an ellipsoid with axes of very different lengths a gradient shows one facet.
         What they prove holds for any answer. If there is none, the better point counts.
         """
         missed = bounded(evaluator, bundle, *apart(evaluator, bundle), {}, empty=False)
@@ -247,12 +261,14 @@ class Cuts(AbstractProjector):
         budget = self._max_evaluations or TOLERANCES.gradients
         bundle = SetBundle(region, evaluator.origin, room)
         evaluator.keep(self._points(evaluator))
-        empty = project_convex(evaluator, bundle, max_evaluations=budget)
+        empty = project_convex(
+            evaluator, bundle, max_evaluations=budget, tolerance=self._tolerance
+        )
         if empty:
             challenge(evaluator, lambda x: region.member(x, like=evaluator.origin))
         if evaluator.best.worst > 0 and not empty:
             return self._project_convex(evaluator, None)
-        secure(evaluator)
+        move_inside_noise(evaluator)
         left, far = apart(evaluator, bundle)
         normals = bundle.unit_normals()
         return bounded(evaluator, bundle, left, far, normals, empty=empty)
@@ -267,7 +283,7 @@ class Cuts(AbstractProjector):
             return None
         try:
             found = self._project_within(evaluator, region)
-        except InvalidProblemError:  # what was not declared is nobody's mistake
+        except InvalidProblemError:  # an undeclared function is not linear
             return None
         if not found.status.ok:
             return None
@@ -341,7 +357,11 @@ class Cuts(AbstractProjector):
             if not sets.places and search.may_be_convex():
                 try:
                     project_convex(
-                        evaluator, bundle, max_evaluations=limit, declared=False
+                        evaluator,
+                        bundle,
+                        max_evaluations=limit,
+                        tolerance=self._tolerance,
+                        declared=False,
                     )
                 except InvalidProblemError:  # they are not convex after all
                     bundle = Bundle(room)
@@ -349,8 +369,8 @@ class Cuts(AbstractProjector):
             if not bundle.multipliers() or evaluator.best.worst > 0:
                 search.run(limit)
         if evaluator.best.worst > 0 and region.places:
-            enter(evaluator, region)
-        secure(evaluator)
+            move_into_sets(evaluator, region)
+        move_inside_noise(evaluator)
         search.resume()
         if self._warm and evaluator.best.worst <= 0:
             self._past = WarmStart.of(evaluator, models=search.carry())
@@ -385,7 +405,7 @@ class Cuts(AbstractProjector):
         most = self._vectors(evaluator.parameters)
         if most is None:
             return TOLERANCES.cut_numbers // dimension(evaluator.parameters)
-        return most // (2 * (1 + len(evaluator.constraints)))
+        return most // (4 * (1 + len(evaluator.constraints)))
 
     def _local_room(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
@@ -398,6 +418,10 @@ class Cuts(AbstractProjector):
             return whole if size <= whole else plain
         # The start, the best point and two sums; gradients at four points.
         return max(most - 4 - 4 * count, 4 * count + SPARE + 2)
+
+
+def _are_convex(constraints: Mapping[str, AbstractTerm]) -> bool:
+    return all(c.curvature in ("convex", "linear") for c in constraints.values())
 
 
 def _worst(projection: Projection) -> float:

@@ -15,7 +15,7 @@ by thirty orders on the way there. It counts as long as that makes no difference
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 
@@ -49,7 +49,7 @@ def coarsest(parameters: Vector, constraints: Mapping[str, AbstractTerm]) -> flo
 
 
 class Margin:
-    """How far inside one constraint to aim; ``renew`` it at every look.
+    """How far inside one constraint to aim; ``renew`` it at every evaluation.
 
     Args:
         constraint: Seen at the start.
@@ -83,9 +83,9 @@ class Margin:
     def renew(
         self, value: float, gradient: Vector | None, point: Vector, moved: float
     ) -> None:
-        """Take note of what was seen at a point, this far from the start.
+        """Adapt to the value and gradient at a point, this far from the start.
 
-        A gradient that was not looked at is None: of a bound of 0, that tells nothing.
+        A gradient that was not computed is None; a bound of 0 then says nothing.
         """
         scale = self._constraint.scale()
         unknown = scale == 0.0 and gradient is None
@@ -103,7 +103,7 @@ class Margin:
 
 
 class Aim:
-    """The margins, wider or narrower where they do not help as they are.
+    """The margins, made wider or narrower where the search needs it.
 
     Example:
         >>> aim = Aim({"a": 0.5})
@@ -115,18 +115,26 @@ class Aim:
         {'a': 0.0}
     """
 
-    def __init__(self, margins: Mapping[str, float]) -> None:
-        """Follow margins that are renewed meanwhile."""
+    def __init__(
+        self, margins: Mapping[str, float], curved: Collection[str] = ()
+    ) -> None:
+        """Follow margins that are renewed meanwhile; ``curved`` ones may be wider."""
         self._margins, self._factor = margins, 1.0
+        self._curved, self._inside = curved, 0.0
         self._extra = dict.fromkeys(margins, 0.0)
 
     def margins(self) -> dict[str, float]:
-        """The margin of every constraint, as it is now."""
+        """The present margin of every constraint."""
         return {name: self.margin(name) for name in self._margins}
 
     def margin(self, name: str) -> float:
         """The margin of one constraint."""
-        return self._factor * self._margins[name] + self._extra[name]
+        margin = self._factor * self._margins[name] + self._extra[name]
+        return max(margin, self._inside) if name in self._curved else margin
+
+    def aim_inside(self, width: float) -> None:
+        """Aim this far inside what curves, at least, unless margins were dropped."""
+        self._inside = width if self._factor > 0 else 0.0
 
     def widen(self, factor: float) -> None:
         """Multiply all margins by a factor."""
@@ -140,4 +148,5 @@ class Aim:
 
     def drop(self) -> None:
         """Make all margins 0: a set without interior has no points inside by one."""
-        self._factor, self._extra = 0.0, dict.fromkeys(self._margins, 0.0)
+        self._factor, self._inside = 0.0, 0.0
+        self._extra = dict.fromkeys(self._margins, 0.0)

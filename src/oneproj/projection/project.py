@@ -267,8 +267,8 @@ def _advice(projection: Projection) -> str:
             'curvature="convex" of a term that is convex, or a set of oneproj.sets for '
             "a bound on a size, (e) where a loss is flat, as a clamp or a saturated "
             "sigmoid is, a surrogate with a slope, (f) a maximum, or a mean over the "
-            "worst examples, as one constraint for each that it is taken over: it "
-            "shows the gradient of one at a time."
+            "worst examples, as oneproj.largest: as a function it shows the "
+            "gradient of one example at a time."
         )
     advice = (
         "If the terms declared convex are, neither another start nor another projector "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -13,12 +13,14 @@ from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.tolerances import TOLERANCES
 from oneproj.sets import SetConstraint
-from oneproj.vectors.arithmetic import Vector, combine, dimension, flat, norm
+from oneproj.vectors.arithmetic import Array, Vector, combine, dimension, norm
 
 PLAIN = 0.1
 """Of the residual at the start: a value is below a linearisation by more than that."""
+BLOCK = 2**16
+"""Entries of vectors whose inner products are taken at a time: 0.5 MB each."""
 PROBES = 8
-"""Points that are looked at before emptiness is claimed."""
+"""Points that are evaluated before emptiness is claimed."""
 
 
 class Prediction(NamedTuple):
@@ -47,12 +49,12 @@ class Witness:
     """Compares what is seen with what cuts say, and refuses what contradicts them.
 
     A convex function lies above its linearisations. A value that is below one by more
-    than rounding explains proves that the function is not what it was declared to be,
-    and cuts of it may have cut off the answer.
+    than rounding explains proves that the declared curvature is wrong, and that cuts of
+    the function may have cut off the answer.
     """
 
     def __init__(self, evaluator: Evaluator) -> None:
-        """Know the sizes of what is seen, for they are what is rounded."""
+        """Take the sizes of the numbers that are rounded from the evaluator."""
         self._sure = max(TOLERANCES.sure_share, TOLERANCES.sure_units * evaluator.eps)
         self._far = TOLERANCES.sure_units * evaluator.eps
         self._size = norm(evaluator.origin)
@@ -132,10 +134,9 @@ def challenge(evaluator: Evaluator, inside: Callable[[Vector], Vector] = list) -
 
     Linearisations that exclude every point prove emptiness only if the functions are
     convex, as declared. So every linearisation that was kept is compared with every
-    value that was kept. Then ``PROBES`` more points are looked at, and compared in the
+    value that was kept. Then ``PROBES`` more points are evaluated, and compared in the
     same way: they are halfway between the best point so far and, in turn, the second
-    best and the worst. Where the start is the only one, as it is with a flat
-    linearisation there, the first probe is beside it.
+    best and the worst. If only the start was visited, the first probe is beside it.
 
     Args:
         evaluator: Of the constraints; it knows the best point afterwards.
@@ -157,7 +158,7 @@ def challenge(evaluator: Evaluator, inside: Callable[[Vector], Vector] = list) -
 
 
 def contradiction(evaluator: Evaluator) -> str:
-    """Say which declared curvature the kept looks contradict; nothing if none.
+    """Say which declared curvature the kept evaluations contradict; "" if none.
 
     Every linearisation that was kept is compared with every value that was kept, up to
     the rounding that the numbers show. So it costs no evaluation. The answer stays, but
@@ -209,7 +210,7 @@ def _compare(evaluator: Evaluator, witness: Witness, *, since: int) -> None:
 
 
 def _probe(evaluator: Evaluator, k: int) -> list[Tensor]:
-    """The k-th point to look at."""
+    """The k-th point to evaluate."""
     best, *others = sorted(evaluator.kept, key=lambda kept: kept[1].worst)
     if others:
         return combine([0.5, 0.5], [best[0], others[-(k % 2)][0]])
@@ -225,10 +226,6 @@ def _predictions(
     Pairs of which both were kept before ``since`` are left out. With ``linear``, what
     they say below the values of constraints that are declared linear is there as well.
     """
-    points = np.array([flat(point) for point, _ in evaluator.kept]) - flat(
-        evaluator.origin
-    )
-    lengths = np.linalg.norm(points, axis=1)
     found: list[list[Prediction]] = [[] for _ in evaluator.kept]
     for name in evaluator.constraints:
         held = [
@@ -237,13 +234,11 @@ def _predictions(
         if not held:
             continue
         both = linear and evaluator.constraints[name].curvature == "linear"
-        looks = [evaluator.kept[k][1] for k in held]
-        normals = np.array([flat(look.gradients[name]) for look in looks])
-        values = np.array([look.values[name] for look in looks])
-        reach = normals @ points.T
+        values = np.array([evaluator.kept[k][1].values[name] for k in held])
+        gradients = [evaluator.kept[k][1].gradients[name] for k in held]
+        reach, slopes, lengths = _products(evaluator, gradients)
         here = reach[np.arange(len(held)), held]
         said = values[:, None] + reach - here[:, None]
-        slopes = np.linalg.norm(normals, axis=1)
         # Inner products may cancel: what is rounded is as large as the lengths.
         far = lengths[held][:, None] + lengths
         terms = np.abs(values)[:, None] + slopes[:, None] * far
@@ -256,3 +251,30 @@ def _predictions(
                         Prediction(name, said[k, i], terms[k, i], slopes[k])
                     )
     yield from found
+
+
+def _products(
+    evaluator: Evaluator, gradients: Sequence[Vector]
+) -> tuple[Array, Array, Array]:
+    """Inner products of gradients and kept displacements, and the lengths of both.
+
+    A block of entries at a time, so that large vectors are not copied as a whole.
+    """
+    points = [point for point, _ in evaluator.kept]
+    products = np.zeros((len(gradients), len(points)))
+    slopes, lengths = np.zeros(len(gradients)), np.zeros(len(points))
+    for i, start in enumerate(evaluator.origin):
+        for first in range(0, start.numel(), BLOCK):
+            block = slice(first, first + BLOCK)
+            n = np.array([_entries(gradient[i], block) for gradient in gradients])
+            d = np.array([_entries(point[i], block) for point in points])
+            d -= _entries(start, block)
+            products += n @ d.T
+            slopes += np.square(n).sum(1)
+            lengths += np.square(d).sum(1)
+    return products, np.sqrt(slopes), np.sqrt(lengths)
+
+
+def _entries(tensor: Tensor, block: slice) -> Array:
+    found: Array = tensor.detach().reshape(-1)[block].cpu().double().numpy()
+    return found

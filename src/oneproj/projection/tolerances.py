@@ -19,7 +19,7 @@ class Tolerances:
     cuts: int = 1000
     """Cuts of convex constraints to keep, for they stay valid, as long as ..."""
     cut_numbers: int = 10_000_000
-    """... they hold at most so many numbers: 80 MB. Not tuned."""
+    """... they hold at most this many numbers: 80 MB. Not tuned."""
     large: int = 1_000_000
     """Parameters from which memory counts, and only ``large_vectors`` are kept."""
     large_vectors: int = 16
@@ -36,6 +36,13 @@ class Tolerances:
     smooth problems take fewer (suite)."""
     local_steady: float = 1e-2
     """Share of the worst residual that is left where those gradients made progress."""
+
+    # --- largest values over data -------------------------------------------------
+    parts: int = 8
+    """Bounds on single examples that a pass adds where the largest violates its bound.
+    With 4, networks take 1 to 2 rounds more (NOTES, "Largest values")."""
+    part_rounds: int = 10
+    """Rounds after which the largest is bounded as a whole, one example at a time."""
 
     # --- convex: the bundle of cuts -----------------------------------------------
     independent: float = 16.0
@@ -61,7 +68,7 @@ class Tolerances:
 
     # --- convex: the search -------------------------------------------------------
     gap: float = 1e-10
-    """Relative gap between the distance and its proof at which the search ends."""
+    """Relative gap between the distance and its proof that is as good as none."""
     stalled: int = 3
     """Gradients without progress after which margins grow."""
     stuck: int = 12

@@ -87,7 +87,7 @@ class SetBundle(Bundle):
         return True
 
     def target(self, center: AbstractPacked, curvature: float) -> list[Tensor]:
-        """Return a point whose nearest point of the region is the next to look at.
+        """Return a point whose nearest point of the region is to be evaluated next.
 
         Without curvature that is the solution. With it, it minimises
         ``|d|^2 + curvature |d - center|^2``, the distance from ``share * center``.
@@ -295,7 +295,7 @@ def _curvature(  # noqa: PLR0917 - the free part of one step
     bound: Array,
     apart: float,
 ) -> Array:
-    """Minus the second derivatives by the free entries, as far as they are negative.
+    """Minus the second derivatives by the free entries, where they are negative.
 
     Slopes are differenced along the eigenvectors of the bound: there is no curvature
     along those where it has none, as with more cuts than they have dimensions.
