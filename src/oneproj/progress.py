@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
 import math
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -43,23 +41,6 @@ def install(extra: str) -> str:
         'pip install "oneproj[progress]" (in a clone: ".[progress]")'
     """
     return f'pip install "oneproj[{extra}]" (in a clone: ".[{extra}]")'
-
-
-def versions(*packages: str) -> dict[str, str]:
-    """The versions of Python and of packages, for what a record depends on.
-
-    Example:
-        >>> list(versions("numpy", "torch"))
-        ['python', 'numpy', 'torch']
-    """
-    return {"python": platform.python_version()} | {p: _version(p) for p in packages}
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"  # run from the sources
 
 
 STREAM_ERRORS = (OSError, ValueError, AttributeError)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from threadpoolctl import threadpool_limits
 
-from oneproj import progress as extras
+import oneproj_paper
 
 PACKAGES = ("oneproj", "torch", "numpy", "scipy")
 PROCESSORS = Path("/proc/cpuinfo")
@@ -29,7 +29,7 @@ def versions() -> dict[str, str]:
         >>> list(versions())
         ['python', 'oneproj', 'torch', 'numpy', 'scipy']
     """
-    return extras.versions(*PACKAGES)
+    return oneproj_paper.versions(*PACKAGES)
 
 
 def machine() -> dict[str, Any]:

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from scipy.stats import beta
 
-from oneproj.progress import versions
 from oneproj.vectors.arithmetic import Array
+from oneproj_paper import versions
 from oneproj_paper.laboratory.checkpoints import Trajectory
 from oneproj_paper.laboratory.dent import DentedDisc
 from oneproj_paper.laboratory.plans import Plan
