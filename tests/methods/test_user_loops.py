@@ -245,7 +245,7 @@ def test_a_parameter_that_is_given_twice_moves_once() -> None:
     [
         ([1.0 + 1.0j], "only real floating-point"),
         ([1.0, math.nan], "holds NaN or inf at the start"),
-        ([], "every parameter is empty"),
+        ([], "frozen or empty"),
     ],
 )
 def test_a_start_that_cannot_be_optimised(start: list[float], match: str) -> None:

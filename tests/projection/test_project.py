@@ -298,7 +298,7 @@ REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
         W,
         [("size", BALL.on(W)), ("size", BALL.on(W))],
         {},
-        "Two constraints are called 'size'",
+        "cannot be called 'size': another one",
     ),
     "no bound": (W, {"size": function(W.norm)}, {}, "says no bound"),
     "frozen parameters": (FROZEN, {"size": BALL.on(W)}, {}, "nothing to optimise"),
@@ -312,7 +312,7 @@ REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
         [W, FROZEN],
         {"size": BALL.on(FROZEN)},
         {},
-        "'size' does not depend on.*The tensor of a set must be one of the parameters",
+        "'size' does not depend on.*same tensors",
     ),
 }
 

@@ -175,7 +175,7 @@ def test_a_ball_needs_a_positive_finite_radius(radius: float) -> None:
 
 
 def test_a_ball_needs_a_finite_center() -> None:
-    with pytest.raises(InvalidProblemError, match="finite center"):
+    with pytest.raises(InvalidProblemError, match="center of a ball must be finite"):
         Ball(1.0, torch.tensor([0.0, math.nan]))
 
 
@@ -210,5 +210,5 @@ def test_a_set_on_the_result_of_a_computation_is_refused() -> None:
 
 def test_a_set_on_whole_numbers_is_refused() -> None:
     for each in (Ball(1.0), Simplex(1.0)):
-        with pytest.raises(InvalidProblemError, match=r"dtype torch\.int64, which no"):
+        with pytest.raises(InvalidProblemError, match=r"dtype torch\.int64"):
             each.on(torch.tensor([1, 2]))

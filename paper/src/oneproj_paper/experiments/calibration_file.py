@@ -143,7 +143,7 @@ def read_calibrations(path: Path) -> list[Calibration]:
     Example:
         >>> read_calibrations(Path("nowhere.json"))
         Traceback (most recent call last):
-        oneproj_paper.errors.CalibrationError: nowhere.json cannot be read...
+        oneproj_paper.errors.CalibrationError: nowhere.json cannot be read as...
     """
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
@@ -168,7 +168,7 @@ def check_place(path: Path) -> None:
         >>> check_place(SHIPPED)
         >>> check_place(Path(__file__))
         Traceback (most recent call last):
-        oneproj_paper.errors.CalibrationError: ...calibration_file.py cannot be...
+        oneproj_paper.errors.CalibrationError: ...calibration_file.py cannot be ...
     """
     try:
         if path.exists():

@@ -68,7 +68,7 @@ def from_json(text: str, name: str = "the text") -> Record:
     Example:
         >>> from_json("{}", "runs/x.json")
         Traceback (most recent call last):
-        oneproj_paper.errors.DamagedRecordError: runs/x.json is not a record...
+        oneproj_paper.errors.DamagedRecordError: runs/x.json is not a record of...
     """
     try:
         plain = json.loads(text)
