@@ -19,7 +19,8 @@ from oneproj.problem.autograd import accumulate
 from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
-from oneproj.rates.thresholds import move_thresholds
+from oneproj.rates.terms import parts
+from oneproj.rates.thresholds import ThresholdMover
 from oneproj.results import Counts
 from oneproj.vectors.arithmetic import PLAIN, Vector, assign, dimension, snapshot
 
@@ -179,9 +180,13 @@ class BestAnchor:
 
         The problem holds the anchor afterwards.
         """
-        if not move_thresholds(problem.parameters, problem.constraints, anchor.values):
+        rated = {n: c for n, c in problem.constraints.items() if parts(c).rates}
+        if not rated:
             return
-        counts.constraint_passes += 2 * len(problem.constraints)  # to move, to check
+        counts.constraint_passes += len(rated)
+        if not ThresholdMover(problem.parameters, rated).move(anchor.values):
+            return
+        counts.constraint_passes += len(problem.constraints)
         if all(c.value() <= 0 for c in problem.constraints.values()):
             objective, point = problem.objective.value(), snapshot(problem.parameters)
             if self.objective is None or objective < self.objective:

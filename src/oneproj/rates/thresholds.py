@@ -97,31 +97,6 @@ def _is_same(one: Offset, other: Offset) -> bool:
     return np.allclose(one.effects, other.effects, atol=DEFAULTS.uneven)
 
 
-def move_thresholds(
-    parameters: Vector,
-    constraints: Mapping[str, AbstractTerm],
-    residuals: Mapping[str, float],
-) -> bool:
-    """Move the thresholds, in place, to where violations of rates are least.
-
-    Args:
-        parameters: Changed in place.
-        constraints: Name to constraint; those without rates are ignored.
-        residuals: Of the constraints, at the parameters.
-
-    Returns:
-        Whether the parameters moved.
-
-    Example:
-        >>> import oneproj
-        >>> w = torch.ones(1, requires_grad=True)
-        >>> move_thresholds([w], {"cap": oneproj.function(w.sum) <= 0.5}, {"cap": 0.5})
-        False
-    """
-    rated = {name: c for name, c in constraints.items() if parts(c).rates}
-    return bool(rated) and ThresholdMover(parameters, rated).move(residuals)
-
-
 class _Staircase:
     """A rate as a function of how far its scores are moved."""
 
