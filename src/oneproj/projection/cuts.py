@@ -11,13 +11,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from oneproj.arguments import check_count, check_number, read_bytes
-from oneproj.errors import InvalidProblemError, old_argument
+from oneproj.errors import InvalidProblemError, NonFiniteError, old_argument
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.bundle import SPARE, Bundle
@@ -329,50 +330,23 @@ class Cuts(AbstractProjector):
             evaluator.evaluations - 1 + (self._max_evaluations or TOLERANCES.gradients)
         )
         carried = None if past is None else past.models
-        search = Sqp(
+        make = partial(
+            Sqp,
             evaluator,
-            sets,
             min_gain=self._min_gain,
             tolerance=self._tolerance,
             room=self._local_room(evaluator.parameters, evaluator.constraints),
-            carried=carried,
         )
-        room = self._convex_room(evaluator.parameters, evaluator.constraints)
-        bundle = Bundle(room)
-        steady = True
-        while steady and evaluator.evaluations < limit:
-            before = evaluator.best.worst
-            soon = (
-                limit
-                if carried is not None
-                else evaluator.evaluations + TOLERANCES.local_first
-            )
-            search.run(min(soon, limit), last=soon >= limit)
-            ended = search.converged or search.stationary
-            steady = (
-                not ended
-                and 0 < evaluator.best.worst <= TOLERANCES.local_steady * before
-            )
-        if not (search.converged or search.stationary):
-            if not sets.places and search.may_be_convex():
-                try:
-                    project_convex(
-                        evaluator,
-                        bundle,
-                        max_evaluations=limit,
-                        tolerance=self._tolerance,
-                        declared=False,
-                    )
-                except InvalidProblemError:  # they are not convex after all
-                    bundle = Bundle(room)
-            search.resume()
-            if not bundle.multipliers() or evaluator.best.worst > 0:
-                search.run(limit)
+        try:
+            search, within = make(sets, carried=carried), True
+        except NonFiniteError:  # the functions have no value in the sets, or hardly
+            search, within = make(Region(evaluator.parameters, {})), False
+        bundle = self._search(evaluator, search, limit, patient=carried is not None)
         if evaluator.best.worst > 0 and region.places:
             move_into_sets(evaluator, region)
         move_inside_noise(evaluator)
         search.resume()
-        if self._warm and evaluator.best.worst <= 0:
+        if self._warm and within and evaluator.best.worst <= 0:
             self._past = WarmStart.of(evaluator, models=search.carry())
         found = best_balanced(
             evaluator, search.multipliers(), bundle, region, self._tolerance
@@ -380,6 +354,40 @@ class Cuts(AbstractProjector):
         if search.stationary and not found.status.ok:
             return replace(found, remark=stationary(evaluator))
         return found
+
+    def _search(
+        self, evaluator: Evaluator, search: Sqp, limit: int, *, patient: bool
+    ) -> Bundle:
+        """Search locally, or by cuts once that is slow and the functions seem convex.
+
+        Args:
+            evaluator: Of the constraints.
+            search: The local search.
+            limit: Gradients in all.
+            patient: Never change to cuts.
+
+        Returns:
+            The cuts that found the best point; without any if the local search did.
+        """
+        room = self._convex_room(evaluator.parameters, evaluator.constraints)
+        bundle, steady = Bundle(room), True
+        while steady and evaluator.evaluations < limit:
+            before = evaluator.best.worst
+            few = evaluator.evaluations + TOLERANCES.local_first
+            soon = limit if patient else min(few, limit)
+            search.run(soon, last=soon == limit)
+            if search.converged or search.stationary:
+                return bundle
+            steady = 0 < evaluator.best.worst <= TOLERANCES.local_steady * before
+        if search.may_be_convex():
+            try:
+                project_convex(evaluator, bundle, max_evaluations=limit, declared=False)
+            except InvalidProblemError:  # they are not convex after all
+                bundle = Bundle(room)
+        search.resume()
+        if not bundle.multipliers() or evaluator.best.worst > 0:
+            search.run(limit)
+        return bundle
 
     def _convex_room(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]

@@ -87,7 +87,7 @@ class Sqp:
         self._min_gain, self._tolerance = min_gain, tolerance
         self.names = [n for n in evaluator.constraints if n not in region.places]
         m = len(self.names)
-        self._warm, self._gave_up_sets = carried is not None, False
+        self._warm = carried is not None
         self.mu: Array = np.zeros(m)
         self._errors: Array = np.zeros(m)
         """By how much the last linearisation was too low, per squared length."""
@@ -98,12 +98,8 @@ class Sqp:
                 self._basis, self._curvature = carried.basis, carried.curvature
         self._halfspaces: list[tuple[Array, float]] = []
         """Normals a and offsets b with ``a'd <= b`` on the sets."""
-        self._penalty, self._step_share, self._trusted, self._min_penalty = (
-            0.0,
-            1.0,
-            True,
-            0.0,
-        )
+        self._penalty = self._min_penalty = 0.0
+        self._step_share, self._trusted = 1.0, True
         self._tries, self._taken_share = 0, 1.0
         """Of the last line search: its trials, and the share of the step."""
         least = math.sqrt(dimension(evaluator.parameters))
@@ -112,19 +108,7 @@ class Sqp:
         self.current: Iterate = self.best
         self._restart_at(self.best)
         if region.places:
-            iterate = self._first_member()
-            if iterate is None:  # the functions have no value in the sets, or hardly
-                nowhere = Region(evaluator.parameters, {})
-                self.__init__(  # type: ignore[misc]
-                    evaluator,
-                    nowhere,
-                    min_gain=min_gain,
-                    tolerance=tolerance,
-                    room=room,
-                )
-                self._gave_up_sets = True
-            else:
-                self._restart_at(iterate)
+            self._restart_at(self._first_member())
         self.stationary = False  # whether it ended at one of the violation
         self.converged = False  # whether it ended because little is to be gained
 
@@ -142,14 +126,15 @@ class Sqp:
 
     def may_be_convex(self) -> bool:
         """Whether no two visited points contradict that the functions are convex."""
+        if self._region.places:
+            return False  # cuts know functions only
         noise = self._evaluator.share
         self._refuted = self._refuted or not are_monotone(self._visited, noise)
         return not self._refuted
 
-    def carry(self) -> LocalWarmStart | None:
-        """What helps a search from a point nearby; None where sets were given up."""
-        found = LocalWarmStart(self.mu, self._errors, self._basis, self._curvature)
-        return None if self._gave_up_sets else found
+    def carry(self) -> LocalWarmStart:
+        """What helps a search from a point nearby."""
+        return LocalWarmStart(self.mu, self._errors, self._basis, self._curvature)
 
     # --- points
 
@@ -193,7 +178,7 @@ class Sqp:
             worse.evaluation.gradients.clear()
         return iterate
 
-    def _first_member(self) -> Iterate | None:
+    def _first_member(self) -> Iterate:
         """The sets' point nearest to the start, or one where functions have values."""
         origin = self._evaluator.origin
         iterate = self._visit_member(origin)
@@ -203,8 +188,9 @@ class Sqp:
         for share in TOLERANCES.nudges:
             iterate = self._visit_member(combine([1.0, share], [origin, direction]))
             if iterate is not None:
-                break
-        return iterate
+                return iterate
+        quantity = "a constraint at points of the closed-form sets"
+        raise NonFiniteError(quantity)
 
     def _separate(self, d: Array) -> bool:
         """Add half-spaces that contain the sets and not a displacement."""
@@ -420,8 +406,6 @@ class Sqp:
             return False
         if iterate is best and self._kkt_residual(best, step) <= self._tolerance:
             return True
-        if step.value > TOLERANCES.wrong * best.half and self._drop_model():
-            return False
         coarse = self._warm or not self._trusted
         worth = (TOLERANCES.coarse if coarse else 1.0) * self._min_gain * best.half
         if self._min_gain == 0 or best.half - step.value > worth:
@@ -435,16 +419,6 @@ class Sqp:
         for (a, _), nu in zip(self._halfspaces, step.nu, strict=False):
             left = left + nu * a
         return math.sqrt(float(left.dot(left)) / max(2.0 * iterate.half, TINY))
-
-    def _drop_model(self) -> bool:
-        """Drop a model that knows less than the best point does."""
-        if self.current is not self.best:
-            self._return_to_best()
-        elif self._curvature.moves:
-            self._curvature.forget()
-        else:
-            return False
-        return True
 
     def _return_to_best(self) -> None:
         """Go back to the feasible point, with a penalty that prefers it from now on."""

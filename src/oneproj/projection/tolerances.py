@@ -180,9 +180,6 @@ class Tolerances:
     inside, where the model is wrong."""
     aim_most: float = 5.0
     """Times ``min_gain``: most of the squared distance to spend on aiming inside."""
-    wrong: float = 1.02
-    """A model that takes the squared distance for this multiple of one that was
-    reached is wrong."""
     shortest: float = 1e-3
     """Share of a step with which the next line search begins at least."""
     local_rounding: float = 1e-13
