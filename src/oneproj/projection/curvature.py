@@ -249,15 +249,16 @@ class Curvature:
         planned = _plan(normals, offsets, y, curvature, 1.0, self._start)
         if planned is not None:
             return planned
-        best, low, high = None, 0.0, 1.0
+        best: tuple[Array, Array] | None = None
+        low, high = 0.0, 1.0
         for _ in range(TOLERANCES.halvings):
             share = 0.5 * (low + high)
             start = None if best is None else best[1]
             planned = _plan(normals, offsets, y, curvature, share, start)
             if planned is None:
                 high = share
-                continue
-            best, low = planned, share
+            else:
+                best, low = planned, share
         return best
 
 
