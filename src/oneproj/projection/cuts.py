@@ -358,11 +358,7 @@ class Cuts(AbstractProjector):
                 # What was not declared is nobody's mistake.
                 with suppress(InvalidProblemError):
                     project_convex(
-                        evaluator,
-                        bundle,
-                        max_evaluations=limit,
-                        tolerance=self._tolerance,
-                        declared=False,
+                        evaluator, bundle, max_evaluations=limit, declared=False
                     )
             search.resume()
             if not bundle.multipliers() or evaluator.best.worst > 0:
