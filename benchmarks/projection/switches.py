@@ -2,7 +2,7 @@
 
 A switch is ``option=value`` for an argument of ``Cuts``, or ``module:name=value`` for
 anything in a module, such as
-``oneproj.projection.tolerances:TOLERANCES.penalty=1.0``. A value is a Python literal,
+``oneproj.projection.tolerances:TOLERANCES.stuck=20``. A value is a Python literal,
 or ``module:name`` for a function to put in place of another.
 """
 
@@ -102,6 +102,6 @@ def _refuse(switch: str, why: str) -> NoReturn:
     message = (
         f"The switch {switch!r} cannot be set: {why}. Write option=value for an "
         "argument of Cuts, or module:name=value, as in "
-        "oneproj.projection.tolerances:TOLERANCES.penalty=1.0."
+        "oneproj.projection.tolerances:TOLERANCES.stuck=20."
     )
     raise InvalidProblemError(message)

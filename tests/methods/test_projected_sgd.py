@@ -14,6 +14,7 @@ import oneproj
 from oneproj import Projection, Solution
 from oneproj.problem import AbstractTerm
 from oneproj.projection import AbstractProjector
+from oneproj.projection.cuts import Cuts
 from oneproj.vectors import Vector
 
 
@@ -28,7 +29,8 @@ class Cold(AbstractProjector):
     def project(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
     ) -> Projection:
-        return oneproj.project(parameters, constraints, projector="cuts")
+        exact = Cuts(tolerance=0.0)
+        return oneproj.project(parameters, constraints, projector=exact)
 
 
 def run(projector: str | AbstractProjector) -> tuple[Solution, Tensor]:
@@ -61,7 +63,7 @@ def run(projector: str | AbstractProjector) -> tuple[Solution, Tensor]:
 
 
 def test_a_warm_start_saves_gradients_and_changes_no_iterate() -> None:
-    (cold, there), (warm, here) = run(Cold()), run("cuts")
+    (cold, there), (warm, here) = run(Cold()), run(Cuts(tolerance=0.0))
     torch.testing.assert_close(here, there, rtol=0, atol=1e-11)
     for name in ("objective", "risk"):
         assert warm.history[name] == pytest.approx(cold.history[name], abs=1e-10)

@@ -62,7 +62,7 @@ def test_a_balance_of_linearisations_is_called_that() -> None:
         3.0 * torch.randn(3, generator=generator, dtype=torch.float64)
     ).requires_grad_()
     largest = oneproj.function(lambda: w.abs().max())
-    projector = Cuts(max_evaluations=10, tolerance=0.0)
+    projector = Cuts(max_evaluations=10)
     found = oneproj.project(w, {"largest": largest <= 1.0}, projector=projector)
     assert found.kkt_residual < 1e-9
     assert "With the gradients at the answer alone it is 0.77" in found.remark

@@ -392,10 +392,9 @@ class Largest(AbstractExpression):
 
     def _order(self) -> tuple[Tensor, Tensor]:
         """All rows, the largest first, and their values in float64."""
+        everyone = torch.arange(self._each.size or 0, device="cpu")
         with torch.no_grad():
-            values = self._each.full_pass(None).each
-        if values is None:  # never, with data
-            values = torch.zeros(0)
+            values = self._each.full_pass(None).examples(everyone)
         found = values.double().cpu().sort(descending=True, stable=True)
         self._rows = found.indices.tolist()
         return found.indices, found.values

@@ -54,7 +54,6 @@ class Curvature:
         self._center: Center | None = None
         self._count = 0
         self._weights: dict[str, float] = {}
-        self._radius, self._share, self._planned = math.inf, 1.0, 0.0
         self._error = self._bent = 0.0
         self._recent: list[float] = []
 
@@ -109,10 +108,7 @@ class Curvature:
             if name in self._center.gradients:
                 change = g - self._center.gradients[name]
                 self._learn(name, seen.y - self._center.y, change)
-        if self._is_long:
-            self._move_center(seen)
-        else:
-            self._center = seen
+        self._center = seen
 
     def points(self) -> list[Array]:
         """Return the points whose coordinates must stay in the basis."""
@@ -142,7 +138,7 @@ class Curvature:
         for _ in range(TOLERANCES.rounds):
             own = self._rows(margins, bends)
             normals, offsets = np.vstack([own[0], cuts[0]]), np.append(own[1], cuts[1])
-            planned = self._within_radius(normals, offsets, self._lagrangian(weights))
+            planned = self._planned(normals, offsets, self._lagrangian(weights))
             if planned is None:
                 break
             found, z = planned
@@ -161,9 +157,6 @@ class Curvature:
         if found is None:
             return None
         self._weights = weights
-        gain = 0.5 * (float(center.y @ center.y) - float(found @ found))
-        less = self._penalty() * self._share * self._violation(center.values)
-        self._planned = abs(gain + less)
         return found
 
     def _grow(self, size: int) -> None:
@@ -214,32 +207,6 @@ class Curvature:
         if moved > 0:
             self._recent.append(max(0.0, 2.0 * excess / (moved * moved)))
 
-    def _move_center(self, seen: Center) -> None:
-        """Go on from a point that lowers the merit, or stay for a shorter step."""
-        center = self._center
-        if center is None:
-            return
-        penalty, length = self._penalty(), _norm(seen.y - center.y)
-        before, after = (
-            0.5 * float(at.y @ at.y) + penalty * self._violation(at.values)
-            for at in (center, seen)
-        )
-        if before - after < TOLERANCES.decrease * self._planned:
-            self._radius = TOLERANCES.shorter * length
-            return
-        if self._share < 1.0:
-            self._radius = TOLERANCES.longer * length
-        self._center = seen
-
-    def _penalty(self) -> float:
-        far = 0.0 if self._center is None else _norm(self._center.y)
-        return TOLERANCES.penalty * max(sum(self._weights.values()), far)
-
-    def _violation(self, values: Mapping[str, float]) -> float:
-        """Return the worst violation, in units of the distance."""
-        over = (values[name] / scale for name, scale in self._scales.items())
-        return max(0.0, *over) if self._scales else 0.0
-
     def _bends(self, step: Array) -> dict[str, float]:
         """Return what curvature adds along a step: at most half of what slopes do."""
         found = {}
@@ -274,25 +241,24 @@ class Curvature:
             offsets.append(-(level + margins[name] + bends[name]) / slope)
         return np.array(normals), np.array(offsets)
 
-    def _within_radius(
+    def _planned(
         self, normals: Array, offsets: Array, curvature: Array
     ) -> tuple[Array, Array] | None:
-        """Return the solution, or one near by that meets a share of what is asked."""
+        """Return the solution, or one that removes the largest share of violations."""
         y = np.zeros(0) if self._center is None else self._center.y
-        self._share = 1.0
         planned = _plan(normals, offsets, y, curvature, 1.0, self._start)
-        if planned is not None and _norm(planned[0] - y) <= self._radius:
+        if planned is not None:
             return planned
-        best, low, high = None, 0.0, 1.0
+        best: tuple[Array, Array] | None = None
+        low, high = 0.0, 1.0
         for _ in range(TOLERANCES.halvings):
             share = 0.5 * (low + high)
             start = None if best is None else best[1]
             planned = _plan(normals, offsets, y, curvature, share, start)
-            if planned is None or _norm(planned[0] - y) > self._radius:
+            if planned is None:
                 high = share
-                continue
-            best, low = planned, share
-        self._share = low
+            else:
+                best, low = planned, share
         return best
 
 

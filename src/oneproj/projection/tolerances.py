@@ -98,14 +98,11 @@ class Tolerances:
     penalty: float = 1.5
     """Weight of the violation over the sum of the multipliers, in a merit function."""
     decrease: float = 1e-4
-    """Share of the predicted decrease of the merit that makes a point the next centre
+    """Share of the predicted gain of the dual that a step of its ascent must make
     (Nocedal and Wright, eq. 3.4)."""
-    shorter: float = 0.4
-    """Share of the length of a step that failed that the next may have."""
-    longer: float = 2.5
-    """Factor by which the next may be longer after a step that was cut short."""
     halvings: int = 8
-    """Of the share of a step, until it is short enough."""
+    """Bisections of the share of the violations that a step removes, where a model with
+    curvature cannot remove all."""
     memory: float = 0.9
     """Share that a past prediction error keeps at every gradient."""
     trusted: float = 0.6
