@@ -100,6 +100,8 @@ class Tolerances:
     decrease: float = 1e-4
     """Share of the predicted gain of the dual that a step of its ascent must make
     (Nocedal and Wright, eq. 3.4)."""
+    shorter: float = 0.4
+    """Share of the length of a step that failed that the next may have."""
     halvings: int = 8
     """Bisections of the share of the violations that a step removes, where a model with
     curvature cannot remove all."""
