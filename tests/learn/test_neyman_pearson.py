@@ -117,6 +117,15 @@ def test_a_warm_start_never_trains_on_rows_that_were_held_out(table) -> None:
         assert len(seen) <= len(table.y) - held_out
 
 
+def test_a_fit_that_fails_leaves_no_model_for_a_warm_start(table) -> None:
+    clf = NeymanPearsonClassifier(0.1, steps=2, random_state=np.random.RandomState(1))
+    clf.fit(table.X, table.y)
+    clf.set_params(model="no model")
+    with pytest.raises(InvalidProblemError, match="model must be None"):
+        clf.fit(table.X, table.y)
+    assert not hasattr(clf, "model_")  # it was trained on rows that this fit held out
+
+
 def test_a_warm_start_on_another_table_promises_nothing(table) -> None:
     clf = NeymanPearsonClassifier(0.1, steps=2, warm_start=True, random_state=0)
     assert clf.fit(table.X, table.y).guaranteed_

@@ -377,3 +377,24 @@ def test_where_no_way_leads_inside_the_point_is_the_one_that_is_reported() -> No
     assert done.residuals["never"] == positive.value()
     moved = w.detach() - torch.tensor([1.0, 3.0], dtype=torch.float64)
     assert done.distance == pytest.approx(float(moved.norm()), rel=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-3, 1e-6, 1e-8])
+@pytest.mark.parametrize("seed", range(5))
+def test_units_of_a_constraint_do_not_count(unit: float, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    centers = torch.randn(2, 2, generator=generator, dtype=torch.float64)
+    inside = centers.mean(0)
+    start = 3.0 + torch.randn(2, generator=generator, dtype=torch.float64)
+    w = start.clone().requires_grad_()
+
+    def disc(center: Tensor, factor: float) -> AbstractTerm:
+        size = 1.01 * float((inside - center).square().sum())
+        term = oneproj.function(
+            lambda: factor * (w - center).square().sum(), curvature="convex"
+        )
+        return term <= factor * size
+
+    discs = {"one": disc(centers[0], 1.0), "other": disc(centers[1], unit)}
+    done = oneproj.project(w, discs)
+    assert done.distance <= (1.0 + 2e-6) * done.lower_bound

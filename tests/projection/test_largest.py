@@ -179,3 +179,25 @@ def test_solve_takes_the_largest_as_a_constraint() -> None:
     assert solution.feasible
     with torch.no_grad():
         assert float(losses(x).max()) <= 1.0
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda worst, cap: 2.0 * worst <= 2.0 * cap,
+        lambda worst, cap: worst - 0.1 <= cap - 0.1,
+        lambda worst, cap: -worst >= -cap,
+    ],
+)
+def test_a_multiple_or_a_shift_is_projected_by_its_examples_too(
+    written: Callable[[oneproj.problem.terms.AbstractExpression, float], object],
+) -> None:
+    def done(form: Callable[..., object]) -> oneproj.Projection:
+        model, losses, x = network(0)
+        worst = oneproj.largest(losses, data=x)
+        cap = 0.7 * worst.value()
+        return oneproj.project(model.parameters(), {"worst": form(worst, cap)})
+
+    plain, other = done(lambda worst, cap: worst <= cap), done(written)
+    assert other.gradients == plain.gradients
+    assert other.distance == pytest.approx(plain.distance, rel=1e-9)

@@ -288,6 +288,8 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         kept = vars(self).get("model_") if self.warm_start else None
         if isinstance(kept, Scores) and kept.columns == rows.x.shape[1]:
             held_out = self._never_seen(rows)
+        else:  # if this fit fails, no later one goes on from a model of other rows
+            self.__dict__.pop("model_", None)
         self._kept_out = rows.digest(), held_out
         return rows.of(~held_out), rows.of(held_out)
 

@@ -260,7 +260,7 @@ def take_anchor(
                 sampled = True
                 found = _on_sample(constraint, plan.whole_size, parameters, generator)
             else:
-                counts.constraint_passes += rows > 0
+                counts.constraint_passes += constraint.has_data
                 found = _on_all_data(constraint, few, parameters, generator)
             if compares and rows > few and found.each is not None:
                 anchor.wholes[name] = found._replace(gradient=[])
@@ -303,7 +303,9 @@ def _on_sample(
         raise ValueError(message)
     places = indices
     if whole is not None and whole.indices is not None:
-        places = torch.randint(len(whole.indices), (size,), generator=generator)
+        places = torch.randint(
+            len(whole.indices), (size,), generator=generator, device="cpu"
+        )
         indices = whole.indices[places]
     gradient = [torch.zeros_like(p) for p in parameters]
     with evaluating(term.model):

@@ -215,7 +215,7 @@ class AbstractOracle(Resumable, ABC):
 
     def evaluate_all(self, term: AbstractTerm) -> tuple[float, Tensor]:
         """Return the value on all data, by one forward pass in evaluation mode."""
-        self.counts.constraint_passes += term.size is not None
+        self.counts.constraint_passes += term.has_data
         with evaluating(term.model):
             return self.evaluate_batch(term, None)
 
@@ -342,7 +342,7 @@ class AbstractOracle(Resumable, ABC):
 
     def _full_gradient(self, constraint: AbstractTerm) -> Vector:
         self.counts.constraint_gradients += 1
-        self.counts.constraint_passes += constraint.size is not None
+        self.counts.constraint_passes += constraint.has_data
         return constraint.value_and_gradient(self.problem.parameters)[1]
 
     def _add(self, gradient: Vector, weight: float) -> None:

@@ -66,8 +66,20 @@ class Call:
         except Exception as error:
             given = f"one argument, the batch {_describe(batch[0])}" if batch else None
             called = f"called with {given or 'no arguments'}"
-            error.add_note(f"In the function of {name!r}, {called}.")
+            error.add_note(f"In the function of {name!r}, {called}.{_advice(error)}")
             raise
+
+
+def _advice(error: Exception) -> str:
+    """What to try after two common mistakes; "" for other errors."""
+    if isinstance(error, TypeError) and "positional argument" in str(error):
+        return " Take the batch apart inside: def losses(batch): x, y = batch."
+    if isinstance(error, RuntimeError) and "dtype" in str(error):
+        return (
+            " NumPy's numbers are float64 as a rule, torch's models float32: convert "
+            "the data (.float(), .astype(np.float32)) or the model (.double())."
+        )
+    return ""
 
 
 def _describe(batch: object) -> str:
@@ -344,12 +356,17 @@ class Largest(AbstractExpression):
         self.curvature = None if each.curvature in (None, "concave") else "convex"
 
     def __repr__(self) -> str:
-        return f"mean of the {self._count} largest of {self._each.size} examples"
+        few = "" if self._count == 1 else f"mean of the {self._count} "
+        return f"{few}largest of {self._each.size} examples"
 
     def named(self, name: str, model: torch.nn.Module | None = None) -> Self:
         renamed = super().named(name, model)
         renamed._each = self._each.named(name, model)  # noqa: SLF001 - its own class
         return renamed
+
+    @property
+    def has_data(self) -> bool:
+        return True
 
     def read_rows(self) -> tuple[tuple[Source, Tensor | None], ...]:
         return self._each.read_rows()

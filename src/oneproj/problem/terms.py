@@ -1,9 +1,10 @@
 """Terms: scalar quantities of the parameters, their sums, and constraints on them.
 
 A term knows its value on all data, the gradient of that value, and its value on a
-minibatch. ``functions`` has the two kinds that users write, ``mean`` and ``function``.
-Both are expressions: ``risk_a - risk_b`` and ``loss + 0.01 * size`` are expressions
-too, and an expression compared with a number or another expression is a constraint.
+minibatch. ``functions`` has the kinds that users write: ``mean``, ``largest`` and
+``function``. All are expressions: ``risk_a - risk_b`` and ``loss + 0.01 * size`` are
+expressions too, and an expression compared with a number or another expression is a
+constraint.
 """
 
 from __future__ import annotations
@@ -131,6 +132,11 @@ class AbstractTerm(ABC):
             each: Whether to keep the value of each example.
         """
 
+    @property
+    def has_data(self) -> bool:
+        """Whether an evaluation goes through data, which is counted as a pass."""
+        return self.size is not None
+
     def value(self) -> float:
         """The value on all data, in a fixed order, accumulated in float64."""
         return self.full_pass(None, each=False).value
@@ -206,6 +212,10 @@ class Constraint(AbstractTerm):
         renamed = super().named(name, model)
         renamed.term = self.term.named(name, model)
         return renamed
+
+    @property
+    def has_data(self) -> bool:
+        return self.term.has_data
 
     def read_rows(self) -> tuple[tuple[Source, Tensor | None], ...]:
         return self.term.read_rows()
@@ -376,6 +386,10 @@ class Combination(AbstractExpression):
         renamed = super().named(name, model)
         renamed.terms = tuple(Weighted(a, t.named(name, model)) for a, t in self.terms)
         return renamed
+
+    @property
+    def has_data(self) -> bool:
+        return any(term.has_data for _, term in self.terms)
 
     def read_rows(self) -> tuple[tuple[Source, Tensor | None], ...]:
         return tuple(rows for _, term in self.terms for rows in term.read_rows())

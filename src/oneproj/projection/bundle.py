@@ -383,14 +383,6 @@ class Bundle:
         """Return the weight of each constraint's gradients in ``-d``."""
         return dict(zip(self.names, (self.z @ self.worth).tolist(), strict=True))
 
-    def price(self) -> float:
-        """Return half the squared distance over the sum of the multipliers.
-
-        A margin of this share of it costs that share of the squared distance.
-        """
-        total = float((self.z @ self.worth).sum())
-        return 0.5 * self.length() ** 2 / total if total > 0 else 0.0
-
     def predictions(self, values: Mapping[str, float], y: Array) -> list[Prediction]:
         """Return what cuts of single constraints say at y, where it is above values."""
         levels = self.normals[:, : len(y)] @ y

@@ -21,19 +21,17 @@ dual (``within_sets.py``), and all points of the search lie in them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 
 import numpy as np
 from torch import Tensor
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.bundle import Bundle, padded
 from oneproj.projection.curvature import Center, Curvature
 from oneproj.projection.evaluator import ROUGHLY, Evaluation, Evaluator
 from oneproj.projection.largest import parts_of
-from oneproj.projection.local_model import random_direction
 from oneproj.projection.margins import Aim
 from oneproj.projection.refutation import PLAIN, Witness
 from oneproj.projection.report import apart, described, imbalance, relative
@@ -44,11 +42,8 @@ from oneproj.sets import SetConstraint
 from oneproj.sets.region import Region, rounding_margin
 from oneproj.vectors.arithmetic import (
     Array,
-    Vector,
-    assign,
     combine,
     dimension,
-    dot,
     norm,
 )
 from oneproj.vectors.space import AbstractPacked
@@ -168,6 +163,7 @@ class _Search:
         self._least = self._outside = evaluator.first.worst
         self._waited = self._vain = self._blurred = 0
         self._farthest, self._gap = 0.0, math.inf
+        self._aims_wide = True
 
     def _curved(self) -> set[str]:
         """Return the constraints that are neither linear nor closed-form sets."""
@@ -196,7 +192,9 @@ class _Search:
         self._add_cuts()
         bundle = self._bundle
         if bundle.solve(self._aim.margins()):
-            self._aim.aim_inside(self._tolerance * bundle.price())
+            self._aim_inside()
+            return True
+        if self._stop_aiming_wide() and bundle.solve(self._aim.margins()):
             return True
         # A set without interior has no point inside by a margin, yet has points.
         self._aim.drop()
@@ -218,12 +216,34 @@ class _Search:
             return False
         if late or (hurry and self._sets is not None):
             return True
-        if self._is_solution and self._seen.worst <= 0:
-            return True
         gap, far = max(evaluator.share, TOLERANCES.gap), evaluator.best_distance
         if far <= self._bundle.length() * (1.0 + gap):
             return True
-        return far <= self._bundle.proof * (1.0 + self._tolerance)
+        if far <= self._bundle.proof * (1.0 + self._tolerance):
+            return True
+        if not (self._is_solution and self._seen.worst <= 0):
+            return False
+        return not self._stop_aiming_wide()
+
+    def _aim_inside(self) -> None:
+        """Aim inside what curves by half of the distance that the tolerance allows.
+
+        A constraint's margin is that distance times the length of its gradient, so its
+        units do not count.
+        """
+        total = float(self._bundle.z.sum())
+        if not self._aims_wide or total <= 0:
+            self._aim.aim_inside({})
+            return
+        inside = 0.5 * self._tolerance * self._bundle.length() ** 2 / total
+        gradients = self._seen.gradients.items()
+        self._aim.aim_inside({name: inside * norm(g) for name, g in gradients})
+
+    def _stop_aiming_wide(self) -> bool:
+        """Aim at the boundary from now on; whether that is a change."""
+        wide, self._aims_wide = self._aim.is_wide, False
+        self._aim.aim_inside({})
+        return wide
 
     def move(self, *, hurry: bool, late: bool) -> bool:
         """Evaluate the solution over the cuts, or a point that allows for curvature.
@@ -542,50 +562,3 @@ def project_within_any(
         evaluator, evaluator.best, far, multipliers=mu, kkt_residual=kkt_residual
     )
     return found, sure
-
-
-def seems_linear_within_sets(evaluator: Evaluator) -> bool:
-    """Whether there are sets, and all else is convex or equals its linearisation.
-
-    That is compared at two random points, the same every time, where only values are
-    taken, of what is not declared to be convex: together they count as one evaluation.
-    The parameters hold the start before and after.
-
-    Example:
-        >>> import torch
-        >>> from oneproj.sets import Simplex
-        >>> from oneproj.problem.functions import function
-        >>> w = torch.tensor([0.2, 0.8, 0.0], requires_grad=True)
-        >>> stated = {"simplex": Simplex(1.0).on(w), "first": function(lambda: w[0])}
-        >>> evaluator = Evaluator([w], stated, differentiate_all=True)
-        >>> seems_linear_within_sets(evaluator)
-        True
-    """
-    constraints = evaluator.constraints
-    unknown = {n: c for n, c in constraints.items() if c.curvature is None}
-    sets = {n for n, c in constraints.items() if isinstance(c, SetConstraint)}
-    shapes = {c.curvature for c in constraints.values()} - {None}
-    if not sets or sets & set(unknown) or not shapes <= {"convex", "linear"}:
-        return False
-    evaluator.evaluations += 1
-    length = norm(evaluator.origin) or math.sqrt(dimension(evaluator.origin))
-    move = random_direction(evaluator.origin, length)
-    moves = (move, [-part for part in move])
-    return all(_is_linear_along(evaluator, unknown, move) for move in moves)
-
-
-def _is_linear_along(
-    evaluator: Evaluator, constraints: Mapping[str, AbstractTerm], move: Vector
-) -> bool:
-    """Compare values at the start plus a move with linearisations at the start."""
-    assign(evaluator.parameters, combine([1.0, 1.0], [evaluator.origin, move]))
-    values = evaluator.values_here(constraints)
-    evaluator.return_to_best()
-    if values is None:
-        return False
-    for name, value in values.items():
-        slope = evaluator.first.gradients[name]
-        rounding = evaluator.margins[name] + evaluator.share * norm(slope) * norm(move)
-        if abs(evaluator.first.values[name] + dot(slope, move) - value) > rounding:
-            return False
-    return True

@@ -27,7 +27,6 @@ from oneproj.projection.convex import (
     move_inside_noise,
     project_convex,
     project_within_any,
-    seems_linear_within_sets,
 )
 from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.largest import has_largest, project_largest
@@ -44,7 +43,7 @@ from oneproj.projection.report import (
 )
 from oneproj.projection.sqp import Sqp
 from oneproj.projection.tolerances import TOLERANCES
-from oneproj.projection.within_sets import SetBundle
+from oneproj.projection.within_sets import SetBundle, seems_linear_within_sets
 from oneproj.results import NEAREST, Projection
 from oneproj.schema import check_like
 from oneproj.sets.region import Region, boxes_of, region_of

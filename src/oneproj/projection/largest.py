@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from oneproj.problem.functions import Largest
-from oneproj.problem.terms import AbstractTerm, Constraint
+from oneproj.problem.terms import AbstractTerm, Combination, Constraint, Weighted
 from oneproj.projection.tolerances import TOLERANCES
 from oneproj.results import Projection
 from oneproj.vectors.arithmetic import Vector, assign, snapshot
@@ -28,18 +28,34 @@ def has_largest(constraints: Mapping[str, AbstractTerm]) -> bool:
     return any(_largest_of(constraint) for constraint in constraints.values())
 
 
-def _largest_of(constraint: AbstractTerm) -> tuple[Largest, float] | None:
-    """The term and the bound of ``largest <= bound``; None for other constraints."""
-    if not (isinstance(constraint, Constraint) and constraint.sense > 0):
+def _largest_of(constraint: AbstractTerm) -> tuple[Largest, Combination] | None:
+    """The largest values that a constraint bounds from above, and its whole term.
+
+    The term may be a multiple of them plus a constant. None for other constraints.
+    """
+    if not isinstance(constraint, Constraint):
         return None
     term = constraint.term
-    return (term, constraint.bound) if isinstance(term, Largest) else None
+    whole = term if isinstance(term, Combination) else None
+    if isinstance(term, Largest):
+        whole = Combination((Weighted(1.0, term),), 0.0)
+    if whole is None or len(whole.terms) != 1:
+        return None
+    factor, found = whole.terms[0]
+    above = isinstance(found, Largest) and constraint.sense * factor > 0
+    return (found, whole) if isinstance(found, Largest) and above else None
 
 
-def parts_of(constraint: AbstractTerm) -> dict[tuple[int, ...], Constraint]:
+def parts_of(
+    constraint: AbstractTerm, most: int = TOLERANCES.parts
+) -> dict[tuple[int, ...], Constraint]:
     """Bounds on the examples that were the largest when a constraint was evaluated.
 
     The first has the constraint's value and gradient, and none is above it anywhere.
+
+    Args:
+        constraint: Of any kind.
+        most: How many bounds to return, at most.
 
     Returns:
         The bounds by the rows of their examples; none for a constraint that does not
@@ -54,10 +70,16 @@ def parts_of(constraint: AbstractTerm) -> dict[tuple[int, ...], Constraint]:
         (0.5, {(1,): 0.5, (2,): -0.5, (0,): -1.5})
     """
     found = _largest_of(constraint)
-    if found is None:
+    if found is None or not isinstance(constraint, Constraint):
         return {}
-    means = found[0].parts(TOLERANCES.parts)
-    return {rows: Constraint(part, found[1], sense=1) for rows, part in means.items()}
+    term, whole = found
+    factor, bound, sense = whole.terms[0].factor, constraint.bound, constraint.sense
+    return {
+        rows: Constraint(
+            Combination((Weighted(factor, part),), whole.constant), bound, sense=sense
+        )
+        for rows, part in term.parts(most).items()
+    }
 
 
 def project_largest(
@@ -80,12 +102,12 @@ def project_largest(
         return project(parameters, constraints)
     start, parts = snapshot(parameters), _Parts(constraints)
     gradients, history = 1, []
-    for _ in range(TOLERANCES.part_rounds):
-        parts.add(residuals)
+    for k in range(TOLERANCES.part_rounds):
+        parts.add(residuals, most=TOLERANCES.parts << k)
         assign(parameters, start)
         found = project(parameters, parts.constraints)
         residuals = _residuals(constraints)
-        history += [(gradients + k, worst, far) for k, worst, far in found.history]
+        history += [(gradients + n, worst, far) for n, worst, far in found.history]
         gradients += found.gradients + 1
         missed = max(residuals.values()) > 0
         if not (missed and found.status.ok):
@@ -121,10 +143,11 @@ class _Parts:
         }
         self._owners = {name: name for name in constraints}
 
-    def add(self, residuals: Mapping[str, float]) -> None:
-        """Add the bounds of the largest examples where one is violated."""
-        for name, bound in self._bounds.items():
-            for rows, part in parts_of(bound).items() if residuals[name] > 0 else ():
+    def add(self, residuals: Mapping[str, float], most: int) -> None:
+        """Add bounds of ``most`` of the largest examples where one is violated."""
+        violated = [(n, c) for n, c in self._bounds.items() if residuals[n] > 0]
+        for name, bound in violated:
+            for rows, part in parts_of(bound, most).items():
                 label = f"{name}, rows {', '.join(map(str, rows))}"
                 self.constraints.setdefault(label, part.named(label))
                 self._owners[label] = name

@@ -120,7 +120,8 @@ class Aim:
     ) -> None:
         """Follow margins that are renewed meanwhile; ``curved`` ones may be wider."""
         self._margins, self._factor = margins, 1.0
-        self._curved, self._inside = curved, 0.0
+        self._curved = curved
+        self._inside: dict[str, float] = {}
         self._extra = dict.fromkeys(margins, 0.0)
 
     def margins(self) -> dict[str, float]:
@@ -130,11 +131,18 @@ class Aim:
     def margin(self, name: str) -> float:
         """The margin of one constraint."""
         margin = self._factor * self._margins[name] + self._extra[name]
-        return max(margin, self._inside) if name in self._curved else margin
+        if name in self._curved:
+            margin = max(margin, self._inside.get(name, 0.0))
+        return margin
 
-    def aim_inside(self, width: float) -> None:
+    def aim_inside(self, widths: Mapping[str, float]) -> None:
         """Aim this far inside what curves, at least, unless margins were dropped."""
-        self._inside = width if self._factor > 0 else 0.0
+        self._inside = dict(widths) if self._factor > 0 else {}
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether what curves has margins beyond those of rounding."""
+        return any(self._inside.values())
 
     def widen(self, factor: float) -> None:
         """Multiply all margins by a factor."""
@@ -148,5 +156,5 @@ class Aim:
 
     def drop(self) -> None:
         """Make all margins 0: a set without interior has no points inside by one."""
-        self._factor, self._inside = 0.0, 0.0
+        self._factor, self._inside = 0.0, {}
         self._extra = dict.fromkeys(self._margins, 0.0)

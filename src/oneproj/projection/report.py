@@ -83,10 +83,11 @@ def stationary(evaluator: Evaluator) -> str:
     best = evaluator.best
     worst = max(best.values, key=lambda name: best.values[name])
     return (
-        f"Locally infeasible: around this point no step lowers the worst residual, "
-        f"{best.values[worst]:.6g} of {worst!r}, by more than a thousandth of it. If "
-        "the constraints were convex, they could not be met together. Try: (a) a "
-        f"looser bound, by {1.01 * best.values[worst]:.3g}; (b) another start."
+        f"Locally infeasible: the gradients here predict no step that lowers the worst "
+        f"residual, {best.values[worst]:.6g} of {worst!r}, by more than a thousandth "
+        "of it. If the constraints are convex and smooth, they cannot be met together. "
+        f"Try: (a) a looser bound, by {1.01 * best.values[worst]:.3g}; (b) another "
+        "start; (c) oneproj.largest for a maximum, which has other gradients nearby."
     )
 
 

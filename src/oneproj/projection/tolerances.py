@@ -39,8 +39,9 @@ class Tolerances:
 
     # --- largest values over data -------------------------------------------------
     parts: int = 8
-    """Bounds on single examples that a pass adds where the largest violates its bound.
-    With 4, networks take 1 to 2 rounds more (NOTES, "Largest values")."""
+    """Bounds on single examples that the first round adds where the largest violates
+    its bound; each further round adds twice as many. With 4, networks take 1 to 2
+    rounds more (NOTES, "Largest values")."""
     part_rounds: int = 10
     """Rounds after which the largest is bounded as a whole, one example at a time."""
 

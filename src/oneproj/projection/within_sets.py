@@ -20,16 +20,29 @@ satisfies the cuts this says, with the Schwarz inequality,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
+from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.bundle import Bundle
+from oneproj.projection.evaluator import Evaluator
+from oneproj.projection.local_model import random_direction
 from oneproj.projection.tolerances import TOLERANCES
+from oneproj.sets import SetConstraint
 from oneproj.sets.region import Region
-from oneproj.vectors.arithmetic import Array, Mask, Vector, combine, norm
+from oneproj.vectors.arithmetic import (
+    Array,
+    Mask,
+    Vector,
+    assign,
+    combine,
+    dimension,
+    dot,
+    norm,
+)
 from oneproj.vectors.qp import EPSILON, solve_nonnegative_qp
 from oneproj.vectors.space import AbstractPacked, is_short, space_around
 
@@ -323,3 +336,50 @@ def _model_step(H: Array, slope: Array, z: Array) -> Array:
         way = way + (1.0 + np.abs(z).sum()) * found.ray
     step: Array = way
     return step
+
+
+def seems_linear_within_sets(evaluator: Evaluator) -> bool:
+    """Whether there are sets, and all else is convex or equals its linearisation.
+
+    That is compared at two random points, the same every time, where only values are
+    taken, of what is not declared to be convex: together they count as one evaluation.
+    The parameters hold the start before and after.
+
+    Example:
+        >>> import torch
+        >>> from oneproj.sets import Simplex
+        >>> from oneproj.problem.functions import function
+        >>> w = torch.tensor([0.2, 0.8, 0.0], requires_grad=True)
+        >>> stated = {"simplex": Simplex(1.0).on(w), "first": function(lambda: w[0])}
+        >>> evaluator = Evaluator([w], stated, differentiate_all=True)
+        >>> seems_linear_within_sets(evaluator)
+        True
+    """
+    constraints = evaluator.constraints
+    unknown = {n: c for n, c in constraints.items() if c.curvature is None}
+    sets = {n for n, c in constraints.items() if isinstance(c, SetConstraint)}
+    shapes = {c.curvature for c in constraints.values()} - {None}
+    if not sets or sets & set(unknown) or not shapes <= {"convex", "linear"}:
+        return False
+    evaluator.evaluations += 1
+    length = norm(evaluator.origin) or math.sqrt(dimension(evaluator.origin))
+    move = random_direction(evaluator.origin, length)
+    moves = (move, [-part for part in move])
+    return all(_is_linear_along(evaluator, unknown, move) for move in moves)
+
+
+def _is_linear_along(
+    evaluator: Evaluator, constraints: Mapping[str, AbstractTerm], move: Vector
+) -> bool:
+    """Compare values at the start plus a move with linearisations at the start."""
+    assign(evaluator.parameters, combine([1.0, 1.0], [evaluator.origin, move]))
+    values = evaluator.values_here(constraints)
+    evaluator.return_to_best()
+    if values is None:
+        return False
+    for name, value in values.items():
+        slope = evaluator.first.gradients[name]
+        rounding = evaluator.margins[name] + evaluator.share * norm(slope) * norm(move)
+        if abs(evaluator.first.values[name] + dot(slope, move) - value) > rounding:
+            return False
+    return True
