@@ -28,7 +28,7 @@ from oneproj.vectors.space import (
 )
 
 Watch = Callable[[int, float], None]
-"""Is told the looks so far and the worst residual."""
+"""Called with (gradients so far, worst residual)."""
 _WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
 
 FEW = 2

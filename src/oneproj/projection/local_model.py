@@ -209,7 +209,7 @@ class Curvature:
         }
 
     def load_state(self, state: Mapping[str, Any], count: int, size: int) -> None:
-        """Go on with the moves of such a state: so many functions and coordinates."""
+        """Continue from a state with these numbers of functions and coordinates."""
         check_names(state, "curvature", ("moves", "changes"))
         n = len(state["moves"])
         flat, deep = ((n, size), (n, count, size)) if n else ((0,), (0,))
@@ -417,7 +417,7 @@ class LocalWarmStart:
     def of_state(
         cls, state: Mapping[str, Any], count: int, space: AbstractSpace, room: int
     ) -> LocalWarmStart:
-        """What such a state was made of, for so many functions."""
+        """Return the warm start of a saved state, for ``count`` functions."""
         check_names(state, "models", ("mu", "bend", "basis", "curvature"))
         for name in ("mu", "bend"):
             check_tensor(state[name], name, (count,), torch.float64)

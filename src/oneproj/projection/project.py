@@ -174,8 +174,8 @@ def choose_projector(
 def _warn_of_modes(kinds: str) -> None:
     message = (
         f"{kinds} in training mode: a constraint has no one value there. It was judged "
-        "in evaluation mode, so it holds after model.eval(). Call that first, and this "
-        "is not said."
+        "in evaluation mode, so it holds after model.eval(). Call that first to "
+        "silence this warning."
     )
     warn(message)
 

@@ -29,7 +29,7 @@ class Prediction(NamedTuple):
     name: str
     value: float
     terms: float
-    """The size of what it was computed of."""
+    """The size of the numbers that it was computed from."""
     slope: float
     """The norm of the gradient."""
 

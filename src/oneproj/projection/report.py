@@ -236,7 +236,7 @@ def bounded(
 ) -> Projection:
     """The point that the parameters hold, with what cuts prove of it.
 
-    They prove no bound where a look contradicts a declared curvature.
+    They prove no bound where an evaluation contradicts a declared curvature.
 
     Args:
         evaluator: Through which it was found.

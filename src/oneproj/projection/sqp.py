@@ -234,7 +234,7 @@ class Sqp:
         return step, model
 
     def run(self, budget: int, *, last: bool = True) -> None:
-        """Search until an end is reached or about so many gradients are used.
+        """Search until an end is reached or about ``budget`` gradients are used.
 
         Args:
             budget: Gradients in all.
