@@ -94,7 +94,17 @@ def test_who_takes_the_columns_one_by_one_is_told_of_the_batch(
     with pytest.raises(TypeError, match="positional argument") as caught:
         term.value()
     (note,) = caught.value.__notes__
-    assert note.endswith("with one argument, the batch (float32 [3], float32 [3]).")
+    assert "with one argument, the batch (float32 [3], float32 [3])." in note
+    assert note.endswith("def losses(batch): x, y = batch.")
+
+
+def test_two_precisions_are_explained() -> None:
+    w = torch.ones(2, requires_grad=True)
+    rows = torch.ones(3, 2, dtype=torch.float64)
+    term = oneproj.mean(lambda x: x @ w, data=rows)
+    with pytest.raises(RuntimeError) as caught:
+        term.value()
+    assert "models float32: convert the data" in caught.value.__notes__[0]
 
 
 def test_a_failure_that_a_graph_does_not_mend_is_raised() -> None:
