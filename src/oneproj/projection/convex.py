@@ -217,13 +217,15 @@ class _Search:
         if late or (hurry and self._sets is not None):
             return True
         gap, far = max(evaluator.share, TOLERANCES.gap), evaluator.best_distance
-        if far <= self._bundle.length() * (1.0 + gap):
-            return True
         if far <= self._bundle.proof * (1.0 + self._tolerance):
             return True
-        if not (self._is_solution and self._seen.worst <= 0):
+        solved = self._is_solution and self._seen.worst <= 0
+        if not solved and far > self._bundle.length() * (1.0 + gap):
             return False
-        return not self._stop_aiming_wide()
+        if not self._stop_aiming_wide():
+            return True
+        self._bundle.solve(self._aim.margins())  # wide margins lengthen the solution
+        return False
 
     def _aim_inside(self) -> None:
         """Aim inside what curves by half of the distance that the tolerance allows.
