@@ -204,3 +204,19 @@ def test_a_term_that_trains_its_model_is_judged_in_evaluation_mode_too() -> None
         oneproj.project(model.parameters(), {"a": oneproj.function(size) >= 1.0})
     assert model.training
     assert model.eval()(X).square().mean().item() >= 1.0
+
+
+@pytest.mark.parametrize("kind", ["Dropout", "BatchNorm1d"])
+def test_a_value_is_that_of_evaluation_mode(kind: str) -> None:
+    """Also where the model trains, whose statistics and mode do not change."""
+    model = RESTLESS[kind]()
+    objective, risk = terms(model)
+    gap = objective - risk
+    model.eval()
+    expected = [term.value() for term in (objective, gap, risk <= 1.0)]
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    model.train()
+    assert [term.value() for term in (objective, gap, risk <= 1.0)] == expected
+    assert all(module.training for module in model.modules())
+    for name, buffer in model.named_buffers():
+        torch.testing.assert_close(buffer, before[name], rtol=0, atol=0)

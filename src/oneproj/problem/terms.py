@@ -21,6 +21,7 @@ from torch import Tensor
 from oneproj.arguments import as_number
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.problem.data import Source
+from oneproj.problem.modes import evaluating_when_called
 from oneproj.vectors.arithmetic import Vector, is_finite
 
 Curvature = Literal["convex", "concave", "linear"]
@@ -138,8 +139,13 @@ class AbstractTerm(ABC):
         return self.size is not None
 
     def value(self) -> float:
-        """The value on all data, in a fixed order, accumulated in float64."""
-        return self.full_pass(None, each=False).value
+        """The value on all data, in a fixed order, accumulated in float64.
+
+        It is that of evaluation mode, also where the model is in training mode: dropout
+        is off, and no batch norm updates its statistics.
+        """
+        with evaluating_when_called(enabled=self.copied_from is None):
+            return self.full_pass(None, each=False).value
 
     def value_and_gradient(self, parameters: Vector) -> tuple[float, list[Tensor]]:
         """The value on all data and its gradient, from one pass."""
