@@ -159,8 +159,9 @@ def test_what_was_asked_for_is_taken(name: str) -> None:
 
 def per_anchor(anchors: AnchorPlan, rows: int) -> float:
     """Examples that an anchor evaluates, on average over a run."""
-    whole = rows if anchors.whole_size is None else min(rows, anchors.whole_size)
-    passes = 0.0 if anchors.whole_every is None else whole / anchors.whole_every
+    size = anchors.reference_size
+    whole = rows if size is None else min(rows, size)
+    passes = 0.0 if anchors.reference_every is None else whole / anchors.reference_every
     return (anchors.size or 0) + passes
 
 
@@ -169,7 +170,7 @@ def test_an_anchor_sees_all_data_where_that_is_affordable() -> None:
     rows = ANCHORS_PER_PASS * OWN.anchor_work // width  # a pass serves several anchors
     assert ready(make(rows, width=width)).anchors.size is None
     larger = ready(make(rows + 1, width=width)).anchors
-    assert larger.whole_size == rows // 2
+    assert larger.reference_size == rows // 2
     assert larger.size == GRADIENT_EXAMPLES
     assert ready(make(None)).anchors.size is None
     assert ready(make()).anchors.size is None
@@ -181,7 +182,7 @@ def test_what_anchors_see_does_not_grow_with_the_rows(rows: int) -> None:
     anchors = ready(make(rows, width=width)).anchors
     budget = OWN.anchor_work / width
     assert per_anchor(anchors, rows) <= budget
-    assert (anchors.whole_size or rows) >= budget  # a mean of many, all the same
+    assert (anchors.reference_size or rows) >= budget  # a mean of many, all the same
 
 
 def wide(rows: int) -> oneproj.Problem:
@@ -202,14 +203,14 @@ def test_a_costly_anchor_costs_a_share_of_what_is_seen_between_two(rows: int) ->
 
 
 def test_values_are_compared_where_rounding_does_not_hide_their_change() -> None:
-    assert ready(wide(4000), oracle="minibatch").anchors.whole_every is None
+    assert ready(wide(4000), oracle="minibatch").anchors.reference_every is None
     training = wide(4000)
     training.model = torch.nn.Dropout(0.5)  # anchors are in evaluation mode
-    assert ready(training, oracle="anchored").anchors.whole_every is not None
+    assert ready(training, oracle="anchored").anchors.reference_every is not None
     narrow = wide(4000)
     few_bits = torch.empty(1, dtype=torch.bfloat16)
     narrow.parameters = [few_bits.expand(OWN.anchor_work + 1)]
-    assert ready(narrow).anchors.whole_every is None
+    assert ready(narrow).anchors.reference_every is None
 
 
 def test_strengths_alone_take_a_costly_anchor_at_every_second_centre() -> None:

@@ -51,12 +51,12 @@ class Case:
         size: int | None = None,
         seed: int = 0,
         last: Anchor | None = None,
-        whole_every: int | None = None,
-        whole_size: int | None = None,
+        reference_every: int | None = None,
+        reference_size: int | None = None,
     ) -> Anchor:
         return take_anchor(
             self.problem,
-            plan=AnchorPlan(size, whole_every, whole_size=whole_size),
+            plan=AnchorPlan(size, reference_every, reference_size=reference_size),
             generator=torch.Generator().manual_seed(seed),
             counts=self.counts,
             remember=True,
@@ -251,7 +251,7 @@ def test_all_of_what_is_sampled_is_seen_as_rarely_as_asked_for(
     case, anchor, passes = Case(), None, []
     for _ in range(7):
         case.counts = Counts()
-        anchor = case.look(size=FEW, whole_every=every, last=anchor)
+        anchor = case.look(size=FEW, reference_every=every, last=anchor)
         passes.append(case.counts.constraint_passes - 1)  # that over the little data
     assert passes == ([0] * 7 if every is None else [1, 0, 0, 1, 0, 0, 1])
 
@@ -261,16 +261,16 @@ def test_a_look_at_all_draws_no_more_than_its_gradient_needs(
 ) -> None:
     monkeypatch.setattr(module, "GRADIENT_EXAMPLES", 2)
     case = Case()
-    case.look(size=FEW, whole_every=3)
+    case.look(size=FEW, reference_every=3)
     assert sum(case.seen) == LARGE + 2
 
 
 def test_a_sample_is_corrected_by_what_was_seen_of_all() -> None:
     case = Case()
-    first = case.look(size=FEW, whole_every=9)
+    first = case.look(size=FEW, reference_every=9)
     with torch.no_grad():
         case.w.mul_(0.999)
-    again = case.look(size=FEW, whole_every=9, last=first)
+    again = case.look(size=FEW, reference_every=9, last=first)
     alone = case.look(size=FEW)
     truth = case.problem.constraints["large"].value()
     error, plain = (abs(a.values["large"] - truth) for a in (again, alone))
@@ -281,9 +281,9 @@ def test_a_large_sample_stands_for_all_data_until_it_is_renewed() -> None:
     case, anchor, evaluated, references = Case(), None, [], []
     for k in range(6):
         case.seen.clear()
-        anchor = case.look(FEW, k, anchor, whole_every=3, whole_size=WHOLE)
+        anchor = case.look(FEW, k, anchor, reference_every=3, reference_size=WHOLE)
         evaluated.append(sum(case.seen))
-        references.append(anchor.wholes["large"].indices)
+        references.append(anchor.references["large"].indices)
         assert not anchor.on_all_data
         assert set(anchor.sample["large"].tolist()) <= set(references[-1].tolist())
     assert evaluated == [WHOLE, FEW, FEW] * 2
@@ -292,9 +292,9 @@ def test_a_large_sample_stands_for_all_data_until_it_is_renewed() -> None:
 
 
 def test_between_two_large_samples_values_change_by_those_of_some_examples() -> None:
-    case, plan = Case(), {"whole_every": 9, "whole_size": WHOLE}
+    case, plan = Case(), {"reference_every": 9, "reference_size": WHOLE}
     first = case.look(FEW, **plan)
-    reference, constraint = first.wholes["large"], case.problem.constraints["large"]
+    reference, constraint = first.references["large"], case.problem.constraints["large"]
     with torch.no_grad():
         case.w.mul_(0.999)
     again = case.look(FEW, 1, first, **plan)

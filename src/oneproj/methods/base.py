@@ -442,7 +442,7 @@ class Context:
             "projector": self.projector.name,
             "batch_size": self.batch_size,
             "anchor_size": self.anchors.size,
-            "whole_every": self.anchors.whole_every,
+            "reference_every": self.anchors.reference_every,
             "anchor_every": self.anchors.every,
             "schedule": self.schedule,
             "defaults": self.defaults.changed(),

@@ -48,9 +48,9 @@ one update with a step that ruins it by the third. Source: ``benchmarks.overhead
 ROUNDINGS = 8.0
 """Units of rounding: a difference of values is no more exact than this."""
 FLAT = 1e-30
-"""No gradient is taken for smaller: what has none is lost as soon as it is violated."""
+"""Least L1 norm of a gradient: a constraint without one may not become violated."""
 FARTHEST = 1e6
-"""No distance to a bound is taken for longer: c_j may be flat where it is."""
+"""Longest distance to a bound that is believed: c_j may be flat at the start."""
 
 
 def choose_inner_steps(
@@ -144,23 +144,23 @@ def default_lr(
         for c in problem.constraints.values()
     ]
     start = snapshot(parameters)
-    direction, slope = _mean_step(objective, parameters)
-    slopes = [_size(_slopes(look, parameters)) for look in constraints]
+    direction, steepness = _mean_step(objective, parameters)
+    sizes = [_l1_norm(_gradient(value, parameters)) for value in constraints]
     if counts is not None:
         counts.objective_gradients += several
         counts.constraint_gradients += len(constraints)
 
-    def value() -> float:
-        return math.fsum(look().item() for look in objective) / several / slope
+    def scaled_objective() -> float:
+        return math.fsum(value().item() for value in objective) / several / steepness
 
     def violation() -> float:
-        pairs = zip(constraints, slopes, strict=True)
-        return sum(max(look().item(), 0.0) / size for look, size in pairs)
+        pairs = zip(constraints, sizes, strict=True)
+        return sum(max(value().item(), 0.0) / size for value, size in pairs)
 
     def is_harmless(t: float) -> bool:
         torch._foreach_copy_(parameters, start)
         torch._foreach_add_(parameters, direction, alpha=t)
-        f = value()
+        f = scaled_objective()
         allowed = violated + defaults.lr_rise * (violated + most - f)
         return f <= most and violation() <= allowed
 
@@ -169,13 +169,13 @@ def default_lr(
         _update(parameters, cycle(objective), lr=t)
         if counts is not None:
             counts.objective_gradients += TRIAL_UPDATES
-        return value() <= most
+        return scaled_objective() <= most
 
     t = 0.5 * defaults.longest_lr
     shortest = t * 0.5**defaults.lr_halvings
     try:
         with torch.no_grad():
-            most, violated = value(), violation()
+            most, violated = scaled_objective(), violation()
             most += ROUNDINGS * rounding_unit(parameters) * abs(most)
             for test in (is_harmless, trial_gains):
                 while t > shortest and not test(t):
@@ -185,62 +185,65 @@ def default_lr(
     return 2.0 * t
 
 
-def _update(parameters: Vector, looks: Iterator[Look], lr: float) -> None:
+BatchValue: TypeAlias = Callable[[], Tensor]
+"""Returns the value of a term on one minibatch, at the current parameters."""
+
+
+def _value(term: AbstractTerm, indices: Tensor | None, parameters: Vector) -> Tensor:
+    """Return the value of a term on these examples, in evaluation mode."""
+    keep_rng = torch.random.fork_rng(range(torch.cuda.device_count()))
+    unknown_modules = evaluating_when_called(enabled=not holds(term.model, parameters))
+    with keep_rng, evaluating(term.model), unknown_modules:
+        return term.batch_value(indices)
+
+
+def _update(parameters: Vector, batches: Iterator[BatchValue], lr: float) -> None:
     """Make the trial updates, each on the next minibatch; ``.grad`` stays as it is."""
     kept = [p.grad for p in parameters]
     try:
         adam = Adam(parameters, lr=lr)
-        for look in islice(looks, TRIAL_UPDATES):
-            for p, slope in zip(parameters, _slopes(look, parameters), strict=True):
-                p.grad = slope
+        for value in islice(batches, TRIAL_UPDATES):
+            gradient = _gradient(value, parameters)
+            for p, part in zip(parameters, gradient, strict=True):
+                p.grad = part
             adam.step()
     finally:
         for p, grad in zip(parameters, kept, strict=True):
             p.grad = grad
 
 
-Look: TypeAlias = Callable[[], Tensor]
-"""The value of a term on a sample, where the parameters are."""
-
-
-def _value(term: AbstractTerm, some: Tensor | None, parameters: Vector) -> Tensor:
-    """The value of a term on some examples, as in evaluation mode."""
-    drawn = torch.random.fork_rng(range(torch.cuda.device_count()))
-    unseen = evaluating_when_called(enabled=not holds(term.model, parameters))
-    with drawn, evaluating(term.model), unseen:
-        return term.batch_value(some)
-
-
-def _mean_step(looks: Sequence[Look], parameters: Vector) -> tuple[list[Tensor], float]:
-    """Minus the mean gradient over its root mean square, and the mean's size."""
+def _mean_step(
+    batches: Sequence[BatchValue], parameters: Vector
+) -> tuple[list[Tensor], float]:
+    """Return minus the mean gradient over its root mean square, and its L1 norm."""
     wide = [torch.promote_types(p.dtype, torch.float32) for p in parameters]
     pairs = list(zip(parameters, wide, strict=True))
     total, squares = ([torch.zeros_like(p, dtype=d) for p, d in pairs] for _ in "mv")
-    for look in looks:
-        found = zip(_slopes(look, parameters), wide, strict=True)
-        slopes = [slope.to(d) for slope, d in found]
-        torch._foreach_add_(total, slopes)
-        torch._foreach_addcmul_(squares, slopes, slopes)
-    sizes = [(len(looks) * square).sqrt() for square in squares]
-    steps = zip(total, sizes, parameters, strict=True)
+    for value in batches:
+        parts = zip(_gradient(value, parameters), wide, strict=True)
+        gradient = [part.to(dtype) for part, dtype in parts]
+        torch._foreach_add_(total, gradient)
+        torch._foreach_addcmul_(squares, gradient, gradient)
+    roots = [(len(batches) * square).sqrt() for square in squares]
+    steps = zip(total, roots, parameters, strict=True)
     step = [torch.where(v > 0, -m / v, 0.0).to(p.dtype) for m, v, p in steps]
-    return step, _size(total) / len(looks)
+    return step, _l1_norm(total) / len(batches)
 
 
-def _size(slopes: Sequence[Tensor]) -> float:
-    """The sum of absolute entries, or nearly 0 where they are 0."""
-    return max(math.fsum(float(slope.abs().sum()) for slope in slopes), FLAT)
+def _l1_norm(gradient: Sequence[Tensor]) -> float:
+    """Return the sum of absolute entries, or nearly 0 where they are 0."""
+    return max(math.fsum(float(part.abs().sum()) for part in gradient), FLAT)
 
 
 @torch.enable_grad()
-def _slopes(look: Look, parameters: Vector) -> list[Tensor]:
-    """The gradient of a value; zeros where it has none, as in evaluation mode."""
-    zeros, value = [torch.zeros_like(p) for p in parameters], look()
-    if not value.requires_grad:
+def _gradient(value: BatchValue, parameters: Vector) -> list[Tensor]:
+    """Return the gradient of a value; zeros where it has none."""
+    zeros, found = [torch.zeros_like(p) for p in parameters], value()
+    if not found.requires_grad:
         return zeros
-    slopes = torch.autograd.grad(value, list(parameters), allow_unused=True)
-    pairs = zip(zeros, slopes, strict=True)
-    return [zero if slope is None else slope.to_dense() for zero, slope in pairs]
+    gradient = torch.autograd.grad(found, list(parameters), allow_unused=True)
+    pairs = zip(zeros, gradient, strict=True)
+    return [zero if part is None else part.to_dense() for zero, part in pairs]
 
 
 def far_lr(
@@ -260,24 +263,24 @@ def far_lr(
     Example:
         >>> import torch
         >>> values = {"cap": 60.0}
-        >>> slope = {"cap": [torch.tensor([2.0, 1.0])]}
-        >>> far_lr(Anchor([torch.tensor([25.0, 9.0])], values, slope), steps=500)
+        >>> jacobian = {"cap": [torch.tensor([2.0, 1.0])]}
+        >>> far_lr(Anchor([torch.tensor([25.0, 9.0])], values, jacobian), steps=500)
         0.96
-        >>> far_lr(Anchor([torch.tensor([0.5, 0.1])], values, slope), steps=500)
+        >>> far_lr(Anchor([torch.tensor([0.5, 0.1])], values, jacobian), steps=500)
         0.024
-        >>> near = Anchor([torch.tensor([0.5, 0.1])], values, slope)
+        >>> near = Anchor([torch.tensor([0.5, 0.1])], values, jacobian)
         >>> far_lr(near, steps=500, convex=["cap"])
         0.96
     """
-    way = 0.0
+    distance = 0.0
     for name, c in anchor.values.items():
-        slopes = anchor.jacobian[name]
-        steepness = sum(float(slope.abs().sum()) for slope in slopes)
+        gradient = anchor.jacobian[name]
+        steepness = sum(float(part.abs().sum()) for part in gradient)
         if c > 0 and steepness > 0:
-            certain = FARTHEST if name in convex else _largest(anchor.point, slopes)
-            way = max(way, min(c / steepness, certain))
+            limit = FARTHEST if name in convex else _largest(anchor.point, gradient)
+            distance = max(distance, min(c / steepness, limit))
     path = 2.0 * defaults.far_start_path / steps
-    return way * min(path, defaults.far_start_share)
+    return distance * min(path, defaults.far_start_share)
 
 
 def lengthen(optimizer: Optimizer, scheduler: LRScheduler, lr: float) -> None:
@@ -304,8 +307,8 @@ def lengthen(optimizer: Optimizer, scheduler: LRScheduler, lr: float) -> None:
             group["initial_lr"] = scheduler.base_lrs[k] = lr
 
 
-def _largest(point: Vector, slopes: Vector) -> float:
-    """The largest entry among those with a slope."""
-    parts = zip(point, slopes, strict=True)
+def _largest(point: Vector, gradient: Vector) -> float:
+    """Return the largest absolute entry of a point among those with a gradient."""
+    parts = zip(point, gradient, strict=True)
     sizes = [float(x[slope != 0].abs().max()) for x, slope in parts if slope.any()]
     return max(sizes, default=0.0)

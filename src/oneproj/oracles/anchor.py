@@ -41,7 +41,7 @@ CENTERS_PER_ANCHOR = 2
 """Centres per costly anchor with minibatches, where it serves the strengths alone."""
 
 
-class Evaluation(NamedTuple):
+class ConstraintEvaluation(NamedTuple):
     """One constraint at one point, evaluated on all of its examples or on a sample.
 
     Attributes:
@@ -73,8 +73,8 @@ class Anchor:
         jacobian: The gradient of each constraint.
         each: The value of each example that is remembered: of all, or of a sample.
         sample: Which examples those are, where they are not all.
-        wholes: The last evaluation on all data, or on a sample large enough to stand
-            for it, where anchors in between use fewer examples.
+        references: The last evaluation on all data, or on a sample large enough to
+            stand for it, where anchors in between use fewer examples.
         on_all_data: Whether every value is that of all examples at this point.
 
     Example:
@@ -88,7 +88,7 @@ class Anchor:
     jacobian: dict[str, list[Tensor]]
     each: dict[str, Tensor] = field(default_factory=dict)
     sample: dict[str, Tensor] = field(default_factory=dict)
-    wholes: dict[str, Evaluation] = field(default_factory=dict)
+    references: dict[str, ConstraintEvaluation] = field(default_factory=dict)
     on_all_data: bool = True
 
     def draw(
@@ -105,18 +105,18 @@ class Anchor:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the anchor as plain containers."""
-        wholes = {name: tuple(whole) for name, whole in self.wholes.items()}
-        return vars(self) | {"wholes": wholes}
+        references = {name: tuple(found) for name, found in self.references.items()}
+        return vars(self) | {"references": references}
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any], device: torch.device) -> Self:
         """Return the anchor of such a state, with the examples' values on a device."""
         each = {name: t.to(device) for name, t in state["each"].items()}
-        wholes = {
-            name: Evaluation(value, t.to(device), *rest)
-            for name, (value, t, *rest) in state["wholes"].items()
+        references = {
+            name: ConstraintEvaluation(value, t.to(device), *rest)
+            for name, (value, t, *rest) in state["references"].items()
         }
-        return cls(**{**state, "each": each, "wholes": wholes})
+        return cls(**{**state, "each": each, "references": references})
 
 
 @dataclass
@@ -241,29 +241,35 @@ def take_anchor(
     parameters, sampled = problem.parameters, False
     compares = remember and is_exact(problem)
     remember = remember and sees_the_same(problem)
-    wholes = last.wholes if compares and last is not None else {}
+    references = last.references if compares and last is not None else {}
     anchor = Anchor(snapshot(parameters), {}, {})
     for name, constraint in problem.constraints.items():
         counts.constraint_gradients += 1
-        # Examples of a gradient, and anchors per evaluation on all data; 0 for never.
-        rows, few, every = constraint.size or 0, GRADIENT_EXAMPLES, ANCHORS_PER_PASS
+        rows, gradient_size = constraint.size or 0, GRADIENT_EXAMPLES
+        anchors_per_reference = ANCHORS_PER_PASS  # 0: there is never a reference
         if plan.size is not None and rows > plan.size:
-            few, every = plan.size, (plan.whole_every or 0) if compares else 0
-        whole = wholes.get(name) if every else None
-        if every == 0 or (whole is not None and whole.anchors < every):
+            gradient_size = plan.size
+            anchors_per_reference = (plan.reference_every or 0) if compares else 0
+        reference = references.get(name)
+        if reference is not None and reference.anchors >= anchors_per_reference:
+            reference = None  # it is time for a new one
+        if reference is not None or anchors_per_reference == 0:
             sampled = True
-            found = _on_sample(constraint, few, parameters, generator, whole)
-            if whole is not None:
-                anchor.wholes[name] = whole._replace(anchors=whole.anchors + 1)
+            sample = (constraint, gradient_size, parameters, generator)
+            found = _on_sample(*sample, reference)
+            if reference is not None:
+                used = reference.anchors + 1
+                anchor.references[name] = reference._replace(anchors=used)
         else:
-            if few < rows and plan.whole_size is not None and plan.whole_size < rows:
+            reference_size = plan.reference_size or rows
+            if gradient_size < rows and reference_size < rows:
                 sampled = True
-                found = _on_sample(constraint, plan.whole_size, parameters, generator)
+                found = _on_sample(constraint, reference_size, parameters, generator)
             else:
                 counts.constraint_passes += constraint.has_data
-                found = _on_all_data(constraint, few, parameters, generator)
-            if compares and rows > few and found.each is not None:
-                anchor.wholes[name] = found._replace(gradient=[])
+                found = _on_all_data(constraint, gradient_size, parameters, generator)
+            if compares and rows > gradient_size and found.each is not None:
+                anchor.references[name] = found._replace(gradient=[])
         anchor.values[name], anchor.jacobian[name] = found.value, found.gradient
         if remember and found.each is not None:
             anchor.each[name] = found.each
@@ -273,15 +279,18 @@ def take_anchor(
 
 
 def _on_all_data(
-    constraint: AbstractTerm, few: int, parameters: Vector, generator: torch.Generator
-) -> Evaluation:
-    """Evaluate a constraint on all data; the gradient on ``few`` examples at most."""
-    small = (constraint.size or 0) <= few
+    constraint: AbstractTerm,
+    gradient_size: int,
+    parameters: Vector,
+    generator: torch.Generator,
+) -> ConstraintEvaluation:
+    """Evaluate a constraint on all data; the gradient on so many examples at most."""
+    small = (constraint.size or 0) <= gradient_size
     value, gradient, each = constraint.full_pass(parameters if small else None)
     if gradient is None:
-        size = min(few, GRADIENT_EXAMPLES)
+        size = min(gradient_size, GRADIENT_EXAMPLES)
         gradient = _on_sample(constraint, size, parameters, generator).gradient
-    return Evaluation(value, each, gradient)
+    return ConstraintEvaluation(value, each, gradient)
 
 
 @torch.enable_grad()
@@ -290,8 +299,8 @@ def _on_sample(
     size: int,
     parameters: Vector,
     generator: torch.Generator,
-    whole: Evaluation | None = None,
-) -> Evaluation:
+    reference: ConstraintEvaluation | None = None,
+) -> ConstraintEvaluation:
     """Evaluate random examples; the gradient is of the first ``GRADIENT_EXAMPLES``.
 
     With an earlier evaluation of many the value is that one plus the mean change of
@@ -302,11 +311,11 @@ def _on_sample(
         message = f"{term.name!r} has no examples to draw from"
         raise ValueError(message)
     places = indices
-    if whole is not None and whole.indices is not None:
+    if reference is not None and reference.indices is not None:
         places = torch.randint(
-            len(whole.indices), (size,), generator=generator, device="cpu"
+            len(reference.indices), (size,), generator=generator, device="cpu"
         )
-        indices = whole.indices[places]
+        indices = reference.indices[places]
     gradient = [torch.zeros_like(p) for p in parameters]
     with evaluating(term.model):
         each = term.examples(indices[:GRADIENT_EXAMPLES])
@@ -317,30 +326,30 @@ def _on_sample(
     each = torch.cat([each.detach(), *rest])
     value = each.double().mean().item()
     term.check_finite(value, gradient)
-    if whole is not None and whole.each is not None:
-        change = each.double() - whole.each[places].double()
-        value = whole.value + change.mean().item()
-    return Evaluation(value, each, gradient, indices)
+    if reference is not None and reference.each is not None:
+        change = each.double() - reference.each[places].double()
+        value = reference.value + change.mean().item()
+    return ConstraintEvaluation(value, each, gradient, indices)
 
 
 class AnchorPlan(NamedTuple):
     """How thorough anchors are; unless it says otherwise, all is seen at each centre.
 
     Example:
-        >>> AnchorPlan(size=320, whole_every=4).every
+        >>> AnchorPlan(size=320, reference_every=4).every
         1
     """
 
     size: int | None = None
     """Examples of a constraint's larger data that an anchor samples; None for all."""
-    whole_every: int | None = None
-    """Anchors per pass over all of that larger data; None for never."""
+    reference_every: int | None = None
+    """Anchors per reference, an evaluation of that larger data; None for no such."""
     every: int = 1
     """Proximal centres per anchor."""
     at_once: int = 0
     """Examples up to which a constraint is seen on all of them at every update."""
-    whole_size: int | None = None
-    """Examples of a sample that stands for that larger data; None for all of it."""
+    reference_size: int | None = None
+    """Examples of a reference; None for all of that larger data."""
 
 
 def plan_batches(
@@ -434,8 +443,8 @@ def plan_anchors(
     values = max(affordable, VALUES_PER_GRADIENT * few)
     if largest <= ANCHORS_PER_PASS * values:
         return AnchorPlan(size, ANCHORS_PER_PASS, at_once=at_once)
-    every, whole_size = ANCHORS_PER_REFERENCE, 2 * values
-    return AnchorPlan(size, every, at_once=at_once, whole_size=whole_size)
+    every, reference_size = ANCHORS_PER_REFERENCE, 2 * values
+    return AnchorPlan(size, every, at_once=at_once, reference_size=reference_size)
 
 
 def is_exact(problem: Problem) -> bool:
