@@ -149,6 +149,13 @@ def test_every_file_in_the_table_of_changes_exists() -> None:
             assert symbol.split(".")[-1] in found[0].read_text("utf-8"), symbol
 
 
+def test_every_file_of_the_library_is_on_the_page() -> None:
+    page, library = read("CONTRIBUTING.md"), ROOT / "src" / "oneproj"
+    files = [path for path in library.rglob("*.py") if path.stem != "__init__"]
+    names = [path.relative_to(library).as_posix() for path in files]
+    assert [name for name in names if f"`{name}`" not in page] == []
+
+
 def test_contributing_shows_the_map() -> None:
     (picture,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", read("CONTRIBUTING.md"))
     shown = read(picture)
