@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 from typing import Literal
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 import oneproj
 from oneproj.errors import InfeasibleError, OneprojWarning
@@ -242,3 +244,23 @@ def test_a_look_at_the_noise_is_counted_and_leaves_the_answer() -> None:
     assert told == [*range(1, done.gradients + 1)]
     assert len(seen) == done.gradients + 1, "two points without gradients count as one"
     assert constraints["size"].value() == done.residuals["size"] < 0
+
+
+def test_margins_cover_the_rounding_of_the_parameters() -> None:
+    """In few bits the answer, rounded, is feasible at once: few gradients are taken."""
+    taken = []
+    for seed in range(10):
+        draws = torch.Generator().manual_seed(seed)
+        x = torch.randn(300, 20, generator=draws)
+        y = torch.sign(x[:, 0] + 0.3 * torch.randn(300, generator=draws))
+        rows = x.bfloat16(), y.bfloat16()
+        w = torch.randn(20, generator=draws).bfloat16().requires_grad_()
+
+        def losses(batch: tuple[Tensor, Tensor], w: Tensor = w) -> Tensor:
+            return softplus(-batch[1] * (batch[0] @ w))
+
+        risk = oneproj.mean(losses, data=rows, curvature="convex")
+        done = oneproj.project(w, {"risk": risk <= 0.9 * risk.value()})
+        assert done.residuals["risk"] <= 0
+        taken.append(done.gradients)
+    assert statistics.median(taken) <= 6

@@ -102,7 +102,7 @@ class Evaluator:
         """The unit that values are rounded to, where they are 1."""
         self.share: float = self.eps**MARGIN_POWER
         self._margins = {
-            name: Margin(constraints[name], self.share, value)
+            name: Margin(constraints[name], self.eps, value)
             for name, value in self.first.values.items()
         }
         self.margins = {name: margin.width for name, margin in self._margins.items()}

@@ -10,6 +10,10 @@ of themselves, and of the way from the start, they change it by that share of
 It is taken where the value was the nearest to 0 so far. A value that is much larger
 than the bound at the start says nothing about the answer: a sum of exponentials falls
 by thirty orders on the way there. It counts as long as that makes no difference.
+
+The parameters of the answer are rounded too, each to the numbers of its precision near
+it. That changes the value by about ``eps |(g_i x_i)_i|``, and no margin is less: it
+matters in bfloat16, and where parameters are large, as those of separable data become.
 """
 
 from __future__ import annotations
@@ -53,32 +57,34 @@ class Margin:
 
     Args:
         constraint: Seen at the start.
-        share: Of its size.
+        eps: The unit that its values and the parameters are rounded to.
         value: Its residual there.
 
     Example:
         >>> import oneproj
-        >>> w = torch.tensor([3.0], requires_grad=True)
-        >>> margin = Margin(oneproj.function(w.sum) <= 2.0, 1e-9, 1e9)
+        >>> w = torch.tensor([3.0])
+        >>> margin = Margin(oneproj.function(w.sum) <= 2.0, 1e-12, 1e9)
         >>> margin.renew(0.0, [torch.ones(1)], [w], 1e9)
         >>> margin.width
         1e-08
     """
 
-    def __init__(self, constraint: AbstractTerm, share: float, value: float) -> None:
+    def __init__(self, constraint: AbstractTerm, eps: float, value: float) -> None:
         """Know nothing but the start."""
-        self._constraint, self._share = constraint, share
+        self._constraint, self._eps = constraint, eps
+        self._share = share = eps**MARGIN_POWER
         self._nearest, scale = abs(value), constraint.scale()
-        self.width = share * (scale + self._nearest)
-        self._steady = 0.0 < scale and self.width <= MOST * scale
+        self._of_value = share * (scale + self._nearest)
+        self._steady = 0.0 < scale and self._of_value <= MOST * scale
         if isinstance(constraint, SetConstraint):
             depth = constraint.members.depth(constraint.tensor)
-            self.width, self._steady = min(self.width, DEEPEST * depth), True
+            self._of_value, self._steady = min(self._of_value, DEEPEST * depth), True
         elif scale > 0:
-            self.width = min(self.width, MOST * scale)
+            self._of_value = min(self._of_value, MOST * scale)
         elif value <= 0:
             # It does not bind there, and may be 0 only because the parameters are.
             self._nearest = math.inf
+        self.width = self._of_value
 
     def renew(
         self, value: float, gradient: Vector | None, point: Vector, moved: float
@@ -89,17 +95,21 @@ class Margin:
         """
         scale = self._constraint.scale()
         unknown = scale == 0.0 and gradient is None
-        if self._steady or unknown or abs(value) >= self._nearest:
-            return
-        self._nearest = abs(value)
-        size = max(SIZES * scale, scale + self._nearest)
-        if scale == 0.0 and gradient is not None:
-            pulls = zip(gradient, point, strict=True)
-            swings = sum(float((g * x).abs().sum()) for g, x in pulls)
-            size = swings + norm(gradient) * moved
-        self.width = self._share * size
-        if scale > 0:
-            self.width = min(self.width, MOST * scale)
+        if not (self._steady or unknown or abs(value) >= self._nearest):
+            self._nearest = abs(value)
+            size = max(SIZES * scale, scale + self._nearest)
+            if scale == 0.0 and gradient is not None:
+                pulls = zip(gradient, point, strict=True)
+                swings = sum(float((g * x).abs().sum()) for g, x in pulls)
+                size = swings + norm(gradient) * moved
+            self._of_value = self._share * size
+            if scale > 0:
+                self._of_value = min(self._of_value, MOST * scale)
+        self.width = self._of_value
+        if gradient is not None and not isinstance(self._constraint, SetConstraint):
+            pairs = zip(gradient, point, strict=True)
+            changes = [float((g * x).norm()) for g, x in pairs]
+            self.width = max(self.width, self._eps * math.hypot(*changes))
 
 
 class Aim:
