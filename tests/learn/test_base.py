@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from oneproj import InvalidProblemError
@@ -50,9 +51,32 @@ def test_parameters_are_checked_when_fitted(
 def test_three_classes_are_refused() -> None:
     with pytest.raises(InvalidProblemError, match=r"Only binary.*with 3 classes"):
         ConstrainedClassifier().fit(X, np.arange(40) % 3)
-    message = r"with 10 classes: \[0, 1, 2, 3, 4, ...\], 10 in all\. Merge"
+    message = r"with 10 classes: \[0, 1, 2, 3, 4, ...\], 10 in all\. Merge.*y == c"
     with pytest.raises(InvalidProblemError, match=message):
         ConstrainedClassifier().fit(X, np.arange(40) % 10)
+    one = ConstrainedClassifier(steps=2).fit(X, np.arange(40) % 10 == 3)
+    assert one.classes_.tolist() == [False, True]
+
+
+def test_one_class_is_refused_by_its_label() -> None:
+    with pytest.raises(InvalidProblemError, match="only one class, 'yes'"):
+        ConstrainedClassifier().fit(X, ["yes"] * 40)
+
+
+def test_a_sparse_table_is_fitted_like_a_dense_one() -> None:
+    fits = [
+        ConstrainedClassifier(steps=20, random_state=0).fit(table, Y).predict(X)
+        for table in (X, sparse.csr_array(X), sparse.csc_array(X))
+    ]
+    assert fits[0].tolist() == fits[1].tolist() == fits[2].tolist()
+
+
+def test_a_sparse_table_that_is_too_large_says_what_to_do() -> None:
+    wide = sparse.csr_array((40, 2**44))
+    with pytest.raises(MemoryError) as error:
+        ConstrainedClassifier().fit(wide, Y)
+    (note,) = error.value.__notes__
+    assert "made dense: 40 rows of 17592186044416 columns take 5.63e+06 GB" in note
 
 
 def test_the_penalty_is_that_of_logistic_regression() -> None:

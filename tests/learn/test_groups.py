@@ -69,3 +69,6 @@ def test_many_unknown_groups_are_not_all_printed() -> None:
     with pytest.raises(InvalidProblemError, match="1000 in all") as error:
         read_groups(given, np.zeros((1000, 1)), known=["f", "m"])
     assert len(str(error.value)) < 200
+    with pytest.raises(InvalidProblemError, match="the one value") as error:
+        read_groups({"sex": given}, np.zeros((1000, 1)))
+    assert len(str(error.value)) < 250

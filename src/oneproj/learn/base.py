@@ -237,7 +237,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         self.classes_, index = np.unique(_binary(labels), return_inverse=True)
         if len(self.classes_) < BINARY:
             message = (
-                f"y holds only one class, {plain(self.classes_[0])!r}. A classifier "
+                f"y holds only one class, {self.classes_.tolist()[0]!r}. A classifier "
                 "needs rows of two classes: check how the table was split."
             )
             raise InvalidProblemError(message)
@@ -486,12 +486,22 @@ def _binary(y: Array) -> Array:
     message = (
         f"Only binary classification is supported. The type of the target is {kind}, "
         f"with {len(classes)} classes: {at_most_five(classes)}. Merge classes, or fit "
-        "one estimator for each class against the others."
+        "one estimator for each class c against the others: fit(X, y == c)."
     )
     raise InvalidProblemError(message)
 
 
 def _dense(X: Any) -> Tensor:  # noqa: ANN401 - an array or a sparse one
     """Rows as a tensor with memory of its own."""
-    dense = X.toarray() if sparse.issparse(X) else X
-    return torch.from_numpy(np.array(dense, dtype=np.float64, order="C"))
+    if not sparse.issparse(X):
+        return torch.from_numpy(np.array(X, dtype=np.float64, order="C"))
+    try:
+        return torch.from_numpy(X.toarray(order="C"))
+    except MemoryError as error:
+        rows, columns = X.shape
+        error.add_note(
+            f"A sparse table is made dense: {rows} rows of {columns} columns take "
+            f"{8e-9 * rows * columns:.3g} GB. Reduce the columns first, for example "
+            "with sklearn.decomposition.TruncatedSVD in a Pipeline."
+        )
+        raise

@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import Any, Literal, Self, TypeAlias
 
 from oneproj import rates
-from oneproj.arguments import at_most_five, plain
+from oneproj.arguments import at_most_five
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.learn.base import (
     DEFAULTS,
@@ -173,7 +173,7 @@ class FairClassifier(AbstractThresholdClassifier):
         for name in PARITIES[self.constraint]:
             for j, label in enumerate(self.groups_):
                 if len(_members(rows, j, name)) == 0:
-                    of = plain(self.classes_[CLASS_OF_RATE[name]])
+                    of = self.classes_.tolist()[CLASS_OF_RATE[name]]
                     message = (
                         f"Group {label!r} has no row of class {of!r}, so it has no "
                         f"{name}. Merge small groups, or compare another rate."

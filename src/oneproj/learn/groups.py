@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,8 +46,8 @@ def read_groups(
     if given.ndim == 0:
         message = (
             f"sensitive_features must hold the group of each row, got the one value "
-            f"{sensitive_features!r}. Pass the column itself, such as table['sex'], "
-            "not its name."
+            f"{reprlib.repr(sensitive_features)}. Pass the column itself, such as "
+            "table['sex'], not its name."
         )
         raise InvalidProblemError(message)
     check_consistent_length(X, given)

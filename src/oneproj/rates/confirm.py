@@ -60,6 +60,10 @@ STATEMENTS = CORRECTIONS | {
     )
 }
 """What the bounds of a ``Confirmation`` mean; ``confirm`` makes the first three."""
+OWN_BOUND = (
+    "A confidence bound that equals the bound itself says that the constraint holds, "
+    "and no more: a tighter one would not be right together with all the others."
+)
 
 
 @dataclass(frozen=True)
@@ -72,9 +76,11 @@ class ConstraintCheck(Readable):
         bound: What the term must not exceed, or must reach.
         confidence_bound: The true value is at most this for ``<=``, at least this for
             ``>=``; see ``Confirmation`` for how sure that is.
-        rows: The number of rows behind it; 0 for a term without data.
+        rows: The number of rows behind it, summed over its rates and means; 0 for a
+            term without data.
         holds: Whether the confidence bound is on the right side of the bound.
         method: Where the confidence bound comes from.
+        rows_each: The rows of each of its rates and means, if there are several.
 
     Example:
         >>> ConstraintCheck(0.003, "<=", 0.01, 0.0077, 1000, True, "binomial").holds
@@ -88,19 +94,30 @@ class ConstraintCheck(Readable):
     rows: int
     holds: bool
     method: str
+    rows_each: tuple[int, ...] = ()
 
     def _cells(self) -> tuple[str, ...]:
+        bound, confidence_bound = _told_apart(self.bound, self.confidence_bound)
         return (
             f"{self.observed:.5g}",
-            f"{self.sense} {self.bound:.5g}",
-            f"{self.sense} {self.confidence_bound:.5g}",
-            str(self.rows) if self.rows else "none",
+            f"{self.sense} {bound}",
+            f"{self.sense} {confidence_bound}",
+            " + ".join(map(str, self.rows_each or (self.rows,))) if self.rows else "none",
             "yes" if self.holds else "NO",
             self.method,
         )
 
     def _parts(self) -> list[Rows | str]:
         return [[HEADING[1:], self._cells()]]
+
+
+def _told_apart(bound: float, other: float) -> tuple[str, str]:
+    """Both numbers, with more digits than usual if they would read alike."""
+    for digits in range(5, 18):  # 17 digits distinguish any two floats
+        texts = f"{bound:.{digits}g}", f"{other:.{digits}g}"
+        if texts[0] != texts[1] or bound == other:
+            break
+    return texts
 
 
 HEADING = (
@@ -163,6 +180,11 @@ class Confirmation(Readable):
             at_least=f"at least {self.confidence:g}",
             at_most=f"at most {1 - self.confidence:.6g}",
         )
+        if self.correction in ("holm", "fixed-sequence") and any(
+            c.holds and c.rows and c.confidence_bound == c.bound
+            for c in self.checks.values()
+        ):
+            said += " " + OWN_BOUND
         verdict = "All hold together." if self.holds else "Not all are confirmed."
         return [[HEADING, *rows], said, verdict]
 
@@ -284,15 +306,17 @@ class Claim:
     def check(self, residual: float, *, holds: bool) -> ConstraintCheck:
         """What is reported, if this is the upper bound on the residual."""
         offset = self.bound + self.sign * self._constant  # 0 for a term by itself
-        seen = math.fsum(a * t.observed for a, t in self._parts)
+        observed = math.fsum(a * t.observed for a, t in self._parts)
+        rows = tuple(t.rows for _, t in self._parts if t.rows)
         return ConstraintCheck(
-            observed=self.sign * seen + offset,
+            observed=self.sign * observed + offset,
             sense="<=" if self.sign > 0 else ">=",
             bound=self.bound,
             confidence_bound=self.bound + self.sign * residual,
-            rows=sum(t.rows for _, t in self._parts),
+            rows=sum(rows),
             holds=holds,
             method=self._method(),
+            rows_each=rows if len(rows) > 1 else (),
         )
 
     def _method(self) -> str:
