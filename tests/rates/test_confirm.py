@@ -257,11 +257,15 @@ def test_a_gap_is_confirmed_wrongly_no_more_often_than_stated() -> None:
 
 
 def test_bounds_that_would_read_alike_get_more_digits() -> None:
-    check = oneproj.ConstraintCheck(0.04, "<=", 0.05, 0.0500001, 300, False, "betting")
-    assert "<= 0.05 " in str(check)
-    assert "<= 0.0500001" in str(check)
-    same = oneproj.ConstraintCheck(0.04, "<=", 0.05, 0.05, 300, True, "betting")
-    assert str(same).count("<= 0.05 ") == 2
+    def text(upper: float) -> str:
+        check = oneproj.ConstraintCheck(
+            0.04, "<=", 0.05, upper, 300, holds=upper <= 0.05, method="betting"
+        )
+        return str(check)
+
+    assert "<= 0.05 " in text(0.0500001)
+    assert "<= 0.0500001" in text(0.0500001)
+    assert text(0.05).count("<= 0.05 ") == 2
 
 
 def test_a_bound_that_is_the_constraint_s_own_is_explained() -> None:

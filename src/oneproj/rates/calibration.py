@@ -13,13 +13,8 @@ import torch
 from oneproj.arguments import TensorLike, as_number, as_tensor
 from oneproj.errors import InvalidProblemError
 from oneproj.rates.bounds import as_error, neyman_pearson_rank, rows_needed
-from oneproj.rates.confirm import (
-    Confirmation,
-    Constraints,
-    Range,
-    Training,
-    confirm,
-)
+from oneproj.rates.confirm import Confirmation, Constraints, Range, confirm
+from oneproj.rates.rows import Training
 from oneproj.results import Readable, Rows
 
 Value = TypeVar("Value")

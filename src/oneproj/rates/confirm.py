@@ -12,10 +12,9 @@ import torch
 
 from oneproj.arguments import as_number, check_count
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.problem.data import DataLike, as_source
 from oneproj.problem.functions import Function, Mean
 from oneproj.problem.modes import evaluating_when_called
-from oneproj.problem.problem import Problem, named_constraints
+from oneproj.problem.problem import named_constraints
 from oneproj.problem.terms import AbstractExpression, AbstractTerm, Constraint
 from oneproj.rates.bounds import (
     AbstractEstimate,
@@ -27,14 +26,14 @@ from oneproj.rates.bounds import (
     upper_of_sum,
 )
 from oneproj.rates.defaults import DEFAULTS
-from oneproj.rates.rows import RowSet, shared_rows
-from oneproj.rates.terms import PrecisionTerm, Rate, parts
-from oneproj.results import Readable, Rows, Solution
+from oneproj.rates.functions import PrecisionTerm
+from oneproj.rates.rows import RowSet, Training, check_untouched, shared_rows
+from oneproj.rates.terms import Rate, parts
+from oneproj.results import Readable, Rows
 
 Range: TypeAlias = tuple[float, float]
 Correction: TypeAlias = Literal["holm", "fixed-sequence", "none"]
 Constraints: TypeAlias = Mapping[str, AbstractTerm] | Iterable[tuple[str, AbstractTerm]]
-Training: TypeAlias = Problem | Mapping[str, AbstractTerm] | AbstractTerm | DataLike
 
 CORRECTIONS: dict[str, str] = {
     "holm": (
@@ -102,7 +101,9 @@ class ConstraintCheck(Readable):
             f"{self.observed:.5g}",
             f"{self.sense} {bound}",
             f"{self.sense} {confidence_bound}",
-            " + ".join(map(str, self.rows_each or (self.rows,))) if self.rows else "none",
+            " + ".join(map(str, self.rows_each or (self.rows,)))
+            if self.rows
+            else "none",
             "yes" if self.holds else "NO",
             self.method,
         )
@@ -520,65 +521,6 @@ def _fixed_sequence(
             return confirmed, {name: upper} | dict.fromkeys(later, math.inf)
         confirmed.append(name)
     return confirmed, {}
-
-
-def check_untouched(
-    constraints: Mapping[str, AbstractTerm], training: Training | None
-) -> None:
-    """Refuse constraints over rows that training has seen, as far as can be told.
-
-    Example:
-        >>> import oneproj
-        >>> x = torch.arange(6.0)
-        >>> risk = oneproj.mean(lambda rows: rows, data=x[2:])
-        >>> check_untouched({"risk": risk <= 5.0}, x[:2])
-        >>> check_untouched({"risk": risk <= 5.0}, x[:3])
-        Traceback (most recent call last):
-        oneproj.errors.InvalidProblemError: 1 of the 4 rows of 'risk' are in ...
-    """
-    seen = [] if training is None else [RowSet(*found) for found in _rows_of(training)]
-    for name, constraint in constraints.items():
-        for source, rows in constraint.read_rows():
-            mine = RowSet(source, rows)
-            if source.trained_on:
-                message = (
-                    f"{name!r} was part of a problem that was trained, or of a "
-                    "projection: its value on those rows says nothing about new data. "
-                    "Make the term again, over rows that were held out."
-                )
-                raise InvalidProblemError(message)
-            for other in seen:
-                common = shared_rows(mine, other).certain
-                if common:
-                    message = (
-                        f"{common} of the {len(mine.indices)} rows of {name!r} are in "
-                        "the training data, and a model does better there than on new "
-                        "data. Hold rows out: split the data first, train on one part "
-                        "and confirm on the other."
-                    )
-                    raise InvalidProblemError(message)
-
-
-def _rows_of(training: object) -> list[tuple[Any, Any]]:
-    """The data that a problem, constraints or terms read; or the data itself."""
-    if isinstance(training, Solution):
-        message = (
-            "training= got a Solution, which does not hold the data it was found on. "
-            "Pass the Problem that was solved, or the training data itself."
-        )
-        raise InvalidProblemError(message)
-    if isinstance(training, Problem):
-        terms = [training.objective, *training.constraints.values()]
-    elif isinstance(training, AbstractTerm):
-        terms = [training]
-    elif isinstance(training, Mapping) and any(
-        isinstance(value, AbstractTerm) for value in training.values()
-    ):
-        terms = list(named_constraints(training).values())
-    else:
-        data: Any = training
-        return [(as_source(data), None)]
-    return [rows for term in terms for rows in term.read_rows()]
 
 
 def _as_ranges(

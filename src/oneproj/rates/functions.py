@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypedDict, Unpack
 
@@ -12,7 +13,8 @@ from oneproj.arguments import TensorLike, as_number, as_tensor, check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.problem.data import DataLike, Source, as_source
 from oneproj.problem.functions import CHUNK_SIZE
-from oneproj.rates.terms import Precision, Rate, as_bools
+from oneproj.problem.terms import Combination, Constraint, Weighted
+from oneproj.rates.terms import Rate, RateCounts, as_bools
 
 Score = Callable[[Any], Tensor]
 """Takes a batch of rows and returns one number for each, shape ``(n,)``."""
@@ -175,6 +177,103 @@ def precision(
     hits = rows.rate("true positive rate", score, labels, labels)
     false_alarms = rows.rate("false positive rate", score, ~labels, ~labels)
     return Precision(hits, false_alarms)
+
+
+class Precision:
+    """The share of accepted rows that are positive; it can only be bounded below.
+
+    Made by ``oneproj.rates.precision``. ``TP / (TP + FP)`` is a ratio of two counts,
+    which no minibatch estimates, but ``>= p`` is linear in them:
+    ``(1 - p) TP - p FP >= 0``. A model that accepts no row satisfies it.
+
+    Example:
+        >>> import oneproj
+        >>> w, x = torch.ones(1, requires_grad=True), torch.tensor([[1.0], [2.0]])
+        >>> found = oneproj.rates.precision(lambda rows: rows @ w, data=(x, [0, 1]))
+        >>> found.value(), (found >= 0.8).value() <= 0
+        (0.5, False)
+    """
+
+    def __init__(self, hits: Rate, false_alarms: Rate) -> None:
+        """Keep the true and the false positive rate."""
+        self.hits, self.false_alarms = hits, false_alarms
+
+    def __repr__(self) -> str:
+        rows = len(self.hits.rows) + len(self.false_alarms.rows)
+        return f"precision over {rows} rows"
+
+    def counts(self) -> RateCounts:
+        """Return the accepted rows that are positive, of all accepted rows."""
+        tp, fp = self.hits.counts(), self.false_alarms.counts()
+        return RateCounts(
+            tp.events,
+            tp.events + fp.events,
+            tp.weighted_events,
+            tp.weighted_events + fp.weighted_events,
+        )
+
+    def value(self) -> float:
+        """The precision on all data; NaN where no row is accepted."""
+        found = self.counts()
+        return found.rate if found.weighted_rows > 0 else math.nan
+
+    def __ge__(self, bound: float) -> Constraint:
+        """Require ``precision >= bound``."""
+        if not (isinstance(bound, int | float) and 0 < bound < 1):
+            message = (
+                f"A precision is bounded by a number between 0 and 1, got {bound!r}. "
+                "It is a ratio of counts, so it cannot be compared with a term."
+            )
+            raise InvalidProblemError(message)
+        return Constraint(PrecisionTerm(self, float(bound)), 0.0, sense=-1)
+
+    def __le__(self, bound: object) -> Constraint:
+        """Refuse: a model that accepts nothing has no precision to be too high."""
+        message = (
+            f"A precision can only be bounded from below, got <= {bound!r}. An upper "
+            "bound would ask for false alarms. Write precision >= p, or bound the "
+            "rates that you mean, such as true_positive_rate <= t."
+        )
+        raise InvalidProblemError(message)
+
+    __lt__ = __gt__ = __le__
+
+    def __add__(self, other: object) -> Combination:
+        """Refuse: a ratio of counts is no combination of them."""
+        message = (
+            f"A precision cannot be added to or scaled with {other!r}: it is a ratio "
+            "of two counts. Only precision >= p, with a number p, is linear in them."
+        )
+        raise InvalidProblemError(message)
+
+    __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __add__
+
+
+class PrecisionTerm(Combination):
+    """``((1 - p) TP - p FP) / n``, which is >= 0 where the precision is at least p.
+
+    Attributes:
+        stated: The precision that it bounds.
+        least: The bound p.
+    """
+
+    def __init__(self, stated: Precision, least: float) -> None:
+        """Weigh the two rates by their classes' shares of the rows."""
+        self.stated, self.least = stated, least
+        sizes = [_total(rate) for rate in (stated.hits, stated.false_alarms)]
+        shares = [size / sum(sizes) for size in sizes]
+        terms = (
+            Weighted((1.0 - least) * shares[0], stated.hits),
+            Weighted(-least * shares[1], stated.false_alarms),
+        )
+        super().__init__(terms, 0.0)
+
+
+def _total(rate: Rate) -> float:
+    """The sum of a rate's weights."""
+    if rate.weights is None:
+        return float(len(rate.rows))
+    return math.fsum(rate.weights.tolist())
 
 
 class _Rows:

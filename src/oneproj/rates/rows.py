@@ -1,4 +1,4 @@
-"""Which rows do two data sets share?
+"""Which rows do two data sets share? Rows that training has seen are refused.
 
 Two things can be told. Rows that lie at the same place in memory are the same rows.
 Rows whose numbers are equal, bit by bit, are the same rows or duplicates; if far more
@@ -13,15 +13,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor
 
-from oneproj.problem.data import Source
+from oneproj.errors import InvalidProblemError
+from oneproj.problem.data import DataLike, Source, as_source
+from oneproj.problem.problem import Problem, named_constraints
+from oneproj.problem.terms import AbstractTerm
+from oneproj.results import Solution
 
+Training: TypeAlias = Problem | Mapping[str, AbstractTerm] | AbstractTerm | DataLike
 CHUNK = 4096
 """Rows that are read at a time."""
 DOUBT = 1e-3
@@ -115,6 +120,65 @@ def shared_rows(first: RowSet, second: RowSet) -> Shared:
         if _more_than_duplicates(*counts):
             surplus = max(surplus, found)
     return Shared(surplus, equal, comparable)
+
+
+def check_untouched(
+    constraints: Mapping[str, AbstractTerm], training: Training | None
+) -> None:
+    """Refuse constraints over rows that training has seen, as far as can be told.
+
+    Example:
+        >>> import oneproj
+        >>> x = torch.arange(6.0)
+        >>> risk = oneproj.mean(lambda rows: rows, data=x[2:])
+        >>> check_untouched({"risk": risk <= 5.0}, x[:2])
+        >>> check_untouched({"risk": risk <= 5.0}, x[:3])
+        Traceback (most recent call last):
+        oneproj.errors.InvalidProblemError: 1 of the 4 rows of 'risk' are in ...
+    """
+    seen = [] if training is None else [RowSet(*found) for found in _rows_of(training)]
+    for name, constraint in constraints.items():
+        for source, rows in constraint.read_rows():
+            mine = RowSet(source, rows)
+            if source.trained_on:
+                message = (
+                    f"{name!r} was part of a problem that was trained, or of a "
+                    "projection: its value on those rows says nothing about new data. "
+                    "Make the term again, over rows that were held out."
+                )
+                raise InvalidProblemError(message)
+            for other in seen:
+                common = shared_rows(mine, other).certain
+                if common:
+                    message = (
+                        f"{common} of the {len(mine.indices)} rows of {name!r} are in "
+                        "the training data, and a model does better there than on new "
+                        "data. Hold rows out: split the data first, train on one part "
+                        "and confirm on the other."
+                    )
+                    raise InvalidProblemError(message)
+
+
+def _rows_of(training: object) -> list[tuple[Any, Any]]:
+    """The data that a problem, constraints or terms read; or the data itself."""
+    if isinstance(training, Solution):
+        message = (
+            "training= got a Solution, which does not hold the data it was found on. "
+            "Pass the Problem that was solved, or the training data itself."
+        )
+        raise InvalidProblemError(message)
+    if isinstance(training, Problem):
+        terms = [training.objective, *training.constraints.values()]
+    elif isinstance(training, AbstractTerm):
+        terms = [training]
+    elif isinstance(training, Mapping) and any(
+        isinstance(value, AbstractTerm) for value in training.values()
+    ):
+        terms = list(named_constraints(training).values())
+    else:
+        data: Any = training
+        return [(as_source(data), None)]
+    return [rows for term in terms for rows in term.read_rows()]
 
 
 def _is_one_table(first: Source, second: Source) -> bool:
