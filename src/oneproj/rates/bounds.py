@@ -446,11 +446,28 @@ def as_error(confidence: object) -> float:
         >>> round(as_error(0.95), 6)
         0.05
     """
-    number = as_number(confidence)
-    if number is not None and 0 < number < 1:
-        return 1.0 - number
-    message = (
-        f"confidence must be a number between 0 and 1, got {confidence!r}. It is the "
-        "probability with which the bounds are right: 0.95, for example."
-    )
+    why = "It is the probability with which the bounds are right: 0.95, for example."
+    return 1.0 - check_share("confidence", confidence, why)
+
+
+def check_share(name: str, value: object, why: str, *, zero: bool = False) -> float:
+    """Return a number between 0 and 1, both excluded, as Python's own float.
+
+    Args:
+        name: Of the argument.
+        value: Of the argument.
+        why: What it is for.
+        zero: Whether 0 is allowed as well.
+
+    Example:
+        >>> check_share("alpha", 5, "It caps a rate.")
+        Traceback (most recent call last):
+        ...
+        oneproj.errors.InvalidProblemError: alpha must be a number between 0 and 1,
+        got 5. It caps a rate.
+    """
+    share = as_number(value)
+    if share is not None and (0 < share < 1 or (zero and share == 0)):
+        return share
+    message = f"{name} must be a number between 0 and 1, got {value!r}. {why}"
     raise InvalidProblemError(message)
