@@ -8,7 +8,7 @@ rows must be independent draws, and what is counted on them must have been fixed
 - ``Average``: the betting bound of Waudby-Smith and Ramdas (2024) for bounded values.
 - ``upper_of_sum``: of a weighted sum of those. For two counts of different rows, an
   exact test of every pair of rates, inverted; otherwise the bounds of the parts, which
-  share the error (the union bound, valid however the parts depend on each other).
+  share the error equally (the union bound, valid however the parts depend).
 - ``neyman_pearson_rank``: which order statistic of the scores is a valid threshold
   (Tong, Feng and Li 2018).
 """
@@ -210,53 +210,8 @@ def upper_of_sum(
     counts = [(a, t) for a, t in kept if isinstance(t, Count)]
     if different_rows and len(counts) == len(kept) == 2:  # noqa: PLR2004 - a pair
         return _upper_of_two(counts[0], counts[1], error)
-    tiny = float(np.finfo(float).tiny)  # so that no product rounds to 0
-    spreads = [max(abs(a) * t.spread, tiny) if t.spread else 0.0 for a, t in kept]
-    shares = share_error(spreads, error)
-    return math.fsum(
-        a * (t.upper(share) if a > 0 else t.lower(share))
-        for (a, t), share in zip(kept, shares, strict=True)
-    )
-
-
-def share_error(spreads: Sequence[float], error: float) -> list[float]:
-    """Divide an error so that the sum of the parts' normal bounds is least.
-
-    ``min sum_k s_k z(e_k)`` with ``sum_k e_k = error``: the normal density at every
-    bound ``z(e_k)`` is then proportional to ``s_k``. Parts without spread get nothing.
-
-    Example:
-        >>> [round(e, 4) for e in share_error([1.0, 1.0, 0.0], 0.05)]
-        [0.025, 0.025, 0.0]
-        >>> [round(e, 4) for e in share_error([3.0, 1.0], 0.05)]
-        [0.0393, 0.0107]
-    """
-    largest = max(spreads, default=0.0)
-    if not largest:
-        return [0.0 for _ in spreads]
-    # A part whose share were almost nothing would have no finite bound.
-    given = np.array(spreads)
-    least = DEFAULTS.smallest_spread
-    scaled = np.where(given > 0, np.maximum(given / largest, least), 0.0)
-    if np.count_nonzero(scaled) == 1:
-        return [error if s else 0.0 for s in scaled]
-
-    def shares(density: float) -> Array:
-        """The tails beyond the points where the density is this times the spread."""
-        with np.errstate(divide="ignore"):
-            square = np.log(scaled) + math.log(density)
-        tails: Array = special.ndtr(-np.sqrt(-2 * np.minimum(square, 0.0)))
-        return np.where(scaled > 0, tails, 0.0)
-
-    low, high = 1e-300, 1.0  # of the density over its maximum
-    for _ in range(100):
-        middle = (low + high) / 2
-        if shares(middle).sum() <= error:
-            low = middle
-        else:
-            high = middle
-    found = shares(low)
-    return [float(e) for e in found * (error / found.sum())]
+    share = error / max(sum(t.spread > 0 for _, t in kept), 1)
+    return math.fsum(a * (t.upper(share) if a > 0 else t.lower(share)) for a, t in kept)
 
 
 def _upper_of_two(
