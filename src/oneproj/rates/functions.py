@@ -59,7 +59,7 @@ def positive_rate(score: Score, data: DataLike, **options: Unpack[RateOptions]) 
     """
     source = as_source(data)
     everyone = torch.ones(source.size, dtype=torch.bool, device="cpu")
-    return _Rows(source, **options).rate("positive rate", score, everyone, everyone)
+    return _rate("positive rate", score, source, everyone, everyone, **options)
 
 
 def false_positive_rate(
@@ -82,8 +82,7 @@ def false_positive_rate(
         (0.5, 1, 2)
     """
     source, labels = _labelled(data)
-    rows = _Rows(source, **options)
-    return rows.rate("false positive rate", score, ~labels, ~labels)
+    return _rate("false positive rate", score, source, ~labels, ~labels, **options)
 
 
 def true_positive_rate(
@@ -100,8 +99,7 @@ def true_positive_rate(
         1.0
     """
     source, labels = _labelled(data)
-    rows = _Rows(source, **options)
-    return rows.rate("true positive rate", score, labels, labels)
+    return _rate("true positive rate", score, source, labels, labels, **options)
 
 
 def false_negative_rate(
@@ -118,8 +116,7 @@ def false_negative_rate(
         0.3333
     """
     source, labels = _labelled(data)
-    rows = _Rows(source, **options)
-    return rows.rate("false negative rate", score, labels, ~labels)
+    return _rate("false negative rate", score, source, labels, ~labels, **options)
 
 
 def true_negative_rate(
@@ -136,8 +133,7 @@ def true_negative_rate(
         0.5
     """
     source, labels = _labelled(data)
-    rows = _Rows(source, **options)
-    return rows.rate("true negative rate", score, ~labels, labels)
+    return _rate("true negative rate", score, source, ~labels, labels, **options)
 
 
 def error_rate(score: Score, data: Labelled, **options: Unpack[RateOptions]) -> Rate:
@@ -152,8 +148,9 @@ def error_rate(score: Score, data: Labelled, **options: Unpack[RateOptions]) -> 
         0.25
     """
     source, labels = _labelled(data)
-    rows = _Rows(source, **options)
-    return rows.rate("error rate", score, torch.ones_like(labels), ~labels)
+    return _rate(
+        "error rate", score, source, torch.ones_like(labels), ~labels, **options
+    )
 
 
 def precision(
@@ -173,10 +170,9 @@ def precision(
         (0.6667, True)
     """
     source, labels = _labelled(data)
-    rows = _Rows(source, **options)
-    hits = rows.rate("true positive rate", score, labels, labels)
-    false_alarms = rows.rate("false positive rate", score, ~labels, ~labels)
-    return Precision(hits, false_alarms)
+    hits = _rate("true positive rate", score, source, labels, labels, **options)
+    alarms = _rate("false positive rate", score, source, ~labels, ~labels, **options)
+    return Precision(hits, alarms)
 
 
 class Precision:
@@ -276,75 +272,70 @@ def _total(rate: Rate) -> float:
     return math.fsum(rate.weights.tolist())
 
 
-class _Rows:
-    """The rows of a rate, with the options that all rates share, checked."""
+def _rate(
+    kind: str,
+    score: Score,
+    source: Source,
+    own: Tensor,
+    counted: Tensor,
+    *,
+    where: TensorLike | None = None,
+    threshold: float = 0.0,
+    weights: TensorLike | None = None,
+    chunk_size: int = CHUNK_SIZE,
+) -> Rate:
+    """Check the options that all rates share, and make the rate.
 
-    def __init__(
-        self,
-        source: Source,
-        where: object = None,
-        threshold: object = 0.0,
-        weights: object = None,
-        chunk_size: int = CHUNK_SIZE,
-    ) -> None:
-        """Check them."""
-        number = as_number(threshold)
-        if number is None:
-            message = (
-                f"threshold must be a finite number, got {threshold!r}: a row is "
-                "accepted if its score is above it. One that is to be learned is part "
-                "of the score: lambda rows: model(rows) - cut."
-            )
-            raise InvalidProblemError(message)
-        why = "It is the number of rows per forward pass: fewer take less memory."
-        self._chunk_size = check_count("chunk_size", chunk_size, why)
-        self._source, self._threshold = source, number
-        self._where = None if where is None else as_bools("where", where, source.size)
-        self._weights = None if weights is None else _as_weights(weights, source.size)
-
-    def rate(self, kind: str, score: Score, rows: Tensor, positive: Tensor) -> Rate:
-        """The rate over those of these rows that are in the group.
-
-        Args:
-            kind: Its name.
-            score: Of a batch.
-            rows: Whether each row is part of the rate, before ``where``.
-            positive: Whether each row is counted when it is accepted; else when not.
-        """
-        chosen = rows if self._where is None else rows & self._where
-        own = chosen.nonzero().flatten()
-        weights = None if self._weights is None else self._weights[own]
-        if len(own) == 0 or (weights is not None and not bool(weights.any())):
-            none = "no row" if len(own) == 0 else "no row with a positive weight"
-            both = "none is both" if len(own) == 0 else f"{len(own)} are both"
-            group = (
-                ""
-                if self._where is None
-                else f", {int(self._where.sum())} inside where=, and {both}"
-            )
-            message = (
-                f"A {kind} has {none} to be about: of {len(rows)} rows, "
-                f"{int(rows.sum())} are of its class{group}. A share of nothing is "
-                "undefined. Check labels, mask and weights, or leave the constraint "
-                "out."
-            )
-            raise InvalidProblemError(message)
-        return Rate(
-            kind,
-            score,
-            self._source,
-            rows=own,
-            counted=positive[own],
-            weights=weights,
-            threshold=self._threshold,
-            chunk_size=self._chunk_size,
+    Args:
+        kind: Its name.
+        score: Of a batch.
+        source: The rows.
+        own: Whether each row is part of the rate, before ``where``.
+        counted: Whether each row is counted when it is accepted; else when not.
+        where: See ``positive_rate``, as for the others.
+        threshold: Above which a score means acceptance.
+        weights: Of the rows.
+        chunk_size: Rows per forward pass.
+    """
+    number = as_number(threshold)
+    if number is None:
+        message = (
+            f"threshold must be a finite number, got {threshold!r}: a row is accepted "
+            "if its score is above it. One that is to be learned is part of the score: "
+            "lambda rows: model(rows) - cut."
         )
+        raise InvalidProblemError(message)
+    why = "It is the number of rows per forward pass: fewer take less memory."
+    chunk = check_count("chunk_size", chunk_size, why)
+    mask = None if where is None else as_bools("where", where, source.size)
+    rows = (own if mask is None else own & mask).nonzero().flatten()
+    each = None if weights is None else _as_weights(weights, source.size)[rows]
+    if len(rows) == 0 or (each is not None and not bool(each.any())):
+        none, both = "no row", "none is both"
+        if len(rows):
+            none, both = "no row with a positive weight", f"{len(rows)} are both"
+        group = "" if mask is None else f", {int(mask.sum())} inside where=, and {both}"
+        message = (
+            f"A {kind} has {none} to be about: of {len(own)} rows, "
+            f"{int(own.sum())} are of its class{group}. A share of nothing is "
+            "undefined. Check labels, mask and weights, or leave the constraint out."
+        )
+        raise InvalidProblemError(message)
+    return Rate(
+        kind,
+        score,
+        source,
+        rows=rows,
+        counted=counted[rows],
+        weights=each,
+        threshold=number,
+        chunk_size=chunk,
+    )
 
 
 def _labelled(data: object) -> tuple[Source, Tensor]:
     """The rows and their labels, as bools; refuse what is no such pair."""
-    pair = isinstance(data, tuple | list) and len(data) == 2  # noqa: PLR2004 - a pair
-    if not (pair and isinstance(data, tuple | list)):
+    if not (isinstance(data, tuple | list) and len(data) == 2):  # noqa: PLR2004 - a pair
         message = (
             "data must be the pair (rows, labels), got a "
             f"{type(data).__name__}. The score is called with rows alone; labels say "
