@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
+from torch import Tensor, nn
 
-from oneproj import InvalidProblemError
+from oneproj import InvalidProblemError, OneprojWarning, Status, rates
 from oneproj.learn import ConstrainedClassifier
 
 X = np.random.default_rng(0).normal(size=(40, 2))
@@ -86,3 +91,32 @@ def test_without_a_penalty_weights_are_larger() -> None:
         weights = [p for p in clf.fit(X, y).model_.parameters() if p.ndim > 1]
         sizes.append(sum(float(p.detach().square().sum()) for p in weights))
     assert sizes[1] > 1.5 * sizes[0]
+
+
+def few_flagged(score: Callable[[Tensor], Tensor], X: Tensor, y: Tensor) -> Any:
+    del y
+    return {"flagged": rates.positive_rate(score, data=X) <= 0.5}
+
+
+class Interrupting(nn.Linear):
+    """Ctrl-C is pressed in its 400th call."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        if self.calls == 400:
+            signal.raise_signal(signal.SIGINT)
+        return super().forward(x)
+
+
+def test_ctrl_c_ends_the_training_and_not_the_fit() -> None:
+    clf = ConstrainedClassifier(
+        few_flagged, model=lambda k: Interrupting(k, 1), steps=2000, random_state=0
+    )
+    with pytest.warns(OneprojWarning, match="Ctrl-C ended this run after update"):
+        clf.fit(X, Y)
+    assert clf.solution_.status is Status.INTERRUPTED
+    assert clf.solution_.residuals["flagged"] <= 0
+    assert clf.confirmation_ is not None
+    assert clf.predict(X).shape == (40,)
