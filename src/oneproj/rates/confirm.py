@@ -437,11 +437,11 @@ def _average(
             "loss without a largest value confirm a rate, or the loss clamped."
         )
         raise InvalidProblemError(message)
-    seen = term.full_pass(None).each
-    if seen is None or not bool(torch.isfinite(seen).all()):
+    each = term.full_pass(None).each
+    if each is None or not bool(torch.isfinite(each).all()):
         quantity = f"the value of {name!r}"
         raise NonFiniteError(quantity)
-    values = seen.double().cpu().numpy()
+    values = each.double().cpu().numpy()
     low, high = values_range
     room = DEFAULTS.range_rounding * (high - low)
     if values.min() < low - room or values.max() > high + room:

@@ -233,7 +233,7 @@ class _Search:
         constraints: Mapping[str, AbstractTerm],
         project: Project,
     ) -> None:
-        """Look at the start."""
+        """Count at the start."""
         self._parameters, self._constraints = parameters, constraints
         self._project, self._gradients = project, 0
         self._start = snapshot(parameters)
@@ -309,39 +309,36 @@ class _Search:
         assign(self._parameters, self._start)
         found = self._project(self._parameters, {**self._constraints, **stand_ins})
         self._gradients += found.gradients
-        residuals = self._residuals()
-        met = max(residuals.values()) <= 0
-        status = Status.FEASIBLE if met else Status.INFEASIBLE
-        found, best = replace(found, status=status, residuals=residuals), self._best[0]
-        self._keep_if_better(found)
-        if not met:
+        best = self._best[0]
+        found = self._judge(found)
+        if not found.status.ok:
             self._move_thresholds(found)
         now = self._best[0]
         if now is best or not best.status.ok:
             return now is not best or not best.status.ok
         return now.distance < (1.0 - DEFAULTS.gain) * best.distance
 
-    def _keep_if_better(self, found: Projection) -> None:
-        """Keep the point that the parameters hold if it is the best so far."""
-        if self._is_better(found):
-            self._best = found, snapshot(self._parameters)
-
-    def _move_thresholds(self, found: Projection) -> None:
-        """Try the best move of thresholds from the parameters, which then return."""
-        here = snapshot(self._parameters)
-        if self._mover is None or not self._mover.move(found.residuals):
-            return
-        self._gradients += 1  # the scores, from which the move was found
+    def _judge(self, found: Projection) -> Projection:
+        """Count at the parameters, and keep that point if it is the best so far."""
         residuals = self._residuals()
         met = max(residuals.values()) <= 0
-        moved = replace(
+        here = replace(
             found,
             status=Status.FEASIBLE if met else Status.INFEASIBLE,
             distance=distance(self._start, self._parameters),
             residuals=residuals,
         )
-        self._keep_if_better(moved)
-        assign(self._parameters, here)
+        if self._is_better(here):
+            self._best = here, snapshot(self._parameters)
+        return here
+
+    def _move_thresholds(self, found: Projection) -> None:
+        """Try the best move of thresholds from the parameters, which then return."""
+        here = snapshot(self._parameters)
+        if self._mover is not None and self._mover.move(found.residuals):
+            self._gradients += 1  # the scores, from which the move was found
+            self._judge(found)
+            assign(self._parameters, here)
 
     def _is_better(self, found: Projection) -> bool:
         best = self._best[0]
