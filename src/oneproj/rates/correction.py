@@ -9,10 +9,10 @@ the constraint,
     ``cap = L + (s(y) - L) (-a - L) / (c(y) - L)``:
 
 the surrogate has to change by the factor by which the count has to, from c to -a. The
-aim a is half a row, and is doubled while the count misses by less than that. Where the
-count is -a already, the cap is s(y): the point is kept, and no slack is left. Where it
-is lower, the cap is looser than s(y), and the point returns towards the start. Every
-projection is from the start, so that the answer is near it.
+aim a is half a row. Where the count is -a already, the cap is s(y): the point is kept,
+and no slack is left. Where it is lower, the cap is looser than s(y), and the point
+returns towards the start. Every projection is from the start, so that the answer is
+near it.
 
 Where a count is missed, a move of the thresholds is tried (``ThresholdMover``), from
 the start and from where each round ends: if it meets the counts, so does the answer.
@@ -150,7 +150,6 @@ class _Bound:
         self._parts: Parts = parts(constraint)
         self._row = _row(self._parts)
         self._least = _least(self._parts, self._row)
-        self._aim = self._row / 2
         self._widths: list[float] = []
 
     def stand_in(self) -> Constraint:
@@ -160,8 +159,6 @@ class _Bound:
         bound = smooth(self.constraint, self._widths)
         count = self.constraint.value()
         cap = self._cap(count, bound.value())
-        if 0 < count <= self._aim:  # so near that the next cap would be the last one
-            self._aim *= 2.0
         tuned = Constraint(bound.term, bound.bound + cap, sense=1)
         return tuned.named(self.name, self.constraint.model)
 
@@ -172,7 +169,7 @@ class _Bound:
 
     def _cap(self, count: float, surrogate: float) -> float:
         """The bound on the surrogate under which the count is expected to hold."""
-        least, aim = self._least, self._aim
+        least, aim = self._least, self._row / 2
         if least is None or least >= 0 or surrogate <= least or count <= least:
             return surrogate - count - aim
         wanted = max(-aim, least / 2)
