@@ -111,7 +111,7 @@ class Average(AbstractEstimate):
 
     To test whether the mean is as large as m, bet on every row that its value is below
     m, by an amount that only earlier rows determine. If the mean is m or more, no
-    betting makes the capital 1/error times what it was, except with probability
+    betting multiplies the capital by 1/error, except with probability
     ``error`` (Ville's inequality). The bound is the smallest m at which it does
     (Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by
     betting").
