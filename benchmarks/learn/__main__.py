@@ -115,7 +115,9 @@ def _at_errors(
 ) -> list[float]:
     """Our scores with thresholds at which each class errs as often as asked."""
     scores, y = clf.class_scores(draw.others), draw.labels
-    cuts = [np.quantile(scores[y == j, j], errors[j], method="lower") for j in range(2)]
+    own = [np.sort(scores[y == j, j]) for j in range(2)]
+    # A row is refused below the cut: as many rows as there are errors lie below it.
+    cuts = [s[round(e * len(s))] for s, e in zip(own, errors, strict=True)]
     nearest = (scores - cuts).argmax(axis=1)
     return _abstained(np.where((scores >= cuts).all(axis=1), -1, nearest), y)
 

@@ -1,31 +1,22 @@
-"""Rows held out by class and group, and input that is refused."""
+"""Input that is refused, sparse tables, and the penalty."""
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
-import torch
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
+from torch import Tensor, nn
 
-from oneproj import InvalidProblemError
+from oneproj import InvalidProblemError, OneprojWarning, Status, rates
 from oneproj.learn import ConstrainedClassifier
-from oneproj.learn.base import Rows, held_out_rows
 
 X = np.random.default_rng(0).normal(size=(40, 2))
 Y = np.arange(40) % 2
-
-
-def test_every_stratum_gives_its_share() -> None:
-    strata = torch.tensor([0] * 100 + [1] * 10 + [2] * 2 + [3])
-    chosen = held_out_rows(strata, 0.3, torch.Generator().manual_seed(0))
-    assert [int(chosen[strata == j].sum()) for j in range(4)] == [30, 3, 1, 0]
-
-
-def test_strata_are_classes_within_groups() -> None:
-    rows = Rows(torch.zeros(4, 1), torch.tensor([0.0, 1, 0, 1]))
-    assert rows.strata().tolist() == [0, 1, 0, 1]
-    grouped = Rows(rows.x, rows.y, torch.tensor([0, 0, 2, 2]))
-    assert grouped.strata().tolist() == [0, 1, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -50,9 +41,32 @@ def test_parameters_are_checked_when_fitted(
 def test_three_classes_are_refused() -> None:
     with pytest.raises(InvalidProblemError, match=r"Only binary.*with 3 classes"):
         ConstrainedClassifier().fit(X, np.arange(40) % 3)
-    message = r"with 10 classes: \[0, 1, 2, 3, 4, ...\], 10 in all\. Merge"
+    message = r"with 10 classes: \[0, 1, 2, 3, 4, ...\], 10 in all\. Merge.*y == c"
     with pytest.raises(InvalidProblemError, match=message):
         ConstrainedClassifier().fit(X, np.arange(40) % 10)
+    one = ConstrainedClassifier(steps=2).fit(X, np.arange(40) % 10 == 3)
+    assert one.classes_.tolist() == [False, True]
+
+
+def test_one_class_is_refused_by_its_label() -> None:
+    with pytest.raises(InvalidProblemError, match="only one class, 'yes'"):
+        ConstrainedClassifier().fit(X, ["yes"] * 40)
+
+
+def test_a_sparse_table_is_fitted_like_a_dense_one() -> None:
+    fits = [
+        ConstrainedClassifier(steps=20, random_state=0).fit(table, Y).predict(X)
+        for table in (X, sparse.csr_array(X), sparse.csc_array(X))
+    ]
+    assert fits[0].tolist() == fits[1].tolist() == fits[2].tolist()
+
+
+def test_a_sparse_table_that_is_too_large_says_what_to_do() -> None:
+    wide = sparse.csr_array((40, 2**44))
+    with pytest.raises(MemoryError) as error:
+        ConstrainedClassifier().fit(wide, Y)
+    (note,) = error.value.__notes__
+    assert "made dense: 40 rows of 17592186044416 columns take 5.63e+06 GB" in note
 
 
 def test_the_penalty_is_that_of_logistic_regression() -> None:
@@ -77,3 +91,32 @@ def test_without_a_penalty_weights_are_larger() -> None:
         weights = [p for p in clf.fit(X, y).model_.parameters() if p.ndim > 1]
         sizes.append(sum(float(p.detach().square().sum()) for p in weights))
     assert sizes[1] > 1.5 * sizes[0]
+
+
+def few_flagged(score: Callable[[Tensor], Tensor], X: Tensor, y: Tensor) -> Any:
+    del y
+    return {"flagged": rates.positive_rate(score, data=X) <= 0.5}
+
+
+class Interrupting(nn.Linear):
+    """Ctrl-C is pressed in its 400th call."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        if self.calls == 400:
+            signal.raise_signal(signal.SIGINT)
+        return super().forward(x)
+
+
+def test_ctrl_c_ends_the_training_and_not_the_fit() -> None:
+    clf = ConstrainedClassifier(
+        few_flagged, model=lambda k: Interrupting(k, 1), steps=2000, random_state=0
+    )
+    with pytest.warns(OneprojWarning, match="Ctrl-C ended this run after update"):
+        clf.fit(X, Y)
+    assert clf.solution_.status is Status.INTERRUPTED
+    assert clf.solution_.residuals["flagged"] <= 0
+    assert clf.confirmation_ is not None
+    assert clf.predict(X).shape == (40,)

@@ -18,7 +18,6 @@ from oneproj.rates.bounds import (
     Part,
     neyman_pearson_rank,
     rows_needed,
-    share_error,
     upper_of_sum,
 )
 
@@ -54,10 +53,11 @@ def test_bounds_of_a_rate_are_monotone(k: int, more: int, e: float, f: float) ->
     n = k + more
     small, large = sorted((e, f))
     rate = Count(k, n)
-    assert 0 <= rate.lower(small) <= rate.lower(large) <= 1
-    assert 0 <= rate.upper(large) <= rate.upper(small) <= 1
-    assert rate.upper(e) <= Count(k + 1, n + 1).upper(e) + 1e-12
-    assert Count(k, n + 1).upper(e) <= rate.upper(e) + 1e-12
+    room = 1e-12  # the last digits are those of the special functions
+    assert 0 <= rate.lower(small) <= rate.lower(large) + room <= 1 + room
+    assert 0 <= rate.upper(large) <= rate.upper(small) + room <= 1 + room
+    assert rate.upper(e) <= Count(k + 1, n + 1).upper(e) + room
+    assert Count(k, n + 1).upper(e) <= rate.upper(e) + room
     assert rate.lower(e) == pytest.approx(1 - Count(more, n).upper(e), abs=1e-9)
 
 
@@ -133,34 +133,16 @@ def test_bounds_of_a_gap_grow_as_the_error_shrinks(*, different_rows: bool) -> N
     ERRORS,
     st.data(),
 )
-def test_a_sum_of_parts_shares_the_whole_error(
+def test_the_parts_of_a_sum_share_the_error(
     given_parts: list[tuple[float, int]], error: float, data: st.DataObject
 ) -> None:
     counts = [Count(data.draw(st.integers(0, n)), n) for _, n in given_parts]
-    factors = [a for a, _ in given_parts]
-    parts = [Part(a, t) for a, t in zip(factors, counts, strict=True)]
+    parts = [Part(a, t) for (a, _), t in zip(given_parts, counts, strict=True)]
     upper = upper_of_sum(parts, error)
-    assert upper <= math.fsum(max(a, 0.0) for a in factors) + 1e-9
-    shares = share_error([abs(a) for a in factors], error)
-    if any(factors):
-        assert math.fsum(shares) == pytest.approx(error)
-        assert min(shares) >= 0
-
-
-def test_shares_beat_an_equal_split() -> None:
-    spreads, error = [1.0, 0.2, 0.05], 0.05
-
-    def width(shares: list[float]) -> float:
-        return float(np.dot(spreads, stats.norm.isf(shares)))
-
-    shares = share_error(spreads, error)
-    assert shares == sorted(shares, reverse=True)
-    assert width(shares) < 0.97 * width([error / 3] * 3)
-    for i, j in itertools.permutations(range(3), 2):
-        other = list(shares)
-        other[i] += 1e-3 * shares[j]
-        other[j] -= 1e-3 * shares[j]
-        assert width(shares) <= width(other) + 1e-9
+    assert upper <= math.fsum(max(a, 0.0) for a, _ in parts) + 1e-9
+    each = error / max(sum(a != 0 for a, _ in parts), 1)
+    bounds = [a * (t.upper(each) if a > 0 else t.lower(each)) for a, t in parts]
+    assert upper == pytest.approx(math.fsum(bounds))
 
 
 def test_what_is_known_takes_no_share_of_the_error() -> None:

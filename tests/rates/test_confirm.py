@@ -256,6 +256,35 @@ def test_a_gap_is_confirmed_wrongly_no_more_often_than_stated() -> None:
     assert false > 0.08 * trials  # nor much less often: it is not conservative
 
 
+def test_bounds_that_would_read_alike_get_more_digits() -> None:
+    def text(upper: float) -> str:
+        check = oneproj.ConstraintCheck(
+            0.04, "<=", 0.05, upper, 300, holds=upper <= 0.05, method="betting"
+        )
+        return str(check)
+
+    assert "<= 0.05 " in text(0.0500001)
+    assert "<= 0.0500001" in text(0.0500001)
+    assert text(0.05).count("<= 0.05 ") == 2
+
+
+def test_a_bound_that_is_the_constraint_s_own_is_explained() -> None:
+    a, b = flags((3, 300), (30, 300))
+    found = confirm({"a": a <= 0.05, "b": b <= 0.05})
+    assert found["a"].holds
+    assert found["a"].confidence_bound == found["a"].bound
+    assert "equals the bound itself" in str(found)
+    assert "equals the bound itself" not in str(confirm({"a": a <= 0.05}))
+
+
+def test_rows_of_a_gap_are_those_of_each_group() -> None:
+    a, b = flags((3, 300), (30, 200))
+    check = confirm({"gap": a - b <= 0.05})["gap"]
+    assert (check.rows, check.rows_each) == (500, (300, 200))
+    assert "300 + 200" in str(check)
+    assert confirm({"a": a <= 0.05})["a"].rows_each == ()
+
+
 def test_it_prints_and_converts() -> None:
     a, b = flags((3, 300), (30, 300))
     found = confirm({"a": a <= 0.05, "b": b <= 0.05})

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import softplus
 
@@ -84,14 +89,76 @@ def test_the_surrogate_is_near() -> None:
     assert rate.surrogate().value() == pytest.approx(rate.value(), abs=0.02)
 
 
+BOUNDED: dict[str, Callable[[Callable[[Tensor], Tensor], Tensor, Tensor], Any]] = {
+    "false positives": lambda s, x, y: rates.false_positive_rate(s, (x, y)) <= 0.2,
+    "recall": lambda s, x, y: rates.true_positive_rate(s, (x, y)) >= 0.7,
+    "errors": lambda s, x, y: rates.error_rate(s, (x, y), threshold=0.5) <= 0.3,
+    "weighted": lambda s, x, y: (
+        rates.false_negative_rate(s, (x, y), weights=x[:, 1].abs() + 0.01) <= 0.4
+    ),
+    "precision": lambda s, x, y: rates.precision(s, (x, y)) >= 0.6,
+    "gap": lambda s, x, y: (
+        rates.positive_rate(s, x, where=y) - rates.positive_rate(s, x, where=~y) <= 0.9
+    ),
+    "two caps": lambda s, x, y: (
+        rates.false_positive_rate(s, (x, y)) + rates.false_negative_rate(s, (x, y))
+        <= 0.8
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**16),
+    scale=st.sampled_from([0.01, 1.0, 30.0]),
+    shift=st.floats(-3, 3),
+    width=st.sampled_from([0.01, 1.0, None]),
+)
+def test_the_upper_surrogate_implies_the_count(
+    name: str, seed: int, scale: float, shift: float, width: float | None
+) -> None:
+    x = normal(40, seed)
+    y = x[:, 0] > 0
+    y[0], y[1] = True, False
+    stated = BOUNDED[name](lambda b: scale * (b[:, 0] + shift), x, y)
+    implied = rates.upper_surrogate(stated, width=width)
+    assert implied.value() >= stated.value() - 1e-6
+    if implied.value() <= 0:
+        assert stated.value() <= 0
+
+
+@pytest.mark.parametrize("name", ["false positives", "recall", "errors", "weighted"])
+def test_the_upper_surrogate_can_be_met_and_its_projection_proven(name: str) -> None:
+    x = normal(300).double()
+    w = torch.tensor([-1.0, 0.5, 0.3], dtype=torch.float64, requires_grad=True)
+    y = x[:, 0] + 0.3 * x[:, 1] > 0
+    stated = BOUNDED[name](lambda b: b @ w[:2] + w[2], x, y)
+    implied = rates.upper_surrogate(stated, width=1.0, linear=True)
+    assert stated.value() > 0
+    found = oneproj.project(w, {"implied": implied})
+    assert stated.value() <= 0
+    assert found.lower_bound is not None
+    assert found.lower_bound >= 0.999 * found.distance > 0
+
+
+def test_the_upper_surrogate_is_for_rates() -> None:
+    w = torch.ones(2, requires_grad=True)
+    with pytest.raises(oneproj.InvalidProblemError, match="takes a constraint on rate"):
+        rates.upper_surrogate(oneproj.function(w.norm) <= 1.0)
+    _, rate = make()
+    with pytest.raises(oneproj.InvalidProblemError, match="'near', 'upper', 'lower'"):
+        rate.surrogate("hinge")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_loss_gradient_changes_the_weights_of_the_loss(*, weighted: bool) -> None:
     # Acceptances minus rejections of the right rows: a combination of their losses.
     x, w = normal(300), torch.tensor([1.0, 0.5], requires_grad=True)
     y, mask = x[:, 1] > 0, x[:, 0] > -0.5
     weights = torch.rand(300, generator=torch.Generator().manual_seed(1)) + 0.1
-    given = weights if weighted else None
-    rate = rates.positive_rate(lambda b: b @ w, x, where=mask, weights=given)
+    each = weights if weighted else None
+    rate = rates.positive_rate(lambda b: b @ w, x, where=mask, weights=each)
     rate = rate.with_loss_gradient(y)
     value, (slope,) = rate.value_and_gradient([w])
     scores = (x @ w)[mask]

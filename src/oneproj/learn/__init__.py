@@ -13,12 +13,10 @@ from oneproj.progress import require as _require
 
 try:
     from oneproj.learn import plot as plot
-    from oneproj.learn.abstaining import AbstainingClassifier as AbstainingClassifier
+    from oneproj.learn.capped import AbstainingClassifier as AbstainingClassifier
+    from oneproj.learn.capped import NeymanPearsonClassifier as NeymanPearsonClassifier
     from oneproj.learn.constrained import ConstrainedClassifier as ConstrainedClassifier
     from oneproj.learn.fair import FairClassifier as FairClassifier
-    from oneproj.learn.neyman_pearson import (
-        NeymanPearsonClassifier as NeymanPearsonClassifier,
-    )
     from oneproj.learn.transfer import TransferClassifier as TransferClassifier
 except ModuleNotFoundError:
     _require("sklearn", "learn")  # if that is what is missing, it names the extra

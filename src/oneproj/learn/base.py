@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from scipy import sparse
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
     validate_data,
 )
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import softplus
 
-from oneproj.arguments import (
-    at_most_five,
-    check_count,
-    check_flag,
-    check_number,
-    plain,
+from oneproj.arguments import at_most_five, check_count, check_flag, check_number
+from oneproj.errors import InfeasibleError, InvalidProblemError, warn
+from oneproj.learn.models import (
+    ModelLike,
+    Scores,
+    make_network,
+    own_random_numbers,
 )
-from oneproj.errors import (
-    InfeasibleError,
-    InvalidProblemError,
-    warn,
+from oneproj.learn.tables import (
+    BINARY,
+    Array,
+    Rows,
+    as_dense,
+    check_binary,
+    held_out_rows,
+    read_groups,
 )
-from oneproj.learn.models import ModelLike, Score, make_network
 from oneproj.problem.functions import CHUNK_SIZE, function, mean
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractExpression, AbstractTerm
-from oneproj.rates.confirm import Confirmation, confirm
+from oneproj.rates.bounds import check_share
+from oneproj.rates.confirm import Confirmation, Range, confirm
 from oneproj.results import Solution
 from oneproj.training.solve import solve
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Constraints: TypeAlias = Mapping[str, AbstractTerm]
-BINARY = 2
 SPARSE = ("csr", "csc")
 """Sparse formats that are read directly; scikit-learn converts others."""
 LARGEST_SEED = 2**31 - 1
@@ -72,83 +73,8 @@ class LearnDefaults:
 DEFAULTS = LearnDefaults()
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Rows of a table with their labels, as tensors.
-
-    Attributes:
-        x: The columns in their own units, float64, shape (n, columns).
-        y: 1.0 for the second of the sorted classes, else 0.0.
-        groups: The group of each row, from 0; None without groups.
-
-    Example:
-        >>> rows = Rows(torch.zeros(3, 2), torch.tensor([0.0, 1.0, 1.0]))
-        >>> len(rows), len(rows.of(rows.y == 1))
-        (3, 2)
-    """
-
-    x: Tensor
-    y: Tensor
-    groups: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def of(self, chosen: Tensor) -> Rows:
-        """The rows where a mask is True."""
-        groups = None if self.groups is None else self.groups[chosen]
-        return Rows(self.x[chosen], self.y[chosen], groups)
-
-    def with_rows(self, others: Rows) -> Rows:
-        """These rows, then others; without groups."""
-        return Rows(torch.cat([self.x, others.x]), torch.cat([self.y, others.y]))
-
-    def strata(self) -> Tensor:
-        """A number for each pair of class and group."""
-        classes = self.y.long()
-        return classes if self.groups is None else classes + BINARY * self.groups
-
-    def digest(self) -> str:
-        """A hash of all rows in their order, with labels and groups."""
-        found = hashlib.sha256(self.x.numpy().tobytes())
-        found.update(self.strata().numpy().tobytes())
-        return found.hexdigest()
-
-
-def held_out_rows(
-    strata: Tensor, fraction: float, generator: torch.Generator
-) -> Tensor:
-    """Choose this share of the rows of every stratum at random, as a mask.
-
-    The share is rounded; a stratum keeps at least one row.
-
-    Example:
-        >>> strata = torch.tensor([0] * 8 + [1] * 4 + [2])
-        >>> mask = held_out_rows(strata, 0.25, torch.Generator().manual_seed(0))
-        >>> [int(mask[strata == j].sum()) for j in range(3)]
-        [2, 1, 0]
-    """
-    mask = torch.zeros(len(strata), dtype=torch.bool)
-    for stratum in set(strata.tolist()):
-        (at,) = (strata == stratum).nonzero(as_tuple=True)
-        count = min(round(fraction * len(at)), len(at) - 1)
-        order = torch.randperm(len(at), generator=generator)
-        mask[at[order[:count]]] = True
-    return mask
-
-
-def logistic_losses(scores: Tensor, y: Tensor) -> Tensor:
-    """``log(1 + exp(-(2y - 1) s))`` of each row.
-
-    Example:
-        >>> logistic_losses(torch.tensor([50.0]), torch.tensor([1.0])).item() < 1e-9
-        True
-    """
-    return softplus((1 - 2 * y) * scores)
-
-
 def logistic_risk(score: Callable[[Tensor], Tensor], rows: Rows) -> AbstractExpression:
-    """The average logistic loss of a score over rows.
+    """The mean of ``log(1 + exp(-(2y - 1) s))`` over rows, with s their scores.
 
     Example:
         >>> w = torch.zeros(1, requires_grad=True)
@@ -159,35 +85,9 @@ def logistic_risk(score: Callable[[Tensor], Tensor], rows: Rows) -> AbstractExpr
 
     def losses(batch: tuple[Tensor, Tensor]) -> Tensor:
         x, y = batch
-        return logistic_losses(score(x), y)
+        return softplus((1 - 2 * y) * score(x))
 
     return mean(losses, data=(rows.x, rows.y))
-
-
-class Scores(nn.Module):
-    """One or more scores of the same rows, side by side.
-
-    Example:
-        >>> x = torch.zeros(3, 2, dtype=torch.float64)
-        >>> Scores([Score(nn.Linear(2, 1).double(), x) for _ in range(2)], 2)(x).shape
-        torch.Size([3, 2])
-    """
-
-    def __init__(self, each: list[Score], columns: int) -> None:
-        super().__init__()
-        self.each, self.columns = nn.ModuleList(each), columns
-
-    def __getitem__(self, j: int) -> Score:
-        """The score of that number."""
-        return cast("Score", self.each[j])
-
-    def fits(self, columns: int, scores: int) -> bool:
-        """Whether it has this number of scores, of rows with this number of columns."""
-        return (self.columns, len(self.each)) == (columns, scores)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the scores of each row, shape (n, scores)."""
-        return torch.stack([score(x) for score in self.each], dim=-1)
 
 
 class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -212,6 +112,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     validation_fraction: float
     warm_start: bool
     random_state: Any
+    range: Range | Mapping[str, Range] | None = None
     classes_: Array
     n_features_in_: int
     model_: Scores
@@ -234,14 +135,14 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         table, labels = validate_data(
             self, X, y, accept_sparse=SPARSE, dtype=np.float64, ensure_min_samples=2
         )
-        self.classes_, index = np.unique(_binary(labels), return_inverse=True)
+        self.classes_, index = np.unique(check_binary(labels), return_inverse=True)
         if len(self.classes_) < BINARY:
             message = (
-                f"y holds only one class, {plain(self.classes_[0])!r}. A classifier "
+                f"y holds only one class, {self.classes_.tolist()[0]!r}. A classifier "
                 "needs rows of two classes: check how the table was split."
             )
             raise InvalidProblemError(message)
-        return Rows(_dense(table), torch.as_tensor(index, dtype=torch.float64))
+        return Rows(as_dense(table), torch.as_tensor(index, dtype=torch.float64))
 
     def _labelled(self, X: object, y: object) -> Rows:
         """Read new rows with labels of the classes that ``fit`` saw."""
@@ -261,7 +162,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
     def _table(self, X: object) -> Tensor:
         """Check rows against the columns that ``fit`` saw; return them as a tensor."""
-        return _dense(
+        return as_dense(
             validate_data(self, X, accept_sparse=SPARSE, dtype=np.float64, reset=False)
         )
 
@@ -285,13 +186,17 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             "validation_fraction", self.validation_fraction, why, zero=True
         )
         held_out = held_out_rows(rows.strata(), share, generator)
-        kept = vars(self).get("model_") if self.warm_start else None
-        if isinstance(kept, Scores) and kept.columns == rows.x.shape[1]:
+        if self._goes_on(rows.x):
             held_out = self._never_seen(rows)
         else:  # if this fit fails, no later one goes on from a model of other rows
             self.__dict__.pop("model_", None)
         self._kept_out = rows.digest(), held_out
         return rows.of(~held_out), rows.of(held_out)
+
+    def _goes_on(self, x: Tensor) -> bool:
+        """Whether the model of the last fit is the start of this one."""
+        kept = vars(self).get("model_") if self.warm_start else None
+        return isinstance(kept, Scores) and len(kept.mean) == x.shape[1]
 
     def _never_seen(self, rows: Rows) -> Tensor:
         """Rows that the model of the last fit was not trained on, if that is known."""
@@ -307,34 +212,41 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
     # --- training ---------------------------------------------------------------------
 
-    def _make_model(self, x: Tensor, generator: torch.Generator, scores: int) -> bool:
-        """Make the scores, or keep those of the last fit with ``warm_start``.
+    def _make_model(
+        self, x: Tensor, generator: torch.Generator, scores: int = 1
+    ) -> None:
+        """Make the model, unless that of the last fit is kept."""
+        if not self._goes_on(x):
+            network = make_network(self.model, x.shape[1], generator)
+            self.model_ = Scores(network, x, scores)
 
-        Returns:
-            Whether they were kept.
-        """
-        columns = x.shape[1]
-        kept = vars(self).get("model_") if self.warm_start else None
-        if isinstance(kept, Scores) and kept.fits(columns, scores):
-            return True
-        nets = [make_network(self.model, columns, generator) for _ in range(scores)]
-        self.model_ = Scores([Score(net, x) for net in nets], columns)
-        return False
-
-    def _solve(
+    def _minimise_loss(
         self,
-        objective: AbstractExpression,
+        score: Callable[[Tensor], Tensor],
+        rows: Rows,
         constraints: Constraints,
         seed: int,
-        module: nn.Module | None = None,
     ) -> None:
-        """Train the model, or a part of it, in place; keep what ``solve`` returns."""
-        trained = self.model_.train() if module is None else module.train()
-        problem = Problem(trained.parameters(), objective, constraints, model=trained)
-        self._run(problem, seed, self.steps)
-        self.model_.eval()
+        """Minimise the logistic loss of a score of the model, plus the penalty ``C``.
 
-    def _run(self, problem: Problem, seed: int, steps: int) -> None:
+        The penalty is on the matrices of the model, and so not on intercepts.
+        benchmarks/NOTES.md has the measurements behind its default.
+        """
+        risk, model = logistic_risk(score, rows), self.model_.train()
+        weights = [p for p in model.parameters() if p.ndim > 1]
+        if weights and not math.isinf(self.C):
+            scale = 0.5 / (self.C * len(rows))
+
+            def penalty() -> Tensor:
+                return scale * torch.stack([w.square().sum() for w in weights]).sum()
+
+            risk = risk + function(penalty)
+        problem = Problem(model.parameters(), risk, constraints, model=model)
+        self._solve(problem, seed, self.steps)
+        model.eval()
+
+    def _solve(self, problem: Problem, seed: int, steps: int) -> None:
+        """Solve, and keep what ``solve`` returns."""
         try:
             self.solution_ = solve(problem, steps=steps, seed=seed, progress=False)
         except InfeasibleError as error:
@@ -346,25 +258,6 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             raise
         self.multipliers_ = dict(self.solution_.certificate.multipliers)
 
-    def _penalised(
-        self, risk: AbstractExpression, rows: Rows, module: nn.Module | None = None
-    ) -> AbstractExpression:
-        """Add the penalty ``C`` to a mean over rows.
-
-        It is on the matrices of the model, or of a part of it, and so not on
-        intercepts. benchmarks/NOTES.md has the measurements behind its default.
-        """
-        if math.isinf(self.C):
-            return risk
-        module = self.model_ if module is None else module
-        weights = [p for p in module.parameters() if p.ndim > 1]
-        scale = 0.5 / (self.C * len(rows))
-
-        def penalty() -> Tensor:
-            return scale * torch.stack([w.square().sum() for w in weights]).sum()
-
-        return risk + function(penalty) if weights else risk
-
     @abstractmethod
     def _constraints(self, rows: Rows) -> Constraints:
         """The constraints on these rows, at the current thresholds."""
@@ -375,7 +268,9 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         if not len(rows):
             return
         try:
-            self.confirmation_ = self._bounds(rows)
+            constraints = self._constraints(rows)
+            if constraints:
+                self.confirmation_ = self._bounds(constraints)
         except InvalidProblemError as error:
             warn(f"There is no confirmation, from {len(rows)} held-out rows: {error}")
 
@@ -390,13 +285,13 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             What ``oneproj.confirm`` found, at the confidence of this estimator; 0.95
             if that is None.
         """
-        return self._bounds(self._labelled(X, y))
+        return self._bounds(self._constraints(self._labelled(X, y)))
 
-    def _bounds(self, rows: Rows, **options: Any) -> Confirmation:  # noqa: ANN401
+    def _bounds(self, constraints: Constraints) -> Confirmation:
         """What ``oneproj.confirm`` finds on rows that training did not see."""
         confidence = self.confidence
         sure = DEFAULTS.confidence if confidence is None else confidence
-        return confirm(self._constraints(rows), sure, **options)
+        return confirm(constraints, sure, range=self.range)
 
     # --- predicting -------------------------------------------------------------------
 
@@ -425,7 +320,22 @@ class AbstractThresholdClassifier(AbstractClassifier):
     def _score(self, x: Tensor) -> Tensor:
         """The differentiable score of rows, in the units of the table."""
         scores: Tensor = self.model_(x)
-        return scores.squeeze(-1)
+        return scores[:, 0]
+
+    def _fit_constrained(self, rows: Rows, seed: int) -> None:
+        """Train on some rows under the constraints, and confirm these on the others."""
+        self.threshold_ = 0.0
+        with own_random_numbers(seed) as generator:
+            train, held_out = self._split(rows, generator)
+            goes_on = self._goes_on(train.x)
+            self._make_model(train.x, generator)
+            if not goes_on:
+                self._prepare_start(train)
+            self._minimise_loss(self._score, train, self._constraints(train), seed)
+        self._confirm_held_out(held_out)
+
+    def _prepare_start(self, rows: Rows) -> None:
+        """Change the new model before it is trained; by default it is left alone."""
 
     def decision_function(self, X: object) -> Array:
         """Return by how much the score of each row exceeds the threshold.
@@ -451,47 +361,50 @@ class AbstractThresholdClassifier(AbstractClassifier):
         return found
 
 
-def check_share(name: str, value: object, why: str, *, zero: bool = False) -> float:
-    """Return a number between 0 and 1, both excluded, as Python's own float.
+class AbstractGroupClassifier(AbstractThresholdClassifier):
+    """Base of the estimators whose constraints are about groups of rows.
 
-    Args:
-        name: Of the parameter.
-        value: Of the parameter.
-        why: What it is for.
-        zero: Whether 0 is allowed as well.
-
-    Example:
-        >>> check_share("alpha", 5, "It caps a rate.")
-        Traceback (most recent call last):
-        ...
-        oneproj.errors.InvalidProblemError: alpha must be a number between 0 and 1,
-        got 5. It caps a rate.
+    Attributes:
+        groups_: The labels of the groups; None if ``fit`` got none.
     """
-    number = plain(value)
-    if isinstance(number, int | float) and not isinstance(number, bool):
-        share = float(number)
-        if 0 < share < 1 or (zero and share == 0):
-            return share
-    message = f"{name} must be a number between 0 and 1, got {value!r}. {why}"
-    raise InvalidProblemError(message)
+
+    groups_: list[Any] | None
+
+    def _grouped(self, rows: Rows, X: object, sensitive_features: object) -> Rows:
+        """The rows with the group of each; remember the groups."""
+        self.groups_, groups = read_groups(sensitive_features, X)
+        return replace(rows, groups=groups)
+
+    def confirm(
+        self, X: object, y: object, sensitive_features: object = None
+    ) -> Confirmation:
+        """Bound the constraints on new rows, from such rows.
+
+        Args:
+            X: Rows that training did not see.
+            y: Their labels.
+            sensitive_features: The group of each row, if ``fit`` got it.
+
+        Returns:
+            What ``oneproj.confirm`` found, at the confidence of this estimator.
+        """
+        rows = self._labelled(X, y)
+        if self.groups_ is not None:
+            _, groups = read_groups(sensitive_features, X, known=self.groups_)
+            rows = replace(rows, groups=groups)
+        return self._bounds(self._constraints(rows))
 
 
-def _binary(y: Array) -> Array:
-    """Refuse labels that are not classes, or more than two of them."""
-    check_classification_targets(y)
-    kind = type_of_target(y, input_name="y", raise_unknown=True)
-    if kind == "binary":
-        return y
-    classes = np.unique(y).tolist()
-    message = (
-        f"Only binary classification is supported. The type of the target is {kind}, "
-        f"with {len(classes)} classes: {at_most_five(classes)}. Merge classes, or fit "
-        "one estimator for each class against the others."
-    )
-    raise InvalidProblemError(message)
+class ProbabilityMixin:
+    """Probabilities of the classes, for estimators whose score is a logit."""
 
+    decision_function: Callable[[object], Array]
 
-def _dense(X: Any) -> Tensor:  # noqa: ANN401 - an array or a sparse one
-    """Rows as a tensor with memory of its own."""
-    dense = X.toarray() if sparse.issparse(X) else X
-    return torch.from_numpy(np.array(dense, dtype=np.float64, order="C"))
+    def predict_proba(self, X: object) -> Array:
+        """Return the probability of each class, as the constrained model has it.
+
+        Args:
+            X: Rows with the columns that ``fit`` saw.
+        """
+        p = expit(self.decision_function(X))
+        return np.column_stack([1 - p, p])

@@ -1,30 +1,29 @@
-"""What estimators with a cap on the errors of a class share: training, thresholds."""
+"""Caps on the errors of a class: few misses under a cap, or abstain rather than err."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.errors import OneprojWarning, warn
+from oneproj.errors import InvalidProblemError, OneprojWarning, warn
 from oneproj.learn.base import (
-    BINARY,
     DEFAULTS,
     AbstractClassifier,
-    Array,
+    AbstractThresholdClassifier,
     Constraints,
-    Rows,
     logistic_risk,
 )
-from oneproj.learn.models import own_random_numbers
+from oneproj.learn.models import ModelLike, own_random_numbers
+from oneproj.learn.tables import BINARY, Array, Rows
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractExpression
-from oneproj.rates.bounds import Count, neyman_pearson_rank, rows_needed
+from oneproj.rates.bounds import Count, check_share, neyman_pearson_rank, rows_needed
 from oneproj.rates.confirm import Confirmation, ConstraintCheck
 from oneproj.rates.functions import positive_rate
 
@@ -49,11 +48,11 @@ class AbstractCappedClassifier(AbstractClassifier):
     """Base of the estimators that cap the errors of one class, or of both.
 
     One logistic score is trained, on all rows to train on. Each capped class gets a
-    copy of it, by which rows are refused for that class. Then only the copies' shifts
-    are trained: to refuse many rows of the other class, while the refused rows of the
-    own class are within the cap, counted on decisions. Last, thresholds are chosen on
-    rows that training did not see. To train all weights under the caps was no better on
-    new rows (``benchmarks/NOTES.md``, "Promises for new rows").
+    sign and a shift of it, by which rows are refused for that class. Then only the
+    shifts are trained: to refuse many rows of the other class, while the refused rows
+    of the own class are within the cap, counted on decisions. Last, thresholds are
+    chosen on rows that training did not see. To train all weights under the caps was no
+    better on new rows (``benchmarks/NOTES.md``, "Promises for new rows").
 
     Attributes:
         guaranteed_: Whether the caps are promised for new rows.
@@ -72,7 +71,7 @@ class AbstractCappedClassifier(AbstractClassifier):
         with own_random_numbers(seed) as generator:
             train, held_out = self._split(rows, generator)
             self._make_model(train.x, generator, scores=len(self._caps))
-            self._train_score(train, seed)
+            self._minimise_loss(self.model_.plain, train, {}, seed)
             self._train_shifts(train, seed)
         self._calibrate(held_out)
         return held_out
@@ -88,37 +87,27 @@ class AbstractCappedClassifier(AbstractClassifier):
             held_out = held_out.of(held_out.y != free)
         return train, held_out
 
-    def _train_score(self, rows: Rows, seed: int) -> None:
-        """Train the last score without caps; the others become copies of it."""
-        last = self.model_[-1]
-        last.shift.zero_()  # of the last fit, with warm_start
-        risk = self._penalised(logistic_risk(last, rows), rows, last)
-        self._solve(risk, {}, seed, last)
-        trained = {name: value.clone() for name, value in last.state_dict().items()}
-        for k, cap in enumerate(self._caps):
-            self.model_[k].load_state_dict(trained)
-            sign = self._refusing_sign * (1 - BINARY * cap.of_class)
-            self.model_[k].sign.fill_(sign)
-
     def _train_shifts(self, rows: Rows, seed: int) -> None:
         """Shift the scores to the caps, and no farther."""
+        shift = self.model_.shift.zero_()  # of the last fit, with warm_start
+        for k, cap in enumerate(self._caps):
+            self.model_.sign[k] = self._refusing_sign * (1 - BINARY * cap.of_class)
         for k, cap in enumerate(self._caps):
             own = self._refusals(k, rows.x[rows.y == cap.of_class]).sort().values
             allowed = math.floor(cap.share * len(own))
-            self.model_[k].shift.fill_(-self._refusing_sign * own[-1 - allowed])
+            shift[k] = -self._refusing_sign * own[-1 - allowed]
         losses = [self._acceptances(k, rows) for k in range(len(self._caps))]
         constraints = self._constraints(rows)
-        shifts = [self.model_[k].shift.requires_grad_() for k in range(len(losses))]
-        problem = Problem(shifts, sum(losses[1:], losses[0]), constraints)
+        shift.requires_grad_()
+        problem = Problem(shift, sum(losses[1:], losses[0]), constraints)
         with warnings.catch_warnings():  # to go back to the start is an ordinary end
             warnings.filterwarnings("ignore", "The answer is the start", OneprojWarning)
-            self._run(problem, seed, DEFAULTS.shift_steps)
-        for shift in shifts:
-            shift.requires_grad = False
+            self._solve(problem, seed, DEFAULTS.shift_steps)
+        shift.requires_grad = False
 
     def _refusing(self, k: int) -> Callable[[Tensor], Tensor]:
         """The differentiable score by which rows are refused for the class of a cap."""
-        return lambda x: self._refusing_sign * self.model_[k](x)
+        return lambda x: self._refusing_sign * self.model_(x)[:, k]
 
     def _refusals(self, k: int, x: Tensor) -> Tensor:
         """By how much rows are refused for the class of a cap, without gradients."""
@@ -156,6 +145,226 @@ class AbstractCappedClassifier(AbstractClassifier):
         if len(checks) == len(self._caps):  # else one cap has no row to judge it by
             self.confirmation_ = Confirmation(checks, self.confidence, "independent")
             self.guaranteed_ = self.confirmation_.holds
+
+
+class NeymanPearsonClassifier(AbstractCappedClassifier, AbstractThresholdClassifier):
+    """Miss few positives while at most a share ``alpha`` of negatives is flagged.
+
+    With a confidence, the promise is about new rows: over the draw of the training
+    rows, the false positive rate of the fitted classifier on rows from the same source
+    is at most alpha, with at least this probability. It holds for every sample size
+    and every distribution of independent rows. With ``confidence=None`` the cap is on
+    the false positives among the rows that were trained on, exactly, and nothing is
+    promised about new ones.
+
+    A logistic score is trained, then shifted to have few misses under the cap, counted
+    on the decisions for negative rows. Then the threshold is chosen on negative rows
+    that training did not see: the smallest of their scores that is high enough by the
+    exact binomial rule of Tong, Feng and Li (2018). If there are too few of them for
+    that, a warning says how many are needed, the threshold stays the trained one, and
+    ``guaranteed_`` is False. The columns are standardised inside.
+
+    Args:
+        alpha: Cap on the false positive rate, between 0 and 1.
+        confidence: With which the cap holds on new rows, between 0 and 1; or None.
+        model: None for a linear score, widths of hidden layers such as ``(64, 32)``, or
+            a function of the number of columns that returns a ``torch.nn.Module``.
+        C: Inverse strength of an L2 penalty on weights, as in ``LogisticRegression``:
+            their squares over ``2 C n`` are added to the mean loss of n rows.
+            Intercepts are free; infinity for no penalty.
+        steps: Stochastic gradients of the training of the score.
+        validation_fraction: Share of the negative rows held out for the threshold.
+        warm_start: Whether ``fit`` goes on from the model of the last ``fit``.
+            The same table keeps the rows that were held out; of another one none is.
+        random_state: A seed, a ``RandomState``, or None for NumPy's global one.
+
+    Attributes:
+        guaranteed_: Whether the cap is promised for new rows.
+
+    The positive class is the second of the sorted labels. There are no probabilities:
+    the score is trained for one operating point.
+
+    Example:
+        >>> from sklearn.datasets import make_classification
+        >>> X, y = make_classification(1000, random_state=0)
+        >>> clf = NeymanPearsonClassifier(alpha=0.1, random_state=0)
+        >>> clf = clf.fit(X[:700], y[:700])
+        >>> clf.guaranteed_
+        True
+        >>> negative = y[700:] == 0
+        >>> float(clf.predict(X[700:])[negative].mean()) <= 0.1
+        True
+    """
+
+    _refusing_sign = 1.0
+
+    def __init__(
+        self,
+        alpha: float = 0.05,
+        confidence: float | None = 0.95,
+        *,
+        model: ModelLike = None,
+        C: float = 1.0,
+        steps: int = 500,
+        validation_fraction: float = 0.5,
+        warm_start: bool = False,
+        random_state: Any = None,  # noqa: ANN401 - an int, a RandomState or None
+    ) -> None:
+        self.alpha = alpha
+        self.confidence = confidence
+        self.model = model
+        self.C = C
+        self.steps = steps
+        self.validation_fraction = validation_fraction
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def fit(self, X: object, y: object) -> Self:
+        """Train the score, then choose its threshold.
+
+        Args:
+            X: A table of numbers: array, DataFrame, or sparse, which is made dense.
+            y: Labels of two classes.
+        """
+        seed, rows = self._seed(), self._read(X, y)
+        alpha = check_share("alpha", self.alpha, "It caps the false positive rate.")
+        self._caps = (Cap("false positive rate", of_class=0, share=alpha),)
+        self._fit_capped(rows, seed)
+        self.threshold_ = float(self._cuts[0])
+        return self
+
+
+class AbstainingClassifier(AbstractCappedClassifier):
+    """Abstain seldom, and err on at most a share ``alpha`` of the rows of each class.
+
+    There are two scores, one per class; class j is accepted where score j is high
+    enough. Where both classes are accepted the classifier abstains; where neither is,
+    it predicts the class that is nearer to acceptance. The scores are one logistic
+    score and its negative, each shifted to accept few rows of the other class, which
+    would be ambiguous, while at most a share ``alpha[j]`` of the rows of class j are
+    not accepted for their class, counted on the decisions.
+
+    With a confidence, the promise is about new rows: over the draw of the training
+    rows, both class errors on rows from the same source are at most alpha, together
+    with at least this probability. The thresholds for that are chosen on rows that
+    training did not see, by the exact binomial rule. If there are too few of them, a
+    warning says how many are needed, and ``guaranteed_`` is False. With
+    ``confidence=None`` the caps are on the rows that were trained on, exactly. The
+    columns are standardised inside.
+
+    Args:
+        alpha: Cap on the share of errors among the rows of a class, or a pair of caps.
+        confidence: With which both caps hold on new rows, between 0 and 1; or None.
+        model: None for a linear score, widths of hidden layers such as ``(64, 32)``, or
+            a function of the number of columns that returns a ``torch.nn.Module``.
+        C: Inverse strength of an L2 penalty on weights, as in ``LogisticRegression``:
+            their squares over ``2 C n`` are added to the mean loss of n rows.
+            Intercepts are free; infinity for no penalty.
+        steps: Stochastic gradients of the training of the score.
+        validation_fraction: Share of the rows of each class held out for thresholds.
+        warm_start: Whether ``fit`` goes on from the model of the last ``fit``.
+            The same table keeps the rows that were held out; of another one none is.
+        random_state: A seed, a ``RandomState``, or None for NumPy's global one.
+
+    Attributes:
+        thresholds_: Score j accepts class j from this value on.
+        abstain_label_: What ``predict`` returns where it abstains: -1, or one less than
+            the smallest label if that is -1 or less; ``"abstain"`` for labels that are
+            not numbers.
+        coverage_: Share of the held-out rows, or of all if none is, that get a label.
+        guaranteed_: Whether the caps are promised for new rows.
+
+    ``score`` counts an abstention as an error.
+
+    Example:
+        >>> from sklearn.datasets import make_classification
+        >>> X, y = make_classification(1000, flip_y=0.2, random_state=0)
+        >>> clf = AbstainingClassifier(alpha=0.1, random_state=0).fit(X, y)
+        >>> sorted(set(clf.predict(X).tolist())), clf.guaranteed_
+        ([-1, 0, 1], True)
+    """
+
+    _refusing_sign = -1.0
+    thresholds_: Array
+
+    def __init__(
+        self,
+        alpha: float | Sequence[float] = 0.1,
+        confidence: float | None = 0.95,
+        *,
+        model: ModelLike = None,
+        C: float = 1.0,
+        steps: int = 500,
+        validation_fraction: float = 0.5,
+        warm_start: bool = False,
+        random_state: Any = None,  # noqa: ANN401 - an int, a RandomState or None
+    ) -> None:
+        self.alpha = alpha
+        self.confidence = confidence
+        self.model = model
+        self.C = C
+        self.steps = steps
+        self.validation_fraction = validation_fraction
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def fit(self, X: object, y: object) -> Self:
+        """Train the two scores, then choose their thresholds.
+
+        Args:
+            X: A table of numbers: array, DataFrame, or sparse, which is made dense.
+            y: Labels of two classes.
+        """
+        seed, rows = self._seed(), self._read(X, y)
+        labels = self.classes_.tolist()
+        self._caps = tuple(
+            Cap(f"errors of class {label}", of_class=j, share=share)
+            for j, (label, share) in enumerate(
+                zip(labels, _as_shares(self.alpha), strict=True)
+            )
+        )
+        self.abstain_label_ = _abstain_label(self.classes_)
+        held_out = self._fit_capped(rows, seed)
+        self.thresholds_ = 0.0 - self._cuts
+        judged = held_out if len(held_out) else rows
+        accepted = self._accepted(self._scores_of(judged.x))
+        self.coverage_ = float((~accepted.all(axis=1)).mean())
+        return self
+
+    def _accepted(self, scores: Array) -> Array:
+        accepted: Array = scores >= self.thresholds_
+        return accepted
+
+    def class_scores(self, X: object) -> Array:
+        """Return by how much each score exceeds its threshold, shape (n, 2).
+
+        Args:
+            X: Rows with the columns that ``fit`` saw.
+        """
+        scores = self._scores(X)
+        found: Array = scores - self.thresholds_
+        return found
+
+    def predict_set(self, X: object) -> Array:
+        """Return which classes are accepted for each row, as booleans (n, 2).
+
+        Args:
+            X: Rows with the columns that ``fit`` saw.
+        """
+        return self._accepted(self._scores(X))
+
+    def predict(self, X: object) -> Array:
+        """Return the label of each row, or ``abstain_label_``.
+
+        Args:
+            X: Rows with the columns that ``fit`` saw.
+        """
+        scores = self._scores(X)
+        chosen = (scores - self.thresholds_).argmax(axis=1)
+        chosen[self._accepted(scores).all(axis=1)] = BINARY
+        labels = np.append(self.classes_, self.abstain_label_)
+        found: Array = labels[chosen]
+        return found
 
 
 class CalibratedThreshold(NamedTuple):
@@ -220,3 +429,26 @@ def calibrate_threshold(
         bound = min(bound, alpha)  # equal up to rounding, by the choice of the rank
     check = ConstraintCheck(events / n, "<=", alpha, bound, n, holds, method)
     return CalibratedThreshold(threshold, check)
+
+
+def _as_shares(alpha: object) -> tuple[float, ...]:
+    why = "It caps the share of errors among the rows of a class."
+    if not isinstance(alpha, Sequence | np.ndarray) or isinstance(alpha, str):
+        return (check_share("alpha", alpha, why),) * BINARY
+    if len(alpha) == BINARY:
+        return tuple(check_share("An entry of alpha", cap, why) for cap in alpha)
+    message = (
+        "alpha must be one number, or a pair for the two sorted classes, got "
+        f"{alpha!r}."
+    )
+    raise InvalidProblemError(message)
+
+
+def _abstain_label(classes: Array) -> Any:  # noqa: ANN401 - as the labels are
+    """A label that is not one of the classes, of their kind."""
+    if np.issubdtype(classes.dtype, np.number) or classes.dtype == bool:
+        return min(-1, math.floor(classes.min()) - 1)
+    label = "abstain"
+    while label in classes:
+        label = f"_{label}"
+    return label

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Self, TypeAlias
 
 import numpy as np
-from scipy.special import expit
 
 from oneproj.errors import InvalidProblemError
 from oneproj.learn.base import (
-    AbstractThresholdClassifier,
-    Array,
+    AbstractGroupClassifier,
     Constraints,
-    Rows,
-    logistic_risk,
+    ProbabilityMixin,
 )
-from oneproj.learn.groups import read_groups
-from oneproj.learn.models import ModelLike, own_random_numbers
-from oneproj.rates.confirm import Confirmation, Range
+from oneproj.learn.models import ModelLike
+from oneproj.learn.tables import Rows
+from oneproj.rates.confirm import Range
 
 MakeConstraints: TypeAlias = Callable[..., Constraints]
 """``(score, X, y)``, and the group of each row if groups are given, to constraints."""
 
 
-class ConstrainedClassifier(AbstractThresholdClassifier):
+class ConstrainedClassifier(ProbabilityMixin, AbstractGroupClassifier):
     """Fit a logistic model under constraints that a function of yours states.
 
     The columns are standardised inside; the constraints see them in their own units.
@@ -45,10 +41,9 @@ class ConstrainedClassifier(AbstractThresholdClassifier):
             confirmation of a mean; rates need none.
         model: None for a linear score, widths of hidden layers such as ``(64, 32)``, or
             a function of the number of columns that returns a ``torch.nn.Module``.
-        C: Inverse strength of an L2 penalty on the weights, as in scikit-learn's
-            ``LogisticRegression``: the sum of their squares, divided by ``2 C n``, is
-            added to the mean over n rows that is minimised. Intercepts are free;
-            infinity for no penalty.
+        C: Inverse strength of an L2 penalty on weights, as in ``LogisticRegression``:
+            their squares over ``2 C n`` are added to the mean loss of n rows.
+            Intercepts are free; infinity for no penalty.
         steps: Stochastic gradients of the training.
         validation_fraction: Share of rows held out for ``confirmation_``; 0 for none.
         warm_start: Whether ``fit`` goes on from the model of the last ``fit``.
@@ -99,42 +94,11 @@ class ConstrainedClassifier(AbstractThresholdClassifier):
             sensitive_features: The group of each row, for the constraints; optional.
         """
         seed, rows = self._seed(), self._read(X, y)
-        self.groups_: list[Any] | None = None
+        self.groups_ = None
         if sensitive_features is not None:
-            self.groups_, groups = read_groups(sensitive_features, X)
-            rows = replace(rows, groups=groups)
-        with own_random_numbers(seed) as generator:
-            train, held_out = self._split(rows, generator)
-            self._make_model(train.x, generator, scores=1)
-            self.threshold_ = 0.0
-            risk = self._penalised(logistic_risk(self._score, train), train)
-            self._solve(risk, self._constraints(train), seed)
-        self.confirmation_ = None
-        if self.constraints is not None:
-            self._confirm_held_out(held_out)
+            rows = self._grouped(rows, X, sensitive_features)
+        self._fit_constrained(rows, seed)
         return self
-
-    def confirm(
-        self, X: object, y: object, sensitive_features: object = None
-    ) -> Confirmation:
-        """Bound the constraints on new rows, from such rows.
-
-        Args:
-            X: Rows that training did not see.
-            y: Their labels.
-            sensitive_features: The group of each row, if ``fit`` got it.
-
-        Returns:
-            What ``oneproj.confirm`` found, at the confidence of this estimator.
-        """
-        rows = self._labelled(X, y)
-        if self.groups_ is not None:
-            _, groups = read_groups(sensitive_features, X, known=self.groups_)
-            rows = replace(rows, groups=groups)
-        return self._bounds(rows)
-
-    def _bounds(self, rows: Rows, **options: Any) -> Confirmation:  # noqa: ANN401
-        return super()._bounds(rows, range=self.range, **options)
 
     def _constraints(self, rows: Rows) -> Constraints:
         if self.constraints is None:
@@ -152,12 +116,3 @@ class ConstrainedClassifier(AbstractThresholdClassifier):
             'from names to constraints, such as {"size": term <= 1.0}.'
         )
         raise InvalidProblemError(message)
-
-    def predict_proba(self, X: object) -> Array:
-        """Return the probability of each class, as the constrained model has it.
-
-        Args:
-            X: Rows with the columns that ``fit`` saw.
-        """
-        p = expit(self.decision_function(X))
-        return np.column_stack([1 - p, p])

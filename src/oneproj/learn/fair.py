@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import permutations
 from typing import Any, Literal, Self, TypeAlias
 
+import torch
+
 from oneproj import rates
-from oneproj.arguments import at_most_five, plain
+from oneproj.arguments import at_most_five
 from oneproj.errors import InvalidProblemError, warn
-from oneproj.learn.base import (
-    DEFAULTS,
-    AbstractThresholdClassifier,
-    Constraints,
-    Rows,
-    check_share,
-    logistic_risk,
-)
-from oneproj.learn.groups import read_groups
-from oneproj.learn.models import ModelLike, own_random_numbers
+from oneproj.learn.base import DEFAULTS, AbstractGroupClassifier, Constraints
+from oneproj.learn.models import ModelLike
+from oneproj.learn.tables import Rows
 from oneproj.problem.terms import AbstractExpression, AbstractTerm
-from oneproj.rates.confirm import Confirmation
+from oneproj.rates.bounds import check_share
 from oneproj.rates.functions import Score
 
 Parity = Literal[
@@ -42,7 +36,7 @@ CLASS_OF_RATE = {"true positive rate": 1, "false positive rate": 0}
 """The class whose rows a rate is about; all rows where it is not listed."""
 
 
-class FairClassifier(AbstractThresholdClassifier):
+class FairClassifier(AbstractGroupClassifier):
     """Fit a logistic model whose decisions treat groups alike, within a tolerance.
 
     For any two groups the rate of the one exceeds that of the other by at most the
@@ -60,10 +54,9 @@ class FairClassifier(AbstractThresholdClassifier):
         confidence: That all bounds of ``confirmation_`` hold together.
         model: None for a linear score, widths of hidden layers such as ``(64, 32)``, or
             a function of the number of columns that returns a ``torch.nn.Module``.
-        C: Inverse strength of an L2 penalty on the weights, as in scikit-learn's
-            ``LogisticRegression``: the sum of their squares, divided by ``2 C n``, is
-            added to the mean over n rows that is minimised. Intercepts are free;
-            infinity for no penalty.
+        C: Inverse strength of an L2 penalty on weights, as in ``LogisticRegression``:
+            their squares over ``2 C n`` are added to the mean loss of n rows.
+            Intercepts are free; infinity for no penalty.
         steps: Stochastic gradients of the training.
         validation_fraction: Share of rows of each class and group held out for
             ``confirmation_``; 0 for none.
@@ -83,6 +76,8 @@ class FairClassifier(AbstractThresholdClassifier):
         >>> clf.solution_.feasible, clf.groups_
         (True, [False, True])
     """
+
+    groups_: list[Any]
 
     def __init__(
         self,
@@ -118,36 +113,14 @@ class FairClassifier(AbstractThresholdClassifier):
         """
         seed, rows = self._seed(), self._read(X, y)
         check_share("tolerance", self.tolerance, "It caps a difference of two rates.")
-        self.groups_, groups = read_groups(sensitive_features, X)
-        rows = replace(rows, groups=groups)
+        rows = self._grouped(rows, X, sensitive_features)
         self._check_groups(rows)
-        with own_random_numbers(seed) as generator:
-            train, held_out = self._split(rows, generator)
-            if not self._make_model(train.x, generator, scores=1):
-                # All rows are negative: rates of positives agree, a feasible start.
-                self.model_[0].shift.fill_(-self._scores_of(train.x).max())
-            self.threshold_ = 0.0
-            risk = self._penalised(logistic_risk(self._score, train), train)
-            self._warn_of_small_groups(train)
-            self._solve(risk, self._constraints(train), seed)
-        self._confirm_held_out(held_out)
+        self._fit_constrained(rows, seed)
         return self
 
-    def confirm(
-        self, X: object, y: object, sensitive_features: object = None
-    ) -> Confirmation:
-        """Bound the differences between groups on new rows, from such rows.
-
-        Args:
-            X: Rows that training did not see.
-            y: Their labels.
-            sensitive_features: The group of each row. Required.
-
-        Returns:
-            What ``oneproj.confirm`` found, at the confidence of this estimator.
-        """
-        groups = read_groups(sensitive_features, X, known=self.groups_)[1]
-        return self._bounds(replace(self._labelled(X, y), groups=groups))
+    def _prepare_start(self, rows: Rows) -> None:
+        """Reject all rows: rates of positives then agree, a feasible start."""
+        self.model_.shift.fill_(-self._scores_of(rows.x).max())
 
     def _check_groups(self, rows: Rows) -> None:
         if self.constraint not in PARITIES:
@@ -173,7 +146,7 @@ class FairClassifier(AbstractThresholdClassifier):
         for name in PARITIES[self.constraint]:
             for j, label in enumerate(self.groups_):
                 if len(_members(rows, j, name)) == 0:
-                    of = plain(self.classes_[CLASS_OF_RATE[name]])
+                    of = self.classes_.tolist()[CLASS_OF_RATE[name]]
                     message = (
                         f"Group {label!r} has no row of class {of!r}, so it has no "
                         f"{name}. Merge small groups, or compare another rate."
@@ -195,6 +168,11 @@ class FairClassifier(AbstractThresholdClassifier):
                     "allow a larger tolerance."
                 )
                 return
+
+    def _split(self, rows: Rows, generator: torch.Generator) -> tuple[Rows, Rows]:
+        train, held_out = super()._split(rows, generator)
+        self._warn_of_small_groups(train)
+        return train, held_out
 
     def _constraints(self, rows: Rows) -> Constraints:
         made: dict[str, AbstractTerm] = {}

@@ -15,13 +15,12 @@ import numpy as np
 from sklearn.base import clone
 
 from oneproj.errors import InvalidProblemError
-from oneproj.learn.abstaining import AbstainingClassifier
-from oneproj.learn.base import AbstractClassifier, Array, check_share
+from oneproj.learn.base import AbstractClassifier
+from oneproj.learn.capped import AbstainingClassifier, NeymanPearsonClassifier
 from oneproj.learn.fair import FairClassifier
-from oneproj.learn.groups import read_groups
-from oneproj.learn.neyman_pearson import NeymanPearsonClassifier
+from oneproj.learn.tables import Array, read_groups
 from oneproj.progress import require
-from oneproj.rates.bounds import Count
+from oneproj.rates.bounds import Count, check_share
 
 KEPT, PAID, LIMIT = "#3d6fb4", "#c2562f", "#666666"
 """Colours of what is kept, of what it costs, and of bounds."""

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
-from scipy.special import expit
-
 from oneproj import rates
 from oneproj.errors import InvalidProblemError
 from oneproj.learn.base import (
     AbstractThresholdClassifier,
-    Array,
     Constraints,
-    Rows,
-    check_share,
-    logistic_risk,
+    ProbabilityMixin,
 )
 from oneproj.learn.models import ModelLike, own_random_numbers
+from oneproj.learn.tables import Rows
+from oneproj.rates.bounds import check_share
 
 
-class TransferClassifier(AbstractThresholdClassifier):
+class TransferClassifier(ProbabilityMixin, AbstractThresholdClassifier):
     """Fit a logistic model to new rows while its errors on old rows stay few.
 
     A reference is fitted to the source rows alone; ``source_error_`` is its share of
@@ -36,10 +32,9 @@ class TransferClassifier(AbstractThresholdClassifier):
         confidence: That the bound of ``confirmation_`` holds.
         model: None for a linear score, widths of hidden layers such as ``(64, 32)``, or
             a function of the number of columns that returns a ``torch.nn.Module``.
-        C: Inverse strength of an L2 penalty on the weights, as in scikit-learn's
-            ``LogisticRegression``: the sum of their squares, divided by ``2 C n``, is
-            added to the mean over n rows that is minimised. Intercepts are free;
-            infinity for no penalty.
+        C: Inverse strength of an L2 penalty on weights, as in ``LogisticRegression``:
+            their squares over ``2 C n`` are added to the mean loss of n rows.
+            Intercepts are free; infinity for no penalty.
         steps: Stochastic gradients of each of the two trainings.
         validation_fraction: Share of source rows of each class held out for
             ``confirmation_``; 0 for none. No target row is held out.
@@ -103,14 +98,12 @@ class TransferClassifier(AbstractThresholdClassifier):
         source = self._read_source(X_source, y_source)
         with own_random_numbers(seed) as generator:
             train, held_out = self._split(source, generator)
-            self._make_model(target.x, generator, scores=1)
+            self._make_model(target.x, generator)
             self.threshold_ = 0.0
-            risk = self._penalised(logistic_risk(self._score, train), train)
-            self._solve(risk, {}, seed)
+            self._minimise_loss(self._score, train, {}, seed)
             errors = rates.error_rate(self._score, data=(train.x, train.y))
             self.source_error_ = errors.value()
-            risk = self._penalised(logistic_risk(self._score, target), target)
-            self._solve(risk, self._constraints(train), seed)
+            self._minimise_loss(self._score, target, self._constraints(train), seed)
         self._confirm_held_out(held_out)
         return self
 
@@ -129,12 +122,3 @@ class TransferClassifier(AbstractThresholdClassifier):
         errors = rates.error_rate(self._score, data=(rows.x, rows.y))
         most = min(self.source_error_ + self.tolerance, 1.0)
         return {"source errors": errors <= most}
-
-    def predict_proba(self, X: object) -> Array:
-        """Return the probability of each class, as the constrained model has it.
-
-        Args:
-            X: Rows with the columns that ``fit`` saw.
-        """
-        p = expit(self.decision_function(X))
-        return np.column_stack([1 - p, p])

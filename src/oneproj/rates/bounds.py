@@ -8,7 +8,7 @@ rows must be independent draws, and what is counted on them must have been fixed
 - ``Average``: the betting bound of Waudby-Smith and Ramdas (2024) for bounded values.
 - ``upper_of_sum``: of a weighted sum of those. For two counts of different rows, an
   exact test of every pair of rates, inverted; otherwise the bounds of the parts, which
-  share the error (the union bound, valid however the parts depend on each other).
+  share the error equally (the union bound, valid however the parts depend).
 - ``neyman_pearson_rank``: which order statistic of the scores is a valid threshold
   (Tong, Feng and Li 2018).
 """
@@ -111,7 +111,7 @@ class Average(AbstractEstimate):
 
     To test whether the mean is as large as m, bet on every row that its value is below
     m, by an amount that only earlier rows determine. If the mean is m or more, no
-    betting makes the capital 1/error times what it was, except with probability
+    betting multiplies the capital by 1/error, except with probability
     ``error`` (Ville's inequality). The bound is the smallest m at which it does
     (Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by
     betting").
@@ -210,53 +210,8 @@ def upper_of_sum(
     counts = [(a, t) for a, t in kept if isinstance(t, Count)]
     if different_rows and len(counts) == len(kept) == 2:  # noqa: PLR2004 - a pair
         return _upper_of_two(counts[0], counts[1], error)
-    tiny = float(np.finfo(float).tiny)  # so that no product rounds to 0
-    spreads = [max(abs(a) * t.spread, tiny) if t.spread else 0.0 for a, t in kept]
-    shares = share_error(spreads, error)
-    return math.fsum(
-        a * (t.upper(share) if a > 0 else t.lower(share))
-        for (a, t), share in zip(kept, shares, strict=True)
-    )
-
-
-def share_error(spreads: Sequence[float], error: float) -> list[float]:
-    """Divide an error so that the sum of the parts' normal bounds is least.
-
-    ``min sum_k s_k z(e_k)`` with ``sum_k e_k = error``: the normal density at every
-    bound ``z(e_k)`` is then proportional to ``s_k``. Parts without spread get nothing.
-
-    Example:
-        >>> [round(e, 4) for e in share_error([1.0, 1.0, 0.0], 0.05)]
-        [0.025, 0.025, 0.0]
-        >>> [round(e, 4) for e in share_error([3.0, 1.0], 0.05)]
-        [0.0393, 0.0107]
-    """
-    largest = max(spreads, default=0.0)
-    if not largest:
-        return [0.0 for _ in spreads]
-    # A part whose share were almost nothing would have no finite bound.
-    given = np.array(spreads)
-    least = DEFAULTS.smallest_spread
-    scaled = np.where(given > 0, np.maximum(given / largest, least), 0.0)
-    if np.count_nonzero(scaled) == 1:
-        return [error if s else 0.0 for s in scaled]
-
-    def shares(density: float) -> Array:
-        """The tails beyond the points where the density is this times the spread."""
-        with np.errstate(divide="ignore"):
-            square = np.log(scaled) + math.log(density)
-        tails: Array = special.ndtr(-np.sqrt(-2 * np.minimum(square, 0.0)))
-        return np.where(scaled > 0, tails, 0.0)
-
-    low, high = 1e-300, 1.0  # of the density over its maximum
-    for _ in range(100):
-        middle = (low + high) / 2
-        if shares(middle).sum() <= error:
-            low = middle
-        else:
-            high = middle
-    found = shares(low)
-    return [float(e) for e in found * (error / found.sum())]
+    share = error / max(sum(t.spread > 0 for _, t in kept), 1)
+    return math.fsum(a * (t.upper(share) if a > 0 else t.lower(share)) for a, t in kept)
 
 
 def _upper_of_two(
@@ -446,11 +401,28 @@ def as_error(confidence: object) -> float:
         >>> round(as_error(0.95), 6)
         0.05
     """
-    number = as_number(confidence)
-    if number is not None and 0 < number < 1:
-        return 1.0 - number
-    message = (
-        f"confidence must be a number between 0 and 1, got {confidence!r}. It is the "
-        "probability with which the bounds are right: 0.95, for example."
-    )
+    why = "It is the probability with which the bounds are right: 0.95, for example."
+    return 1.0 - check_share("confidence", confidence, why)
+
+
+def check_share(name: str, value: object, why: str, *, zero: bool = False) -> float:
+    """Return a number between 0 and 1, both excluded, as Python's own float.
+
+    Args:
+        name: Of the argument.
+        value: Of the argument.
+        why: What it is for.
+        zero: Whether 0 is allowed as well.
+
+    Example:
+        >>> check_share("alpha", 5, "It caps a rate.")
+        Traceback (most recent call last):
+        ...
+        oneproj.errors.InvalidProblemError: alpha must be a number between 0 and 1,
+        got 5. It caps a rate.
+    """
+    share = as_number(value)
+    if share is not None and (0 < share < 1 or (zero and share == 0)):
+        return share
+    message = f"{name} must be a number between 0 and 1, got {value!r}. {why}"
     raise InvalidProblemError(message)

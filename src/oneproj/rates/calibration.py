@@ -10,19 +10,20 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from oneproj.arguments import TensorLike, as_number, as_tensor
+from oneproj.arguments import TensorLike, as_tensor
 from oneproj.errors import InvalidProblemError
-from oneproj.rates.bounds import as_error, neyman_pearson_rank, rows_needed
-from oneproj.rates.confirm import (
-    Confirmation,
-    Constraints,
-    Range,
-    Training,
-    confirm,
+from oneproj.rates.bounds import (
+    as_error,
+    check_share,
+    neyman_pearson_rank,
+    rows_needed,
 )
+from oneproj.rates.confirm import Confirmation, Constraints, Range, confirm
+from oneproj.rates.rows import Training
 from oneproj.results import Readable, Rows
 
 Value = TypeVar("Value")
+ALPHA = "It is the error rate that may not be exceeded: 0.05, for example."
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def neyman_pearson_threshold(
         >>> round(threshold, 4), int((scores > threshold).sum())
         (0.961, 38)
     """
-    error, share = as_error(confidence), _as_share(alpha)
+    error, share = as_error(confidence), check_share("alpha", alpha, ALPHA)
     return _threshold("scores", scores, share, error)
 
 
@@ -226,7 +227,7 @@ def abstention_thresholds(
     if len(pair) != 2:  # noqa: PLR2004 - one for each class
         message = f"alpha must be a number, or a pair of them, got {alpha!r}."
         raise InvalidProblemError(message)
-    shares = [_as_share(share) for share in pair]
+    shares = [check_share("alpha", share, ALPHA) for share in pair]
     above = _threshold("negative_scores", negative_scores, shares[0], each)
     mirrored = -as_tensor("positive_scores", positive_scores)
     below = -_threshold("positive_scores", mirrored, shares[1], each)
@@ -254,14 +255,3 @@ def _threshold(name: str, scores: TensorLike, alpha: float, error: float) -> flo
         )
         raise InvalidProblemError(message)
     return float(np.partition(given, rank - 1)[rank - 1])
-
-
-def _as_share(alpha: object) -> float:
-    number = as_number(alpha)
-    if number is not None and 0 < number < 1:
-        return number
-    message = (
-        f"alpha must be a number between 0 and 1, got {alpha!r}. It is the error rate "
-        "that may not be exceeded: 0.05, for example."
-    )
-    raise InvalidProblemError(message)

@@ -12,10 +12,9 @@ import torch
 
 from oneproj.arguments import as_number, check_count
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.problem.data import DataLike, as_source
 from oneproj.problem.functions import Function, Mean
 from oneproj.problem.modes import evaluating_when_called
-from oneproj.problem.problem import Problem, named_constraints
+from oneproj.problem.problem import named_constraints
 from oneproj.problem.terms import AbstractExpression, AbstractTerm, Constraint
 from oneproj.rates.bounds import (
     AbstractEstimate,
@@ -27,14 +26,14 @@ from oneproj.rates.bounds import (
     upper_of_sum,
 )
 from oneproj.rates.defaults import DEFAULTS
-from oneproj.rates.rows import RowSet, shared_rows
-from oneproj.rates.terms import PrecisionTerm, Rate, parts
-from oneproj.results import Readable, Rows, Solution
+from oneproj.rates.functions import PrecisionTerm
+from oneproj.rates.rows import RowSet, Training, check_untouched, shared_rows
+from oneproj.rates.terms import Rate, parts
+from oneproj.results import Readable, Rows
 
 Range: TypeAlias = tuple[float, float]
 Correction: TypeAlias = Literal["holm", "fixed-sequence", "none"]
 Constraints: TypeAlias = Mapping[str, AbstractTerm] | Iterable[tuple[str, AbstractTerm]]
-Training: TypeAlias = Problem | Mapping[str, AbstractTerm] | AbstractTerm | DataLike
 
 CORRECTIONS: dict[str, str] = {
     "holm": (
@@ -60,6 +59,10 @@ STATEMENTS = CORRECTIONS | {
     )
 }
 """What the bounds of a ``Confirmation`` mean; ``confirm`` makes the first three."""
+OWN_BOUND = (
+    "A confidence bound that equals the bound itself says that the constraint holds, "
+    "and no more: a tighter one would not be right together with all the others."
+)
 
 
 @dataclass(frozen=True)
@@ -72,9 +75,11 @@ class ConstraintCheck(Readable):
         bound: What the term must not exceed, or must reach.
         confidence_bound: The true value is at most this for ``<=``, at least this for
             ``>=``; see ``Confirmation`` for how sure that is.
-        rows: The number of rows behind it; 0 for a term without data.
+        rows: The number of rows behind it, summed over its rates and means; 0 for a
+            term without data.
         holds: Whether the confidence bound is on the right side of the bound.
         method: Where the confidence bound comes from.
+        rows_each: The rows of each of its rates and means, if there are several.
 
     Example:
         >>> ConstraintCheck(0.003, "<=", 0.01, 0.0077, 1000, True, "binomial").holds
@@ -88,19 +93,32 @@ class ConstraintCheck(Readable):
     rows: int
     holds: bool
     method: str
+    rows_each: tuple[int, ...] = ()
 
     def _cells(self) -> tuple[str, ...]:
+        bound, confidence_bound = _told_apart(self.bound, self.confidence_bound)
         return (
             f"{self.observed:.5g}",
-            f"{self.sense} {self.bound:.5g}",
-            f"{self.sense} {self.confidence_bound:.5g}",
-            str(self.rows) if self.rows else "none",
+            f"{self.sense} {bound}",
+            f"{self.sense} {confidence_bound}",
+            " + ".join(map(str, self.rows_each or (self.rows,)))
+            if self.rows
+            else "none",
             "yes" if self.holds else "NO",
             self.method,
         )
 
     def _parts(self) -> list[Rows | str]:
         return [[HEADING[1:], self._cells()]]
+
+
+def _told_apart(bound: float, other: float) -> tuple[str, str]:
+    """Both numbers, with more digits than usual if they would read alike."""
+    for digits in range(5, 18):  # 17 digits distinguish any two floats
+        texts = f"{bound:.{digits}g}", f"{other:.{digits}g}"
+        if texts[0] != texts[1] or bound == other:
+            break
+    return texts
 
 
 HEADING = (
@@ -163,6 +181,11 @@ class Confirmation(Readable):
             at_least=f"at least {self.confidence:g}",
             at_most=f"at most {1 - self.confidence:.6g}",
         )
+        if self.correction in ("holm", "fixed-sequence") and any(
+            c.holds and c.rows and c.confidence_bound == c.bound
+            for c in self.checks.values()
+        ):
+            said += " " + OWN_BOUND
         verdict = "All hold together." if self.holds else "Not all are confirmed."
         return [[HEADING, *rows], said, verdict]
 
@@ -284,15 +307,17 @@ class Claim:
     def check(self, residual: float, *, holds: bool) -> ConstraintCheck:
         """What is reported, if this is the upper bound on the residual."""
         offset = self.bound + self.sign * self._constant  # 0 for a term by itself
-        seen = math.fsum(a * t.observed for a, t in self._parts)
+        observed = math.fsum(a * t.observed for a, t in self._parts)
+        rows = tuple(t.rows for _, t in self._parts if t.rows)
         return ConstraintCheck(
-            observed=self.sign * seen + offset,
+            observed=self.sign * observed + offset,
             sense="<=" if self.sign > 0 else ">=",
             bound=self.bound,
             confidence_bound=self.bound + self.sign * residual,
-            rows=sum(t.rows for _, t in self._parts),
+            rows=sum(rows),
             holds=holds,
             method=self._method(),
+            rows_each=rows if len(rows) > 1 else (),
         )
 
     def _method(self) -> str:
@@ -412,11 +437,11 @@ def _average(
             "loss without a largest value confirm a rate, or the loss clamped."
         )
         raise InvalidProblemError(message)
-    seen = term.full_pass(None).each
-    if seen is None or not bool(torch.isfinite(seen).all()):
+    each = term.full_pass(None).each
+    if each is None or not bool(torch.isfinite(each).all()):
         quantity = f"the value of {name!r}"
         raise NonFiniteError(quantity)
-    values = seen.double().cpu().numpy()
+    values = each.double().cpu().numpy()
     low, high = values_range
     room = DEFAULTS.range_rounding * (high - low)
     if values.min() < low - room or values.max() > high + room:
@@ -496,65 +521,6 @@ def _fixed_sequence(
             return confirmed, {name: upper} | dict.fromkeys(later, math.inf)
         confirmed.append(name)
     return confirmed, {}
-
-
-def check_untouched(
-    constraints: Mapping[str, AbstractTerm], training: Training | None
-) -> None:
-    """Refuse constraints over rows that training has seen, as far as can be told.
-
-    Example:
-        >>> import oneproj
-        >>> x = torch.arange(6.0)
-        >>> risk = oneproj.mean(lambda rows: rows, data=x[2:])
-        >>> check_untouched({"risk": risk <= 5.0}, x[:2])
-        >>> check_untouched({"risk": risk <= 5.0}, x[:3])
-        Traceback (most recent call last):
-        oneproj.errors.InvalidProblemError: 1 of the 4 rows of 'risk' are in ...
-    """
-    seen = [] if training is None else [RowSet(*found) for found in _rows_of(training)]
-    for name, constraint in constraints.items():
-        for source, rows in constraint.read_rows():
-            mine = RowSet(source, rows)
-            if source.trained_on:
-                message = (
-                    f"{name!r} was part of a problem that was trained, or of a "
-                    "projection: its value on those rows says nothing about new data. "
-                    "Make the term again, over rows that were held out."
-                )
-                raise InvalidProblemError(message)
-            for other in seen:
-                common = shared_rows(mine, other).certain
-                if common:
-                    message = (
-                        f"{common} of the {len(mine.indices)} rows of {name!r} are in "
-                        "the training data, and a model does better there than on new "
-                        "data. Hold rows out: split the data first, train on one part "
-                        "and confirm on the other."
-                    )
-                    raise InvalidProblemError(message)
-
-
-def _rows_of(training: object) -> list[tuple[Any, Any]]:
-    """The data that a problem, constraints or terms read; or the data itself."""
-    if isinstance(training, Solution):
-        message = (
-            "training= got a Solution, which does not hold the data it was found on. "
-            "Pass the Problem that was solved, or the training data itself."
-        )
-        raise InvalidProblemError(message)
-    if isinstance(training, Problem):
-        terms = [training.objective, *training.constraints.values()]
-    elif isinstance(training, AbstractTerm):
-        terms = [training]
-    elif isinstance(training, Mapping) and any(
-        isinstance(value, AbstractTerm) for value in training.values()
-    ):
-        terms = list(named_constraints(training).values())
-    else:
-        data: Any = training
-        return [(as_source(data), None)]
-    return [rows for term in terms for rows in term.read_rows()]
 
 
 def _as_ranges(

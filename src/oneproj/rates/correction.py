@@ -9,10 +9,10 @@ the constraint,
     ``cap = L + (s(y) - L) (-a - L) / (c(y) - L)``:
 
 the surrogate has to change by the factor by which the count has to, from c to -a. The
-aim a is half a row, and is doubled while the count misses by less than that. Where the
-count is -a already, the cap is s(y): the point is kept, and no slack is left. Where it
-is lower, the cap is looser than s(y), and the point returns towards the start. Every
-projection is from the start, so that the answer is near it.
+aim a is half a row. Where the count is -a already, the cap is s(y): the point is kept,
+and no slack is left. Where it is lower, the cap is looser than s(y), and the point
+returns towards the start. Every projection is from the start, so that the answer is
+near it.
 
 Where a count is missed, a move of the thresholds is tried (``ThresholdMover``), from
 the start and from where each round ends: if it meets the counts, so does the answer.
@@ -26,10 +26,17 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from oneproj.errors import warn
-from oneproj.problem.terms import AbstractTerm, Combination, Constraint, Weighted
+from oneproj.errors import InvalidProblemError, warn
+from oneproj.problem.terms import (
+    AbstractExpression,
+    AbstractTerm,
+    Combination,
+    Constraint,
+    Weighted,
+)
 from oneproj.rates.defaults import DEFAULTS
-from oneproj.rates.terms import Parts, PrecisionTerm, Rate, parts
+from oneproj.rates.functions import PrecisionTerm
+from oneproj.rates.terms import Parts, Rate, parts
 from oneproj.rates.thresholds import ThresholdMover
 from oneproj.results import Projection, Status
 from oneproj.vectors.arithmetic import Vector, assign, combine, distance, snapshot
@@ -50,16 +57,32 @@ def has_rates(constraint: AbstractTerm) -> bool:
     return bool(parts(constraint).rates)
 
 
-def smooth(
-    constraint: AbstractTerm, widest: Sequence[float] | None = None
+def replace_rates(
+    constraint: AbstractTerm, replacement: Callable[[float, Rate], AbstractExpression]
 ) -> Constraint:
+    """Return the constraint with another term in place of each of its rates.
+
+    Args:
+        constraint: With rates.
+        replacement: Takes the factor of a rate in ``constraint <= 0``, and the rate.
+    """
+    found = parts(constraint)
+    terms = tuple(
+        Weighted(a, replacement(a, t) if isinstance(t, Rate) else t)
+        for a, t in found.weighted
+    )
+    bound = Constraint(Combination(terms, 0.0), -found.constant, sense=1)
+    return bound.named(constraint.name, constraint.model)
+
+
+def smooth(constraint: AbstractTerm, widest: Sequence[float] = ()) -> Constraint:
     """Return the constraint with smooth surrogates in place of its rates.
 
     Their widths are those of the scores at the current parameters.
 
     Args:
         constraint: With rates.
-        widest: A limit on the width of each of them.
+        widest: A limit on the width of each of them; empty for none.
 
     Example:
         >>> import oneproj, torch
@@ -68,16 +91,54 @@ def smooth(
         >>> (accepted <= 0.5).value(), smooth(accepted <= 0.5).value() > 0
         (0.0, True)
     """
-    found = parts(constraint)
-    limits = iter([math.inf] * len(found.rates) if widest is None else widest)
-    terms = tuple(
-        Weighted(a, t.surrogate(width=min(t.width(), next(limits))))
-        if isinstance(t, Rate)
-        else Weighted(a, t)
-        for a, t in found.weighted
+    limits = iter(widest)
+    return replace_rates(
+        constraint,
+        lambda _, rate: rate.surrogate(width=min(rate.width(), next(limits, math.inf))),
     )
-    bound = Constraint(Combination(terms, 0.0), -found.constant, sense=1)
-    return bound.named(constraint.name, constraint.model)
+
+
+def upper_surrogate(
+    constraint: AbstractTerm, *, width: float | None = None, linear: bool = False
+) -> Constraint:
+    """Return a constraint with gradients which implies the one on the counts.
+
+    Every rate is replaced by a bound: one that is never below it where it has a
+    positive factor in ``constraint <= 0``, one that is never above it where it has a
+    negative one. Where the result is satisfied the counts are. It is convex in the
+    scores, so for a linear score theorems on convex constraints hold, and ``project``
+    proves how near its answer is. The price: fewer rows are counted than could be. Of a
+    gap between two rates the bound is too loose to be of use: it is at least 1 where
+    both groups have the same scores.
+
+    Args:
+        constraint: Of rates, as for ``Problem``; terms that are no rates stay.
+        width: Of the surrogates, in units of the score: a row adds to the bound from
+            this far on the right side of the threshold. None for the distance within
+            which the rows nearest to the threshold lie at the current parameters.
+        linear: Whether the score is linear in the parameters, up to a constant: the
+            result is then declared convex.
+
+    Example:
+        >>> import oneproj, torch
+        >>> w, x = torch.ones(1, requires_grad=True), torch.tensor([[3.0], [-1.0]])
+        >>> accepted = oneproj.rates.positive_rate(lambda rows: rows @ w, data=x)
+        >>> implied = upper_surrogate(accepted <= 0.5, width=2.0, linear=True)
+        >>> (accepted <= 0.5).value(), implied.value(), implied.curvature
+        (0.0, 1.0, 'convex')
+    """
+    if not has_rates(constraint):
+        message = (
+            "upper_surrogate takes a constraint on rates, such as false_positive_rate "
+            f"<= 0.05, got {constraint!r}. Others have a gradient already."
+        )
+        raise InvalidProblemError(message)
+    return replace_rates(
+        constraint,
+        lambda factor, rate: rate.surrogate(
+            "upper" if factor > 0 else "lower", width=width, linear=linear
+        ),
+    )
 
 
 class _Bound:
@@ -89,18 +150,15 @@ class _Bound:
         self._parts: Parts = parts(constraint)
         self._row = _row(self._parts)
         self._least = _least(self._parts, self._row)
-        self._aim = self._row / 2
-        self._widths: list[float] | None = None
+        self._widths: list[float] = []
 
     def stand_in(self) -> Constraint:
         """The surrogate bound that fits the count at the parameters."""
-        if self._widths is None:  # else scores and widths could grow without end
+        if not self._widths:  # else scores and widths could grow without end
             self._widths = [rate.width() for rate in self._parts.rates]
         bound = smooth(self.constraint, self._widths)
         count = self.constraint.value()
         cap = self._cap(count, bound.value())
-        if 0 < count <= self._aim:  # so near that the next cap would be the last one
-            self._aim *= 2.0
         tuned = Constraint(bound.term, bound.bound + cap, sense=1)
         return tuned.named(self.name, self.constraint.model)
 
@@ -111,7 +169,7 @@ class _Bound:
 
     def _cap(self, count: float, surrogate: float) -> float:
         """The bound on the surrogate under which the count is expected to hold."""
-        least, aim = self._least, self._aim
+        least, aim = self._least, self._row / 2
         if least is None or least >= 0 or surrogate <= least or count <= least:
             return surrogate - count - aim
         wanted = max(-aim, least / 2)
@@ -172,7 +230,7 @@ class _Search:
         constraints: Mapping[str, AbstractTerm],
         project: Project,
     ) -> None:
-        """Look at the start."""
+        """Count at the start."""
         self._parameters, self._constraints = parameters, constraints
         self._project, self._gradients = project, 0
         self._start = snapshot(parameters)
@@ -248,39 +306,36 @@ class _Search:
         assign(self._parameters, self._start)
         found = self._project(self._parameters, {**self._constraints, **stand_ins})
         self._gradients += found.gradients
-        residuals = self._residuals()
-        met = max(residuals.values()) <= 0
-        status = Status.FEASIBLE if met else Status.INFEASIBLE
-        found, best = replace(found, status=status, residuals=residuals), self._best[0]
-        self._keep_if_better(found)
-        if not met:
+        best = self._best[0]
+        found = self._judge(found)
+        if not found.status.ok:
             self._move_thresholds(found)
         now = self._best[0]
         if now is best or not best.status.ok:
             return now is not best or not best.status.ok
         return now.distance < (1.0 - DEFAULTS.gain) * best.distance
 
-    def _keep_if_better(self, found: Projection) -> None:
-        """Keep the point that the parameters hold if it is the best so far."""
-        if self._is_better(found):
-            self._best = found, snapshot(self._parameters)
-
-    def _move_thresholds(self, found: Projection) -> None:
-        """Try the best move of thresholds from the parameters, which then return."""
-        here = snapshot(self._parameters)
-        if self._mover is None or not self._mover.move(found.residuals):
-            return
-        self._gradients += 1  # the scores, from which the move was found
+    def _judge(self, found: Projection) -> Projection:
+        """Count at the parameters, and keep that point if it is the best so far."""
         residuals = self._residuals()
         met = max(residuals.values()) <= 0
-        moved = replace(
+        here = replace(
             found,
             status=Status.FEASIBLE if met else Status.INFEASIBLE,
             distance=distance(self._start, self._parameters),
             residuals=residuals,
         )
-        self._keep_if_better(moved)
-        assign(self._parameters, here)
+        if self._is_better(here):
+            self._best = here, snapshot(self._parameters)
+        return here
+
+    def _move_thresholds(self, found: Projection) -> None:
+        """Try the best move of thresholds from the parameters, which then return."""
+        here = snapshot(self._parameters)
+        if self._mover is not None and self._mover.move(found.residuals):
+            self._gradients += 1  # the scores, from which the move was found
+            self._judge(found)
+            assign(self._parameters, here)
 
     def _is_better(self, found: Projection) -> bool:
         best = self._best[0]

@@ -45,8 +45,6 @@ class RateDefaults:
     """Cells that this interval is divided into."""
     split: int = 8
     """Cells that each of those is divided into, between the rates at its ends."""
-    smallest_spread: float = 1e-3
-    """Parts that vary less, relative to the one that varies most, count as this."""
     ranking_quantile: float = 1.645
     """Normal quantile of the limits by which outcomes of two counts are ranked."""
     step: float = 1e-4

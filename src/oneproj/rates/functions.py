@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypedDict, Unpack
 
@@ -12,7 +13,8 @@ from oneproj.arguments import TensorLike, as_number, as_tensor, check_count
 from oneproj.errors import InvalidProblemError
 from oneproj.problem.data import DataLike, Source, as_source
 from oneproj.problem.functions import CHUNK_SIZE
-from oneproj.rates.terms import Precision, Rate, as_bools
+from oneproj.problem.terms import Combination, Constraint, Weighted
+from oneproj.rates.terms import Rate, RateCounts, as_bools
 
 Score = Callable[[Any], Tensor]
 """Takes a batch of rows and returns one number for each, shape ``(n,)``."""
@@ -57,7 +59,7 @@ def positive_rate(score: Score, data: DataLike, **options: Unpack[RateOptions]) 
     """
     source = as_source(data)
     everyone = torch.ones(source.size, dtype=torch.bool, device="cpu")
-    return _Rows(source, **options).rate("positive rate", score, everyone, everyone)
+    return _rate("positive rate", score, source, everyone, everyone, **options)
 
 
 def false_positive_rate(
@@ -80,8 +82,7 @@ def false_positive_rate(
         (0.5, 1, 2)
     """
     source, labels = _labelled(data)
-    rows = _Rows(source, **options)
-    return rows.rate("false positive rate", score, ~labels, ~labels)
+    return _rate("false positive rate", score, source, ~labels, ~labels, **options)
 
 
 def true_positive_rate(
@@ -98,8 +99,7 @@ def true_positive_rate(
         1.0
     """
     source, labels = _labelled(data)
-    rows = _Rows(source, **options)
-    return rows.rate("true positive rate", score, labels, labels)
+    return _rate("true positive rate", score, source, labels, labels, **options)
 
 
 def false_negative_rate(
@@ -116,8 +116,7 @@ def false_negative_rate(
         0.3333
     """
     source, labels = _labelled(data)
-    rows = _Rows(source, **options)
-    return rows.rate("false negative rate", score, labels, ~labels)
+    return _rate("false negative rate", score, source, labels, ~labels, **options)
 
 
 def true_negative_rate(
@@ -134,8 +133,7 @@ def true_negative_rate(
         0.5
     """
     source, labels = _labelled(data)
-    rows = _Rows(source, **options)
-    return rows.rate("true negative rate", score, ~labels, labels)
+    return _rate("true negative rate", score, source, ~labels, labels, **options)
 
 
 def error_rate(score: Score, data: Labelled, **options: Unpack[RateOptions]) -> Rate:
@@ -150,8 +148,9 @@ def error_rate(score: Score, data: Labelled, **options: Unpack[RateOptions]) -> 
         0.25
     """
     source, labels = _labelled(data)
-    rows = _Rows(source, **options)
-    return rows.rate("error rate", score, torch.ones_like(labels), ~labels)
+    return _rate(
+        "error rate", score, source, torch.ones_like(labels), ~labels, **options
+    )
 
 
 def precision(
@@ -171,81 +170,172 @@ def precision(
         (0.6667, True)
     """
     source, labels = _labelled(data)
-    rows = _Rows(source, **options)
-    hits = rows.rate("true positive rate", score, labels, labels)
-    false_alarms = rows.rate("false positive rate", score, ~labels, ~labels)
-    return Precision(hits, false_alarms)
+    hits = _rate("true positive rate", score, source, labels, labels, **options)
+    alarms = _rate("false positive rate", score, source, ~labels, ~labels, **options)
+    return Precision(hits, alarms)
 
 
-class _Rows:
-    """The rows of a rate, with the options that all rates share, checked."""
+class Precision:
+    """The share of accepted rows that are positive; it can only be bounded below.
 
-    def __init__(
-        self,
-        source: Source,
-        where: object = None,
-        threshold: object = 0.0,
-        weights: object = None,
-        chunk_size: int = CHUNK_SIZE,
-    ) -> None:
-        """Check them."""
-        number = as_number(threshold)
-        if number is None:
-            message = (
-                f"threshold must be a finite number, got {threshold!r}: a row is "
-                "accepted if its score is above it. One that is to be learned is part "
-                "of the score: lambda rows: model(rows) - cut."
-            )
-            raise InvalidProblemError(message)
-        why = "It is the number of rows per forward pass: fewer take less memory."
-        self._chunk_size = check_count("chunk_size", chunk_size, why)
-        self._source, self._threshold = source, number
-        self._where = None if where is None else as_bools("where", where, source.size)
-        self._weights = None if weights is None else _as_weights(weights, source.size)
+    Made by ``oneproj.rates.precision``. ``TP / (TP + FP)`` is a ratio of two counts,
+    which no minibatch estimates, but ``>= p`` is linear in them:
+    ``(1 - p) TP - p FP >= 0``. A model that accepts no row satisfies it.
 
-    def rate(self, kind: str, score: Score, rows: Tensor, positive: Tensor) -> Rate:
-        """The rate over those of these rows that are in the group.
+    Example:
+        >>> import oneproj
+        >>> w, x = torch.ones(1, requires_grad=True), torch.tensor([[1.0], [2.0]])
+        >>> found = oneproj.rates.precision(lambda rows: rows @ w, data=(x, [0, 1]))
+        >>> found.value(), (found >= 0.8).value() <= 0
+        (0.5, False)
+    """
 
-        Args:
-            kind: Its name.
-            score: Of a batch.
-            rows: Whether each row is part of the rate, before ``where``.
-            positive: Whether each row is counted when it is accepted; else when not.
-        """
-        chosen = rows if self._where is None else rows & self._where
-        own = chosen.nonzero().flatten()
-        weights = None if self._weights is None else self._weights[own]
-        if len(own) == 0 or (weights is not None and not bool(weights.any())):
-            none = "no row" if len(own) == 0 else "no row with a positive weight"
-            both = "none is both" if len(own) == 0 else f"{len(own)} are both"
-            group = (
-                ""
-                if self._where is None
-                else f", {int(self._where.sum())} inside where=, and {both}"
-            )
-            message = (
-                f"A {kind} has {none} to be about: of {len(rows)} rows, "
-                f"{int(rows.sum())} are of its class{group}. A share of nothing is "
-                "undefined. Check labels, mask and weights, or leave the constraint "
-                "out."
-            )
-            raise InvalidProblemError(message)
-        return Rate(
-            kind,
-            score,
-            self._source,
-            rows=own,
-            counted=positive[own],
-            weights=weights,
-            threshold=self._threshold,
-            chunk_size=self._chunk_size,
+    def __init__(self, hits: Rate, false_alarms: Rate) -> None:
+        """Keep the true and the false positive rate."""
+        self.hits, self.false_alarms = hits, false_alarms
+
+    def __repr__(self) -> str:
+        rows = len(self.hits.rows) + len(self.false_alarms.rows)
+        return f"precision over {rows} rows"
+
+    def counts(self) -> RateCounts:
+        """Return the accepted rows that are positive, of all accepted rows."""
+        tp, fp = self.hits.counts(), self.false_alarms.counts()
+        return RateCounts(
+            tp.events,
+            tp.events + fp.events,
+            tp.weighted_events,
+            tp.weighted_events + fp.weighted_events,
         )
+
+    def value(self) -> float:
+        """The precision on all data; NaN where no row is accepted."""
+        found = self.counts()
+        return found.rate if found.weighted_rows > 0 else math.nan
+
+    def __ge__(self, bound: float) -> Constraint:
+        """Require ``precision >= bound``."""
+        if not (isinstance(bound, int | float) and 0 < bound < 1):
+            message = (
+                f"A precision is bounded by a number between 0 and 1, got {bound!r}. "
+                "It is a ratio of counts, so it cannot be compared with a term."
+            )
+            raise InvalidProblemError(message)
+        return Constraint(PrecisionTerm(self, float(bound)), 0.0, sense=-1)
+
+    def __le__(self, bound: object) -> Constraint:
+        """Refuse: a model that accepts nothing has no precision to be too high."""
+        message = (
+            f"A precision can only be bounded from below, got <= {bound!r}. An upper "
+            "bound would ask for false alarms. Write precision >= p, or bound the "
+            "rates that you mean, such as true_positive_rate <= t."
+        )
+        raise InvalidProblemError(message)
+
+    __lt__ = __gt__ = __le__
+
+    def __add__(self, other: object) -> Combination:
+        """Refuse: a ratio of counts is no combination of them."""
+        message = (
+            f"A precision cannot be added to or scaled with {other!r}: it is a ratio "
+            "of two counts. Only precision >= p, with a number p, is linear in them."
+        )
+        raise InvalidProblemError(message)
+
+    __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __add__
+
+
+class PrecisionTerm(Combination):
+    """``((1 - p) TP - p FP) / n``, which is >= 0 where the precision is at least p.
+
+    Attributes:
+        stated: The precision that it bounds.
+        least: The bound p.
+    """
+
+    def __init__(self, stated: Precision, least: float) -> None:
+        """Weigh the two rates by their classes' shares of the rows."""
+        self.stated, self.least = stated, least
+        sizes = [_total(rate) for rate in (stated.hits, stated.false_alarms)]
+        shares = [size / sum(sizes) for size in sizes]
+        terms = (
+            Weighted((1.0 - least) * shares[0], stated.hits),
+            Weighted(-least * shares[1], stated.false_alarms),
+        )
+        super().__init__(terms, 0.0)
+
+
+def _total(rate: Rate) -> float:
+    """The sum of a rate's weights."""
+    if rate.weights is None:
+        return float(len(rate.rows))
+    return math.fsum(rate.weights.tolist())
+
+
+def _rate(
+    kind: str,
+    score: Score,
+    source: Source,
+    own: Tensor,
+    counted: Tensor,
+    *,
+    where: TensorLike | None = None,
+    threshold: float = 0.0,
+    weights: TensorLike | None = None,
+    chunk_size: int = CHUNK_SIZE,
+) -> Rate:
+    """Check the options that all rates share, and make the rate.
+
+    Args:
+        kind: Its name.
+        score: Of a batch.
+        source: The rows.
+        own: Whether each row is part of the rate, before ``where``.
+        counted: Whether each row is counted when it is accepted; else when not.
+        where: See ``positive_rate``, as for the others.
+        threshold: Above which a score means acceptance.
+        weights: Of the rows.
+        chunk_size: Rows per forward pass.
+    """
+    number = as_number(threshold)
+    if number is None:
+        message = (
+            f"threshold must be a finite number, got {threshold!r}: a row is accepted "
+            "if its score is above it. One that is to be learned is part of the score: "
+            "lambda rows: model(rows) - cut."
+        )
+        raise InvalidProblemError(message)
+    why = "It is the number of rows per forward pass: fewer take less memory."
+    chunk = check_count("chunk_size", chunk_size, why)
+    mask = None if where is None else as_bools("where", where, source.size)
+    rows = (own if mask is None else own & mask).nonzero().flatten()
+    each = None if weights is None else _as_weights(weights, source.size)[rows]
+    if len(rows) == 0 or (each is not None and not bool(each.any())):
+        none, both = "no row", "none is both"
+        if len(rows):
+            none, both = "no row with a positive weight", f"{len(rows)} are both"
+        group = "" if mask is None else f", {int(mask.sum())} inside where=, and {both}"
+        message = (
+            f"A {kind} has {none} to be about: of {len(own)} rows, "
+            f"{int(own.sum())} are of its class{group}. A share of nothing is "
+            "undefined. Check labels, mask and weights, or leave the constraint out."
+        )
+        raise InvalidProblemError(message)
+    return Rate(
+        kind,
+        score,
+        source,
+        rows=rows,
+        counted=counted[rows],
+        weights=each,
+        threshold=number,
+        chunk_size=chunk,
+    )
 
 
 def _labelled(data: object) -> tuple[Source, Tensor]:
     """The rows and their labels, as bools; refuse what is no such pair."""
-    pair = isinstance(data, tuple | list) and len(data) == 2  # noqa: PLR2004 - a pair
-    if not (pair and isinstance(data, tuple | list)):
+    if not (isinstance(data, tuple | list) and len(data) == 2):  # noqa: PLR2004 - a pair
         message = (
             "data must be the pair (rows, labels), got a "
             f"{type(data).__name__}. The score is called with rows alone; labels say "

@@ -1,4 +1,4 @@
-"""Which rows do two data sets share?
+"""Which rows do two data sets share? Rows that training has seen are refused.
 
 Two things can be told. Rows that lie at the same place in memory are the same rows.
 Rows whose numbers are equal, bit by bit, are the same rows or duplicates; if far more
@@ -11,17 +11,23 @@ are no floats, such as labels.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor
 
-from oneproj.problem.data import Source
+from oneproj.errors import InvalidProblemError
+from oneproj.problem.data import DataLike, Source, as_source
+from oneproj.problem.problem import Problem, named_constraints
+from oneproj.problem.terms import AbstractTerm
+from oneproj.results import Solution
 
+Training: TypeAlias = Problem | Mapping[str, AbstractTerm] | AbstractTerm | DataLike
 CHUNK = 4096
 """Rows that are read at a time."""
 DOUBT = 1e-3
@@ -97,12 +103,9 @@ def shared_rows(first: RowSet, second: RowSet) -> Shared:
         >>> shared_rows(copied, old)
         Shared(certain=0, equal=1, comparable=True)
     """
-    if _is_one_table(first.source, second.source):
-        common = int(np.isin(first.indices.numpy(), second.indices.numpy()).sum())
+    common = _shared_memory(first, second)
+    if common is not None:
         return Shared(common, common, comparable=True)
-    certain = _in_the_same_memory(first, second)
-    if certain:
-        return Shared(certain, certain, comparable=True)
     mine, theirs = first.digests(), second.digests()
     equal, comparable, surplus = 0, False, 0
     for key in mine.keys() & theirs.keys():
@@ -117,19 +120,63 @@ def shared_rows(first: RowSet, second: RowSet) -> Shared:
     return Shared(surplus, equal, comparable)
 
 
-def _is_one_table(first: Source, second: Source) -> bool:
-    """Whether equal indices mean equal rows, and others mean others."""
-    if first is second:
-        return True
-    mine, theirs = (list(_tensors(one.read(slice(0, 1)))) for one in (first, second))
-    return any(
-        t.data_ptr() == u.data_ptr() != 0
-        and (t.device, t.dtype, t.shape, t.stride())
-        == (u.device, u.dtype, u.shape, u.stride())
-        and t.stride(0) > 0
-        for t in mine
-        for u in theirs
-    )
+def check_untouched(
+    constraints: Mapping[str, AbstractTerm], training: Training | None
+) -> None:
+    """Refuse constraints over rows that training has seen, as far as can be told.
+
+    Example:
+        >>> import oneproj
+        >>> x = torch.arange(6.0)
+        >>> risk = oneproj.mean(lambda rows: rows, data=x[2:])
+        >>> check_untouched({"risk": risk <= 5.0}, x[:2])
+        >>> check_untouched({"risk": risk <= 5.0}, x[:3])
+        Traceback (most recent call last):
+        oneproj.errors.InvalidProblemError: 1 of the 4 rows of 'risk' are in ...
+    """
+    seen = [] if training is None else [RowSet(*found) for found in _rows_of(training)]
+    for name, constraint in constraints.items():
+        for source, rows in constraint.read_rows():
+            mine = RowSet(source, rows)
+            if source.trained_on:
+                message = (
+                    f"{name!r} was part of a problem that was trained, or of a "
+                    "projection: its value on those rows says nothing about new data. "
+                    "Make the term again, over rows that were held out."
+                )
+                raise InvalidProblemError(message)
+            for other in seen:
+                common = shared_rows(mine, other).certain
+                if common:
+                    message = (
+                        f"{common} of the {len(mine.indices)} rows of {name!r} are in "
+                        "the training data, and a model does better there than on new "
+                        "data. Hold rows out: split the data first, train on one part "
+                        "and confirm on the other."
+                    )
+                    raise InvalidProblemError(message)
+
+
+def _rows_of(training: object) -> list[tuple[Any, Any]]:
+    """The data that a problem, constraints or terms read; or the data itself."""
+    if isinstance(training, Solution):
+        message = (
+            "training= got a Solution, which does not hold the data it was found on. "
+            "Pass the Problem that was solved, or the training data itself."
+        )
+        raise InvalidProblemError(message)
+    if isinstance(training, Problem):
+        terms = [training.objective, *training.constraints.values()]
+    elif isinstance(training, AbstractTerm):
+        terms = [training]
+    elif isinstance(training, Mapping) and any(
+        isinstance(value, AbstractTerm) for value in training.values()
+    ):
+        terms = list(named_constraints(training).values())
+    else:
+        data: Any = training
+        return [(as_source(data), None)]
+    return [rows for term in terms for rows in term.read_rows()]
 
 
 def _more_than_duplicates(found: list[int], twice: list[int]) -> bool:
@@ -142,18 +189,35 @@ def _more_than_duplicates(found: list[int], twice: list[int]) -> bool:
     return float(stats.fisher_exact(table, alternative="greater").pvalue) < DOUBT
 
 
-def _in_the_same_memory(first: RowSet, second: RowSet) -> int:
-    """Count the rows of the first that begin where a row of the second does."""
-    # Both are kept until the comparison is done: freed memory would be given out again.
-    kept = [(_tensors(one.source.read(slice(0, 1))), one) for one in (first, second)]
-    (mine, a), (theirs, b) = [(list(tensors), one) for tensors, one in kept]
-    most = 0
-    for t in mine:
-        for u in theirs:
-            if t.device == u.device and t.numel() and u.numel():
-                places = _addresses(t, a.indices), _addresses(u, b.indices)
-                most = max(most, int(np.isin(*places).sum()))
-    return most
+def _shared_memory(first: RowSet, second: RowSet) -> int | None:
+    """Count the rows of the first that are rows of the second by their memory.
+
+    None if they are not known to be of one table: other memory may hold copies.
+    """
+    if first.source is second.source:
+        return int(np.isin(first.indices.numpy(), second.indices.numpy()).sum())
+    found = None
+    # Lists: freed memory would be given out again before the comparison is done.
+    mine, theirs = list(_views(first.source)), list(_views(second.source))
+    for t, u in itertools.product(mine, theirs):
+        if t.device != u.device:
+            continue
+        places = _addresses(t, first.indices), _addresses(u, second.indices)
+        common = int(np.isin(*places).sum())
+        is_one_table = t.data_ptr() == u.data_ptr() and (
+            (t.dtype, t.shape, t.stride()) == (u.dtype, u.shape, u.stride())
+        )
+        if common or (is_one_table and t.stride(0) > 0):
+            found = max(found or 0, common)
+    return found
+
+
+def _views(source: Source) -> Iterator[Tensor]:
+    """Yield the first row of each tensor that is read without a copy."""
+    reads = [list(_tensors(source.read(slice(0, 1)))) for _ in range(2)]
+    for once, again in zip(*reads, strict=True):
+        if once.numel() and once.data_ptr() == again.data_ptr() != 0:
+            yield once
 
 
 def _addresses(first_row: Tensor, indices: Tensor) -> np.ndarray[Any, Any]:

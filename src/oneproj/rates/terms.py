@@ -4,6 +4,20 @@ A rate is the share of some rows (its own: those of a class, of a group, or all)
 are counted (accepted, or decided wrongly). It is a term like ``oneproj.mean``: it can
 be added, scaled and compared with a number to make a constraint. Its value is exact.
 Minibatches are drawn from its own rows, so that a rare class is never missed.
+
+As a function of the parameters a count is a staircase without a gradient. With ``m``
+the margin by which a row is counted (``score - threshold`` for rows that count when
+they are accepted, minus that for rows that count when they are not), it adds up
+``1[m > 0]``. Training follows one of two gradients:
+
+- ``count_derivatives``, of the expected count, estimated from the rows near the
+  threshold: for the least objective at which the count holds;
+- ``loss_derivatives``, of the rows' logistic losses: for the fewest errors at which the
+  count holds, where the objective is a logistic loss.
+
+A projection follows a function of ``m / width`` in place of the step, see ``STEPS``.
+The width is the distance within which the rows nearest to the threshold lie, so that
+neither small nor saturated scores make the gradient zero.
 """
 
 from __future__ import annotations
@@ -11,7 +25,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -31,13 +45,16 @@ from oneproj.problem.terms import (
     Weighted,
 )
 from oneproj.rates.defaults import DEFAULTS
-from oneproj.rates.surrogates import (
-    count_derivatives,
-    loss_derivatives,
-    smooth_step,
-    width_of,
-)
 from oneproj.vectors.arithmetic import Vector
+
+Surrogate = Literal["near", "upper", "lower"]
+STEPS: dict[Surrogate, Callable[[Tensor], Tensor]] = {
+    "near": torch.sigmoid,
+    "upper": lambda m: (1.0 + m).clamp(min=0.0),
+    "lower": lambda m: m.clamp(max=1.0),
+}
+"""Functions of margin over width in place of ``1[margin > 0]``: one that is near, one
+that is never below and convex, and one that is never above and concave."""
 
 
 class RateCounts(NamedTuple):
@@ -255,15 +272,24 @@ class Rate(AbstractExpression):
         other._is_error = own != self.counted  # noqa: SLF001 - a copy of itself
         return other
 
-    def surrogate(self, *, width: float | None = None) -> Mean:
-        """Return a smooth term in place of the count, over the same rows.
-
-        It is the mean of ``sigmoid(margin / width)``, with the margin by which a row is
-        counted.
+    def surrogate(
+        self,
+        kind: Surrogate = "near",
+        *,
+        width: float | None = None,
+        linear: bool = False,
+    ) -> Mean:
+        """Return a term with a gradient in place of the count, over the same rows.
 
         Args:
+            kind: With m the margin by which a row is counted, over the width: the mean
+                of ``sigmoid(m)`` for ``"near"``, of ``max(0, 1 + m)`` for ``"upper"``,
+                which is never below the count, and of ``min(1, m)`` for ``"lower"``,
+                which is never above it.
             width: In units of the score; None for the distance within which the rows
                 nearest to the threshold lie at the current parameters.
+            linear: Whether the score is linear in the parameters, up to a constant. An
+                upper surrogate is then declared convex, a lower one concave.
 
         Example:
             >>> import oneproj
@@ -272,8 +298,17 @@ class Rate(AbstractExpression):
             >>> accepted.value(), round(accepted.surrogate(width=1.0).value(), 4)
             (0.5, 0.4251)
         """
+        if kind not in STEPS:
+            message = (
+                f"A surrogate is {', '.join(map(repr, STEPS))}, got {kind!r}: a "
+                "sigmoid near the count, or a bound that is never below or above it."
+            )
+            raise InvalidProblemError(message)
         scale = self.width() if width is None else width
-        return self._mean(lambda margins, _: smooth_step(margins, scale))
+        smooth = self._mean(lambda margins, _: STEPS[kind](margins / scale))
+        if linear and kind != "near":
+            smooth.curvature = "convex" if kind == "upper" else "concave"
+        return smooth
 
     def _mean(self, fn: Callable[[Tensor, Tensor], Tensor]) -> Mean:
         """The mean of a function of margins and places, over its own rows."""
@@ -391,101 +426,81 @@ def as_bools(name: str, given: object, size: int) -> Tensor:
     return values == 1
 
 
-class Precision:
-    """The share of accepted rows that are positive; it can only be bounded below.
+def width_of(margins: Tensor) -> float:
+    """Return the distance within which a share of the rows lies from the threshold.
 
-    Made by ``oneproj.rates.precision``. ``TP / (TP + FP)`` is a ratio of two counts,
-    which no minibatch estimates, but ``>= p`` is linear in them:
-    ``(1 - p) TP - p FP >= 0``. A model that accepts no row satisfies it.
+    Where every row lies on the threshold, as in a model of zeros, it is 1.
+
+    Args:
+        margins: Of the rows, in units of the score.
 
     Example:
-        >>> import oneproj
-        >>> w, x = torch.ones(1, requires_grad=True), torch.tensor([[1.0], [2.0]])
-        >>> found = oneproj.rates.precision(lambda rows: rows @ w, data=(x, [0, 1]))
-        >>> found.value(), (found >= 0.8).value() <= 0
-        (0.5, False)
+        >>> width_of(torch.linspace(-1.0, 1.0, 101)), width_of(torch.zeros(5))
+        (0.1..., 1.0)
     """
-
-    def __init__(self, hits: Rate, false_alarms: Rate) -> None:
-        """Keep the true and the false positive rate."""
-        self.hits, self.false_alarms = hits, false_alarms
-
-    def __repr__(self) -> str:
-        rows = len(self.hits.rows) + len(self.false_alarms.rows)
-        return f"precision over {rows} rows"
-
-    def counts(self) -> RateCounts:
-        """Return the accepted rows that are positive, of all accepted rows."""
-        tp, fp = self.hits.counts(), self.false_alarms.counts()
-        return RateCounts(
-            tp.events,
-            tp.events + fp.events,
-            tp.weighted_events,
-            tp.weighted_events + fp.weighted_events,
-        )
-
-    def value(self) -> float:
-        """The precision on all data; NaN where no row is accepted."""
-        found = self.counts()
-        return found.rate if found.weighted_rows > 0 else math.nan
-
-    def __ge__(self, bound: float) -> Constraint:
-        """Require ``precision >= bound``."""
-        if not (isinstance(bound, int | float) and 0 < bound < 1):
-            message = (
-                f"A precision is bounded by a number between 0 and 1, got {bound!r}. "
-                "It is a ratio of counts, so it cannot be compared with a term."
-            )
-            raise InvalidProblemError(message)
-        return Constraint(PrecisionTerm(self, float(bound)), 0.0, sense=-1)
-
-    def __le__(self, bound: object) -> Constraint:
-        """Refuse: a model that accepts nothing has no precision to be too high."""
-        message = (
-            f"A precision can only be bounded from below, got <= {bound!r}. An upper "
-            "bound would ask for false alarms. Write precision >= p, or bound the "
-            "rates that you mean, such as true_positive_rate <= t."
-        )
-        raise InvalidProblemError(message)
-
-    __lt__ = __gt__ = __le__
-
-    def __add__(self, other: object) -> Combination:
-        """Refuse: a ratio of counts is no combination of them."""
-        message = (
-            f"A precision cannot be added to or scaled with {other!r}: it is a ratio "
-            "of two counts. Only precision >= p, with a number p, is linear in them."
-        )
-        raise InvalidProblemError(message)
-
-    __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __add__
+    distances = margins.detach().abs().double()
+    n = len(distances)
+    k = min(n, max(DEFAULTS.near_rows, math.ceil(DEFAULTS.near_share * n)))
+    nearest = float(distances.kthvalue(k).values)
+    width = max(nearest, DEFAULTS.least_width * float(distances.mean()))
+    return width if width > 0 else 1.0
 
 
-class PrecisionTerm(Combination):
-    """``((1 - p) TP - p FP) / n``, which is >= 0 where the precision is at least p.
+def count_derivatives(margins: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Return how fast the count of each row grows with its margin, on average.
 
-    Attributes:
-        stated: The precision that it bounds.
-        least: The bound p.
+    The derivative of a count with respect to the parameters is the density of the
+    margins at 0, times the mean gradient of a margin that is 0. The density is that of
+    a logistic kernel of the rows' width. The mean gradient is a local linear regression
+    at 0: with kernel weights ``K``, a row gets ``K (S2 - S1 m) / (S0 S2 - S1^2)``, with
+    ``S_k = sum K m^k``. The derivative of the sigmoid, a mean over the rows
+    around 0, is biased where most of them are on one side, as for small rates: it
+    grows the scores, which changes no decision. These weights leave the sum of
+    ``derivative * m`` at 0, but for a ridge that keeps them from extrapolating when
+    all rows are far away.
+
+    Args:
+        margins: Of the rows, in units of the score.
+        weights: Of the rows, nonnegative; None for 1.
+
+    Example:
+        >>> margins = torch.linspace(-4.0, 1.0, 101)
+        >>> found, width = count_derivatives(margins), width_of(margins)
+        >>> plain = torch.sigmoid(margins / width)
+        >>> plain = plain * (1.0 - plain) / width
+        >>> abs(float(found @ margins)) < 0.1 * abs(float(plain @ margins))
+        True
     """
-
-    def __init__(self, stated: Precision, least: float) -> None:
-        """Weigh the two rates by their classes' shares of the rows."""
-        self.stated, self.least = stated, least
-        sizes = [_total(rate) for rate in (stated.hits, stated.false_alarms)]
-        shares = [size / sum(sizes) for size in sizes]
-        terms = (
-            Weighted((1.0 - least) * shares[0], stated.hits),
-            Weighted(-least * shares[1], stated.false_alarms),
-        )
-        super().__init__(terms, 0.0)
+    m, h = margins.detach().double(), width_of(margins)
+    step = torch.sigmoid(m / h)
+    kernel = step * (1.0 - step) / h
+    mass = kernel if weights is None else kernel * weights.to(kernel)
+    s0, s1, s2 = mass.sum(), (mass * m).sum(), (mass * m.square()).sum()
+    s2 = s2 + DEFAULTS.ridge * h**2 * s0
+    found = kernel * s0 * (s2 - s1 * m) / (s0 * s2 - s1.square())
+    return found.to(margins.dtype)
 
 
-def _total(rate: Rate) -> float:
-    """The sum of a rate's weights."""
-    if rate.weights is None:
-        return float(len(rate.rows))
-    return math.fsum(rate.weights.tolist())
+def loss_derivatives(margins: Tensor, is_error: Tensor) -> Tensor:
+    """Return how fast the logistic loss of each row changes with its margin.
+
+    A row that is counted if it is decided wrongly counts ``1[m > 0]``, which becomes
+    its loss ``log(1 + exp(m))``; one that is counted if it is decided rightly counts
+    ``1 - 1[-m > 0]``, which becomes ``1 - log(1 + exp(-m))``. A multiple of the count,
+    added to a logistic loss, then changes the weights of its rows: the reduction of
+    Agarwal et al. (2018), "A reductions approach to fair classification".
+
+    Args:
+        margins: Of the rows, in units of the score.
+        is_error: Whether the decision that is counted is wrong for the row.
+
+    Example:
+        >>> margins, is_error = torch.tensor([5.0, 5.0]), torch.tensor([True, False])
+        >>> loss_derivatives(margins, is_error)
+        tensor([0.9933, 0.0067])
+    """
+    m = margins.detach()
+    return torch.sigmoid(torch.where(is_error.to(m.device), m, -m))
 
 
 class Parts(NamedTuple):

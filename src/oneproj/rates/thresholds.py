@@ -101,7 +101,7 @@ class _Staircase:
     """A rate as a function of how far its scores are moved."""
 
     def __init__(self, rate: Rate) -> None:
-        """Look at the scores, once."""
+        """Evaluate the scores, once."""
         excess = rate.excess()
         self.excess = excess.double().cpu().numpy()
         n, weights = len(self.excess), rate.weights

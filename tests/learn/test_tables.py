@@ -1,15 +1,29 @@
-"""Groups in any container and of any type."""
+"""Groups in any container and of any type, and rows held out by class and group."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from oneproj import InvalidProblemError
-from oneproj.learn.groups import read_groups
+from oneproj.learn.tables import Rows, held_out_rows, read_groups
 
 X = np.zeros((4, 1))
+
+
+def test_every_stratum_gives_its_share() -> None:
+    strata = torch.tensor([0] * 100 + [1] * 10 + [2] * 2 + [3])
+    chosen = held_out_rows(strata, 0.3, torch.Generator().manual_seed(0))
+    assert [int(chosen[strata == j].sum()) for j in range(4)] == [30, 3, 1, 0]
+
+
+def test_strata_are_classes_within_groups() -> None:
+    rows = Rows(torch.zeros(4, 1), torch.tensor([0.0, 1, 0, 1]))
+    assert rows.strata().tolist() == [0, 1, 0, 1]
+    grouped = Rows(rows.x, rows.y, torch.tensor([0, 0, 2, 2]))
+    assert grouped.strata().tolist() == [0, 1, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -69,3 +83,6 @@ def test_many_unknown_groups_are_not_all_printed() -> None:
     with pytest.raises(InvalidProblemError, match="1000 in all") as error:
         read_groups(given, np.zeros((1000, 1)), known=["f", "m"])
     assert len(str(error.value)) < 200
+    with pytest.raises(InvalidProblemError, match="the one value") as error:
+        read_groups({"sex": given}, np.zeros((1000, 1)))
+    assert len(str(error.value)) < 250
