@@ -31,8 +31,12 @@ from oneproj.projection.tolerances import TOLERANCES
 from oneproj.schema import check_list, check_names, check_range, check_tensor, require
 from oneproj.vectors.arithmetic import Array, Mask, Vector, rounding_unit
 from oneproj.vectors.qp import EPSILON, solve_nonnegative_qp
-from oneproj.vectors.space import AbstractPacked
-from oneproj.vectors.storage import AbstractPile, pile_of, pile_of_state
+from oneproj.vectors.space import (
+    AbstractPacked,
+    AbstractStorage,
+    storage_like,
+    storage_of_state,
+)
 
 SPARE = 4
 """Vectors beyond one for each constraint with which a step can be made: two points, and
@@ -55,12 +59,12 @@ class Basis:
         2
     """
 
-    def __init__(self, pile: AbstractPile[Any] | None = None) -> None:
-        """Span nothing, or what a pile holds."""
-        self.pile = pile
+    def __init__(self, storage: AbstractStorage[Any] | None = None) -> None:
+        """Span nothing, or what a storage holds."""
+        self.storage = storage
 
     def __len__(self) -> int:
-        return 0 if self.pile is None else len(self.pile)
+        return 0 if self.storage is None else len(self.storage)
 
     def coordinates(self, vector: AbstractPacked) -> Array:
         """Return the coordinates of a vector, which the basis spans afterwards."""
@@ -68,38 +72,40 @@ class Basis:
         if size == 0.0:
             return np.zeros(len(self))
         unit = vector.times(1.0 / size)  # its squares neither overflow nor vanish
-        if self.pile is None:
-            self.pile = pile_of(vector)
-        if not len(self.pile):
-            self.pile.store(unit)
+        if self.storage is None:
+            self.storage = storage_like(vector)
+        if not len(self.storage):
+            self.storage.append(unit)
             return np.array([size])
-        found: Array = self.pile.products(unit)
-        left, more, _ = self.pile.remainder(unit, found, in_place=True)
+        found: Array = self.storage.products(unit)
+        left, more, _ = self.storage.remainder(unit, found, in_place=True)
         found = found + more
-        left, more, square = self.pile.remainder(left, more, in_place=True)
+        left, more, square = self.storage.remainder(left, more, in_place=True)
         found, length = found + more, math.sqrt(square)
         if length <= TOLERANCES.independent * vector.sum_eps:
             return size * found
         left.scale(1.0 / length)
-        self.pile.store(left)
+        self.storage.append(left)
         return size * np.append(found, length)
 
     def products(self, vector: AbstractPacked) -> Array:
         """Return the coordinates of the nearest vector that the basis spans."""
-        found: Array = np.zeros(0) if self.pile is None else self.pile.products(vector)
+        found: Array = (
+            np.zeros(0) if self.storage is None else self.storage.products(vector)
+        )
         return found
 
     def vector(self, coordinates: Array, like: AbstractPacked) -> AbstractPacked:
         """Return the vector of coordinates, packed ``like`` another."""
-        if self.pile is None or not coordinates.size:
+        if self.storage is None or not coordinates.size:
             return like.times(0.0)
-        found: AbstractPacked = self.pile.combination(coordinates)
+        found: AbstractPacked = self.storage.combination(coordinates)
         return found
 
     def rotate(self, columns: Array) -> None:
         """Span only what these orthonormal columns of coordinates do."""
-        if self.pile is not None:
-            self.pile.rotate(columns.T)
+        if self.storage is not None:
+            self.storage.rotate(columns.T)
 
 
 class Bundle:
@@ -459,12 +465,12 @@ class Bundle:
 
     def state(self) -> dict[str, Any] | None:
         """Return the cuts as plain data; None if there is none, or one excludes all."""
-        if self.basis.pile is None or self.excludes_all or not len(self):
+        if self.basis.storage is None or self.excludes_all or not len(self):
             return None
         tables = {n: torch.from_numpy(getattr(self, n).copy()) for n in FACTS}
         for name in ("normals", "worth", "gram"):
             tables[name] = torch.from_numpy(np.ascontiguousarray(getattr(self, name)))
-        vectors = self.basis.pile.state()
+        vectors = self.basis.storage.state()
         return {"names": list(self.names), "vectors": vectors, **tables}
 
     def load_state(
@@ -486,9 +492,9 @@ class Bundle:
         self.names = list(state["names"])
         for name in (*tables, *FACTS):
             setattr(self, name, state[name].numpy().copy())
-        self.basis = Basis(pile_of_state(state["vectors"], like, r))
+        self.basis = Basis(storage_of_state(state["vectors"], like, r))
         self._eps = rounding_unit(like)
-        self._sum_eps = self._eps if self.basis.pile is None else self._sum_eps
+        self._sum_eps = self._eps if self.basis.storage is None else self._sum_eps
 
 
 def padded(numbers: Array, shape: tuple[int, ...]) -> Array:
