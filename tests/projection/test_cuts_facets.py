@@ -8,8 +8,8 @@ import torch
 
 import oneproj
 from oneproj.projection.bundle import Bundle
+from oneproj.projection.convex import PROBES
 from oneproj.projection.cuts import Cuts
-from oneproj.projection.refutation import PROBES
 
 
 @pytest.mark.parametrize(("rows", "dimension"), [(500, 100), (500, 200)])

@@ -26,7 +26,6 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from oneproj.projection.refutation import Prediction
 from oneproj.projection.tolerances import TOLERANCES
 from oneproj.schema import check_list, check_names, check_range, check_tensor, require
 from oneproj.vectors.arithmetic import Array, Mask, Vector, rounding_unit
@@ -137,15 +136,22 @@ class Bundle:
         precise than ``-sum_i z_i n_i``."""
         self.proof = 0.0
         """The best distance that solutions so far have proven."""
-        self.excludes_all = False
-        """Whether a flat linearisation, by itself, excludes every point."""
+        self.flat: dict[str, float] = {}
+        """Linearisations without a gradient that are > 0: each excludes every point."""
         self.tight: Array = np.zeros(0)
         """The offsets of the last solution, each less its constraint's margin."""
+        self.doubt = ""
+        """Why the cuts prove nothing, where a value contradicts one of them."""
         self._ray: Array | None = None
         self._eps = self._sum_eps = EPSILON
 
     def __len__(self) -> int:
         return len(self.z)
+
+    @property
+    def excludes_all(self) -> bool:
+        """Whether a linearisation, by itself, excludes every point."""
+        return bool(self.flat)
 
     # --- cuts come and go ---------------------------------------------------------
 
@@ -171,7 +177,8 @@ class Bundle:
         coordinates = self.coordinates(gradient)
         slope = float(np.linalg.norm(coordinates))
         if slope == 0.0:
-            self.excludes_all |= value > 0
+            if value > 0:
+                self.flat[name] = value
             return coordinates
         offset = (gradient.dot(at) - value) / slope
         blur = gradient.eps * at.norm() + rounding / slope
@@ -389,20 +396,25 @@ class Bundle:
         """Return the weight of each constraint's gradients in ``-d``."""
         return dict(zip(self.names, (self.z @ self.worth).tolist(), strict=True))
 
-    def predictions(self, values: Mapping[str, float], y: Array) -> list[Prediction]:
-        """Return what cuts of single constraints say at y, where it is above values."""
+    def linearisations(self, y: Array) -> dict[str, tuple[Array, Array, Array]]:
+        """Return what the cuts of each constraint say at y.
+
+        The arrays have an entry for each cut: the linearisation less what rounding may
+        have done to it, the size of the numbers in it, and the length of its gradient.
+        """
         levels = self.normals[:, : len(y)] @ y
-        owner = np.argmax(self.worth, axis=1) if len(self) else np.zeros(0, dtype=int)
-        limits = np.array([values[name] for name in self.names])
-        # What rounding may have done to a cut refutes nothing.
-        above = (levels - self.offset - TOLERANCES.sure_units * self.blur) * self.slope
-        more = (self.slope > 0) & (above > limits[owner] if len(self) else above > 0)
-        return [
-            Prediction.of(
-                self.names[owner[i]], levels[i], self.offset[i], self.slope[i]
-            )
-            for i in np.flatnonzero(more)
-        ]
+        sure = self.offset + TOLERANCES.sure_units * self.blur
+        said = self.slope * (levels - sure)
+        terms = self.slope * (np.abs(levels) + np.abs(self.offset))
+        found = {}
+        for j, name in enumerate(self.names):
+            own = (self.worth[:, j] > 0) & (self.slope > 0)
+            found[name] = said[own], terms[own], self.slope[own]
+        for name, value in self.flat.items():
+            more = np.full((3, 1), value) * [[1.0], [1.0], [0.0]]
+            old = np.array(found.get(name, np.zeros((3, 0))))
+            found[name] = (*np.hstack([old, more]),)
+        return found
 
     # --- proofs -------------------------------------------------------------------
 

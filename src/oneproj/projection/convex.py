@@ -21,7 +21,7 @@ dual (``within_sets.py``), and all points of the search lie in them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -33,7 +33,7 @@ from oneproj.projection.curvature import Center, Curvature
 from oneproj.projection.evaluator import ROUGHLY, Evaluation, Evaluator
 from oneproj.projection.largest import parts_of
 from oneproj.projection.margins import Aim
-from oneproj.projection.refutation import PLAIN, Witness
+from oneproj.projection.refutation import Witness
 from oneproj.projection.report import apart, described, imbalance, relative
 from oneproj.projection.tolerances import TOLERANCES
 from oneproj.projection.within_sets import SetBundle
@@ -45,6 +45,7 @@ from oneproj.vectors.arithmetic import (
     combine,
     dimension,
     norm,
+    snapshot,
 )
 from oneproj.vectors.space import AbstractPacked
 
@@ -92,7 +93,23 @@ def project_convex(
         if not search.move(hurry=hurry, late=late):
             return False
     size = max(evaluator.space.size_of_origin(), math.sqrt(dimension(evaluator.origin)))
-    return evaluator.best.worst > 0 and bundle.excludes(size)
+    if not (evaluator.best.worst > 0 and bundle.excludes(size)):
+        return False
+    search.test_declarations()
+    return True
+
+
+PROBES = 8
+"""Points that are evaluated before emptiness is claimed."""
+
+
+def _probe(points: Sequence[tuple[list[Tensor], float]], k: int) -> list[Tensor]:
+    """Return the k-th point to evaluate: between two points, or beside the only one."""
+    (best, _), *others = sorted(points, key=lambda point: point[1])
+    if others:
+        return combine([0.5, 0.5], [best, others[-(k % 2)][0]])
+    far = max(norm(best), 1.0) / math.sqrt(dimension(best))
+    return [t + far for t in best]
 
 
 class Exhaustion:
@@ -152,11 +169,13 @@ class _Search:
         # In a basis that is shrunk again and again matrices learn little.
         ample = bundle.capacity >= min(TOLERANCES.vectors, dimension(evaluator.origin))
         self._curvature = Curvature(dense=self._sets is None and ample)
-        self._witness = Witness(evaluator)
+        self._witness = Witness(evaluator, declared=declared)
         self._seen, self._moved = evaluator.first, 0.0
         self._at = evaluator.space.displacement(evaluator.origin)
         self._y: Array = np.zeros(0)
         self._is_solution = False
+        self._is_spanned = self._sets is None
+        """Whether the bundle's basis spans the displacements of the points."""
         self._margins = {name: self._margin(name) for name in evaluator.margins}
         self._aim = Aim(self._margins, curved=self._curved())
         self._exhaustion = Exhaustion(evaluator, evaluator.first)
@@ -272,7 +291,7 @@ class _Search:
         self._is_solution = plain and share == 1.0
         self._at = self._evaluator.displacement()
         self._moved = self._at.minus(before).norm()
-        self._believe()
+        self._check_declarations()
         self._record_progress(hurry=hurry, late=late)
         return True
 
@@ -310,20 +329,61 @@ class _Search:
             target = combine([share, 1.0 - share], [target, here])
         return sets.region.member(target, like=self._evaluator.origin)
 
-    def _believe(self) -> None:
-        """Refuse a curvature that what was just seen refutes.
+    def _check_declarations(self) -> None:
+        """Refuse a curvature that the last evaluation refutes."""
+        seen, far, witness = self._seen, self._at.norm(), self._witness
+        if not self._is_spanned:
+            self._y = self._bundle.basis.products(self._at)
+        for name, said in self._bundle.linearisations(self._y).items():
+            refuted = witness.compare(name, seen.values[name], *said, far)
+            if refuted:
+                raise InvalidProblemError(refuted)
 
-        A declaration has the benefit of the doubt; a guess that none made has not.
+    def test_declarations(self) -> None:
+        """Test the declared curvatures before emptiness is claimed on their account.
+
+        Linearisations that exclude every point prove emptiness only if the functions
+        are convex, as declared. A few more points are evaluated, halfway between the
+        best of the start, the best point and the last one and, in turn, the second best
+        and the worst of them.
+
+        Raises:
+            InvalidProblemError: A declared curvature is wrong.
         """
-        seen, bundle, far = self._seen, self._bundle, self._at.norm()
-        unseen = PLAIN if self._declared else 0.0
-        if self._sets is not None:
-            self._y = bundle.basis.products(self._at)
-        said = bundle.predictions(seen.values, self._y)
-        if self._witness.refusal(seen, said, far, unseen=unseen):
-            exact = bundle.basis.products(self._at)
-            said = bundle.predictions(seen.values, exact)
-            self._witness.check(seen, said, far, unseen=unseen)
+        evaluator, self._is_spanned = self._evaluator, False
+        points = [(evaluator.origin, evaluator.first.worst)]
+        for point, seen in (
+            (evaluator.best_point, evaluator.best),
+            (snapshot(evaluator.parameters), self._seen),
+        ):
+            if seen is not evaluator.first:
+                points.append((point, seen.worst))
+        for k in range(PROBES):
+            if self._witness.refuted:
+                raise InvalidProblemError(self._witness.refuted)
+            target = _probe(points, k)
+            if self._sets is not None:
+                target = self._sets.region.member(target, like=evaluator.origin)
+            try:
+                self._seen = evaluator.move_to(list(target))
+            except NonFiniteError:
+                return
+            points.append((list(target), self._seen.worst))
+            self._at = evaluator.displacement()
+            self._check_declarations()
+            if self._seen.worst <= 0:  # yet the linearisations exclude all points
+                raise InvalidProblemError(self._most_wrong())
+            self._add_cuts()
+
+    def _most_wrong(self) -> str:
+        """Say which linearisation is the most above a value."""
+        found = [
+            (float(predicted[k] - self._seen.values[name]), name, float(predicted[k]))
+            for name, (predicted, *_) in self._bundle.linearisations(self._y).items()
+            for k in range(len(predicted))
+        ]
+        _, name, predicted = max(found)
+        return self._witness.message(name, predicted, self._seen.values[name])
 
     def _record_progress(self, *, hurry: bool, late: bool) -> None:
         """Count gradients without progress, and adapt the margins."""
@@ -399,6 +459,7 @@ class _Search:
         columns = bundle.make_room(len(wanted) + len(others), beside)
         if columns is not None:
             self._curvature.rotate(columns)
+            self._witness.rotate(columns)
             self._y = columns.T @ padded(self._y, (len(columns),))
         slopes = {}
         for name, pull in wanted.items():
@@ -415,6 +476,11 @@ class _Search:
         size = (len(bundle.basis),)
         self._y = padded(self._y, size)
         slopes = {name: padded(g, size) for name, g in slopes.items()}
+        for name, g in slopes.items():
+            value, level = seen.values[name], wanted[name].dot(self._at)
+            self._witness.compare_with_points(name, value, g, level, far)
+        self._witness.add(self._y, far, seen, inside=self._is_spanned)
+        bundle.doubt = self._witness.doubt
         self._curvature.update(Center(self._y, seen.values, slopes), self._moved, mu)
 
     def _other_linearisations(
