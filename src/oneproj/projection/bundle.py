@@ -396,24 +396,25 @@ class Bundle:
         """Return the weight of each constraint's gradients in ``-d``."""
         return dict(zip(self.names, (self.z @ self.worth).tolist(), strict=True))
 
-    def linearisations(self, y: Array) -> dict[str, tuple[Array, Array, Array]]:
-        """Return what the cuts of each constraint say at y.
+    def linearisations(self, y: Array) -> dict[str, Array]:
+        """Return what the cuts of each constraint say at y, in a column for each cut.
 
-        The arrays have an entry for each cut: the linearisation less what rounding may
-        have done to it, the size of the numbers in it, and the length of its gradient.
+        The rows are the linearisation, the size of the numbers in it, the length of its
+        gradient, and what rounding may have done to it.
         """
         levels = self.normals[:, : len(y)] @ y
-        sure = self.offset + TOLERANCES.sure_units * self.blur
-        said = self.slope * (levels - sure)
-        terms = self.slope * (np.abs(levels) + np.abs(self.offset))
-        found = {}
-        for j, name in enumerate(self.names):
-            own = (self.worth[:, j] > 0) & (self.slope > 0)
-            found[name] = said[own], terms[own], self.slope[own]
+        terms = np.abs(levels) + np.abs(self.offset)
+        error = TOLERANCES.sure_units * self.blur
+        rows = self.slope * np.array(
+            [levels - self.offset, terms, np.ones(len(self)), error]
+        )
+        found = {
+            name: rows[:, (self.worth[:, j] > 0) & (self.slope > 0)]
+            for j, name in enumerate(self.names)
+        }
         for name, value in self.flat.items():
-            more = np.full((3, 1), value) * [[1.0], [1.0], [0.0]]
-            old = np.array(found.get(name, np.zeros((3, 0))))
-            found[name] = (*np.hstack([old, more]),)
+            flat = np.array([[value], [value], [0.0], [0.0]])
+            found[name] = np.hstack([found.get(name, np.zeros((4, 0))), flat])
         return found
 
     # --- proofs -------------------------------------------------------------------

@@ -30,7 +30,7 @@ from torch import Tensor
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.projection.bundle import Bundle, padded
 from oneproj.projection.curvature import Center, Curvature
-from oneproj.projection.evaluator import ROUGHLY, Evaluation, Evaluator
+from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.largest import parts_of
 from oneproj.projection.margins import Aim
 from oneproj.projection.refutation import Witness
@@ -112,51 +112,6 @@ def _probe(points: Sequence[tuple[list[Tensor], float]], k: int) -> list[Tensor]
     return [t + far for t in best]
 
 
-class Exhaustion:
-    """Counts the points that change nothing but rounding.
-
-    A point counts if what is violated is violated by rounding only, there or at the
-    least violated point so far, and neither the worst residual nor, once a point is
-    feasible, the distance is clearly lower than before. The next gain starts the count
-    again. Solutions over the cuts are compared with each other: another point may be
-    nearer to the boundary, and far from the answer.
-
-    Args:
-        evaluator: Of the search.
-        start: Its first evaluation.
-    """
-
-    def __init__(self, evaluator: Evaluator, start: Evaluation) -> None:
-        """Count from the start of a search."""
-        self._evaluator, self._lowest = evaluator, start
-        self._residuals = {True: start.worst, False: start.worst}
-        self._distance = math.inf
-        self.count = 0
-
-    def note(self, seen: Evaluation, *, solution: bool = True) -> None:
-        """Take an evaluation into account, at a solution or elsewhere."""
-        evaluator = self._evaluator
-        self._lowest = min(self._lowest, seen, key=lambda other: other.worst)
-        gains = 0 < seen.worst < TOLERANCES.better * self._residuals[solution]
-        if gains:
-            self._residuals[solution] = seen.worst
-        judged = self._lowest
-        if evaluator.best.worst <= 0:
-            least = self._distance * (1.0 - evaluator.share)
-            gains = gains or evaluator.best_distance < least
-            self._distance = min(self._distance, evaluator.best_distance)
-            judged = seen
-        if gains:
-            self.count = 0
-        elif evaluator.is_rounding(judged) and not self._is_inside(judged):
-            self.count += 1
-
-    def _is_inside(self, seen: Evaluation) -> bool:
-        """Whether a point is feasible by more than rounding."""
-        margins = self._evaluator.margins
-        return all(c < -ROUGHLY * margins[name] for name, c in seen.values.items())
-
-
 class _Search:
     """Where the search is, and how far inside it aims."""
 
@@ -178,9 +133,8 @@ class _Search:
         """Whether the bundle's basis spans the displacements of the points."""
         self._margins = {name: self._margin(name) for name in evaluator.margins}
         self._aim = Aim(self._margins, curved=self._curved())
-        self._exhaustion = Exhaustion(evaluator, evaluator.first)
-        self._least = self._outside = evaluator.first.worst
-        self._waited = self._vain = self._blurred = 0
+        self._outside = self._least = evaluator.first.worst
+        self._vain = self._blurred = 0
         self._farthest, self._gap = 0.0, math.inf
         self._aims_wide = True
 
@@ -194,17 +148,20 @@ class _Search:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether no progress is made, or only rounding is left."""
-        stuck = self._vain >= TOLERANCES.stuck
-        return stuck or self._exhaustion.count >= TOLERANCES.stalled
+        """Whether no progress is made; soon, where only rounding is left."""
+        few = TOLERANCES.stalled if self._is_rounding() else TOLERANCES.stuck
+        return self._vain >= few
+
+    def _is_rounding(self) -> bool:
+        """Whether no point is feasible, and the best one is but for rounding."""
+        best = self._evaluator.best
+        return best.worst > 0 and self._evaluator.is_rounding(best)
 
     def is_exhausted(self) -> bool:
         """Whether more gradients are of no use."""
         outside = self._evaluator.best.worst > 0
-        most = TOLERANCES.stuck // 2 if self._sets is not None else TOLERANCES.stuck
-        if outside and self._vain >= (2 if self._sets is None else 1) * most:
-            return True
-        return self._exhaustion.count >= most
+        most = TOLERANCES.stuck // 2 if self._sets is not None else 2 * TOLERANCES.stuck
+        return outside and self._vain >= most
 
     def solve(self) -> bool:
         """Add the cuts of the last point, and solve; False if they are inconsistent."""
@@ -377,66 +334,50 @@ class _Search:
 
     def _most_wrong(self) -> str:
         """Say which linearisation is the most above a value."""
-        found = [
-            (float(predicted[k] - self._seen.values[name]), name, float(predicted[k]))
-            for name, (predicted, *_) in self._bundle.linearisations(self._y).items()
-            for k in range(len(predicted))
-        ]
-        _, name, predicted = max(found)
-        return self._witness.message(name, predicted, self._seen.values[name])
+        values = self._seen.values
+        said = {
+            name: float(rows[0].max())
+            for name, rows in self._bundle.linearisations(self._y).items()
+            if rows.size
+        }
+        name = max(said, key=lambda name: said[name] - values[name])
+        return self._witness.message(name, said[name], values[name])
 
     def _record_progress(self, *, hurry: bool, late: bool) -> None:
         """Count gradients without progress, and adapt the margins."""
         seen, evaluator = self._seen, self._evaluator
-        self._exhaustion.note(seen, solution=self._is_solution)
         length, outside = self._bundle.length(), evaluator.best.worst
-        # Of constraints that are not declared convex a length proves nothing.
         farther = length > TOLERANCES.farther * self._farthest
         self._farthest = length if farther else self._farthest
-        progress = farther and self._declared
+        # Of constraints that are not declared convex a length proves nothing.
+        progress = farther and self._declared and not self._is_rounding()
         if outside <= 0:
             gap = evaluator.best_distance - length
             progress |= gap < TOLERANCES.better * self._gap
             self._gap = min(self._gap, gap)
         if self._sets is not None:
             progress = False
-            self._margins.update({n: self._margin(n) for n in self._margins})
-        else:
-            self._margins.update(evaluator.margins)
         if outside < TOLERANCES.better * self._outside:
             self._outside, progress = outside, True
         # A feasible point off the solution may be far from the answer, and on its way.
         counts = self._is_solution or outside > 0
         self._vain = 0 if progress else self._vain + counts
-        if not self._is_solution:
-            # Elsewhere a residual near zero does not mean that the answer is near.
-            return
-        better = seen.worst < TOLERANCES.better * self._least
-        self._waited = 0 if better else self._waited + 1
-        self._least = min(self._least, seen.worst)
-        wide = TOLERANCES.wider * max(self._aim.margins().values())
-        if seen.worst > TOLERANCES.wider * self._least:
-            return  # where a wider margin only leads away, the set has no inside
-        if self._waited >= TOLERANCES.stalled and self._least < wide:
-            self._aim.widen(TOLERANCES.wider)
-            self._waited = 0
-        if late or (hurry and not better):
-            self._aim.allow(seen.values)
+        self._margins.update({n: self._margin(n) for n in self._margins})
+        if self._is_solution:
+            better = seen.worst < TOLERANCES.better * self._least
+            self._least = min(self._least, seen.worst)
+            if late or (hurry and not better):
+                self._aim.allow(seen.values)
 
     def _margin(self, name: str) -> float:
-        """Return how far inside to aim: within sets, which are exact, hardly at all."""
+        """Return how far inside to aim: beside sets, which are exact, hardly at all."""
         constraint = self._evaluator.constraints[name]
         margin = self._evaluator.margins[name]
-        if self._sets is None:
+        if self._sets is None or not isinstance(constraint, SetConstraint):
             return margin
-        if name in self._sets.region.places:
-            return 0.0
-        if isinstance(constraint, SetConstraint):
-            x = constraint.tensor.detach()
-            nearest = constraint.members.project(x.double())
-            rounding = rounding_margin(nearest, x.dtype)
-            return min(margin, TOLERANCES.wider * max(rounding, self._sets.missed))
-        return margin
+        x = constraint.tensor.detach()
+        rounding = rounding_margin(constraint.members.project(x.double()), x.dtype)
+        return min(margin, TOLERANCES.wider * max(rounding, self._sets.missed))
 
     def _add_cuts(self) -> None:
         """Linearise here what is violated, or nearly, and learn how it curves.
@@ -464,12 +405,8 @@ class _Search:
         slopes = {}
         for name, pull in wanted.items():
             value = seen.values[name]
-            noise = self._rounding(name, pull, far)
-            if value + self._aim.margin(name) > noise:
-                unit = evaluator.rounding(name, value, pull.norm())
-                slopes[name] = bundle.add(name, value, pull, self._at, rounding=unit)
-            elif evaluator.constraints[name].curvature != "linear":
-                slopes[name] = bundle.coordinates(pull)
+            unit = evaluator.rounding(name, value, pull.norm())
+            slopes[name] = bundle.add(name, value, pull, self._at, rounding=unit)
         for name, value, pull in others:
             unit = evaluator.rounding(name, value, pull.norm())
             bundle.add(name, value, pull, self._at, rounding=unit)
@@ -504,17 +441,6 @@ class _Search:
 
     def _places(self) -> set[str]:
         return set() if self._sets is None else set(self._sets.region.places)
-
-    def _rounding(self, name: str, pull: AbstractPacked, far: float) -> float:
-        """Return the rounding of a linear function this far away; 0 for any other.
-
-        One that has a cut is not cut again where steps are allowed to violate it.
-        """
-        if self._evaluator.constraints[name].curvature != "linear":
-            return 0.0
-        if name in self._bundle.names and self._moved > 0 and not self._is_solution:
-            return math.inf
-        return TOLERANCES.bound_units * pull.eps * far * pull.norm()
 
 
 def move_inside_noise(evaluator: Evaluator) -> None:

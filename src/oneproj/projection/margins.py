@@ -152,7 +152,8 @@ class Aim:
     def allow(self, values: Mapping[str, float]) -> None:
         """Widen each margin by how much its constraint is still violated."""
         for name in self._extra:
-            self._extra[name] += max(0.0, values[name])
+            if values[name] > 0:
+                self._extra[name] = 2.0 * self._extra[name] + values[name]
 
     def drop(self) -> None:
         """Make all margins 0: a set without interior has no points inside by one."""

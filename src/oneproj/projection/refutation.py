@@ -95,11 +95,11 @@ class Witness:
         lengths = np.array([point.far for point in points])
         # What the basis does not span of a point has an unknown product with it.
         unknown = slope * np.array([point.outside for point in points])
-        said = value + rows @ gradient - level - unknown
+        said = value + rows @ gradient - level
         terms = abs(value) + slope * (lengths + far)
         values = np.array([point.values[name] for point in points])
         steep = np.full(len(points), slope)
-        found = self.compare(name, values, said, terms, steep, lengths)
+        found = self.compare(name, values, said, terms, steep, unknown, lengths)
         self.refuted = self.refuted or found
 
     def compare(  # noqa: PLR0917 - the numbers of one comparison
@@ -109,6 +109,7 @@ class Witness:
         predicted: Array,
         terms: Array,
         slope: Array,
+        error: Array,
         far: Array | float,
     ) -> str:
         """Compare values with linearisations, and note a ``doubt``.
@@ -119,6 +120,7 @@ class Witness:
             predicted: The value of the linearisation there.
             terms: The size of the numbers that ``predicted`` was computed from.
             slope: The length of the gradient.
+            error: How far off ``predicted`` may be beside that.
             far: The distance of the point from the start.
 
         Returns:
@@ -132,7 +134,7 @@ class Witness:
         apart = np.abs(above) if constraint.curvature == "linear" else above
         size = constraint.scale() + np.abs(value) + terms
         # The point is rounded too, and the value with it.
-        noise = self._sure * size + self._far * slope * (self._size + far)
+        noise = self._sure * size + self._far * slope * (self._size + far) + error
         k = int(np.argmax(apart - noise))
         if not apart[k] > noise[k]:
             return ""
