@@ -32,7 +32,6 @@ from oneproj.projection.bundle import Bundle, padded
 from oneproj.projection.curvature import Center, Curvature
 from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.largest import parts_of
-from oneproj.projection.margins import Aim
 from oneproj.projection.refutation import Witness
 from oneproj.projection.report import apart, described, imbalance, relative
 from oneproj.projection.tolerances import TOLERANCES
@@ -131,20 +130,14 @@ class _Search:
         self._is_solution = False
         self._is_spanned = self._sets is None
         """Whether the bundle's basis spans the displacements of the points."""
-        self._margins = {name: self._margin(name) for name in evaluator.margins}
-        self._aim = Aim(self._margins, curved=self._curved())
+        self._aims_inside = self._has_margins = True
+        self._inside: dict[str, float] = {}
+        self._extra = dict.fromkeys(evaluator.margins, 0.0)
+        self._aim = self._margins()
+        """How far inside each constraint to aim."""
         self._outside = self._least = evaluator.first.worst
         self._vain = self._blurred = 0
         self._farthest, self._gap = 0.0, math.inf
-        self._aims_wide = True
-
-    def _curved(self) -> set[str]:
-        """Return the constraints that are neither linear nor closed-form sets."""
-        return {
-            name
-            for name, c in self._evaluator.constraints.items()
-            if c.curvature != "linear" and not isinstance(c, SetConstraint)
-        }
 
     @property
     def is_stuck(self) -> bool:
@@ -167,14 +160,15 @@ class _Search:
         """Add the cuts of the last point, and solve; False if they are inconsistent."""
         self._add_cuts()
         bundle = self._bundle
-        if bundle.solve(self._aim.margins()):
+        if bundle.solve(self._aim):
             self._aim_inside()
             return True
-        if self._stop_aiming_wide() and bundle.solve(self._aim.margins()):
+        if self._aim_at_boundary() and bundle.solve(self._aim):
             return True
         # A set without interior has no point inside by a margin, yet has points.
-        self._aim.drop()
-        if bundle.solve(self._aim.margins()):
+        self._extra, self._has_margins = dict.fromkeys(self._extra, 0.0), False
+        self._aim = self._margins()
+        if bundle.solve(self._aim):
             return True
         self._blurred += 1
         return not bundle.contradicts and self._blurred < TOLERANCES.stuck
@@ -198,9 +192,9 @@ class _Search:
         solved = self._is_solution and self._seen.worst <= 0
         if not solved and far > self._bundle.length() * (1.0 + gap):
             return False
-        if not self._stop_aiming_wide():
+        if not self._aim_at_boundary():
             return True
-        self._bundle.solve(self._aim.margins())  # wide margins lengthen the solution
+        self._bundle.solve(self._aim)  # wide margins lengthen the solution
         return False
 
     def _aim_inside(self) -> None:
@@ -210,18 +204,30 @@ class _Search:
         units do not count.
         """
         total = float(self._bundle.z.sum())
-        if not self._aims_wide or total <= 0:
-            self._aim.aim_inside({})
+        if not self._aims_inside or total <= 0:
             return
-        inside = 0.5 * self._tolerance * self._bundle.length() ** 2 / total
-        gradients = self._seen.gradients.items()
-        self._aim.aim_inside({name: inside * norm(g) for name, g in gradients})
+        width = 0.5 * self._tolerance * self._bundle.length() ** 2 / total
+        for name, gradient in self._seen.gradients.items():
+            constraint = self._evaluator.constraints[name]
+            if constraint.curvature != "linear" and not isinstance(
+                constraint, SetConstraint
+            ):
+                self._inside[name] = width * norm(gradient)
+        self._aim = self._margins()
 
-    def _stop_aiming_wide(self) -> bool:
-        """Aim at the boundary from now on; whether that is a change."""
-        wide, self._aims_wide = self._aim.is_wide, False
-        self._aim.aim_inside({})
-        return wide
+    def _aim_at_boundary(self) -> bool:
+        """Aim at the boundary from now on; returns whether that is a change."""
+        changes, self._aims_inside = any(self._inside.values()), False
+        self._inside = {}
+        self._aim = self._margins()
+        return changes
+
+    def _margins(self) -> dict[str, float]:
+        """Return how far inside to aim, given what is known of rounding."""
+        return {
+            name: max(self._margin(name) + more, self._inside.get(name, 0.0))
+            for name, more in self._extra.items()
+        }
 
     def move(self, *, hurry: bool, late: bool) -> bool:
         """Evaluate the solution over the cuts, or a point that allows for curvature.
@@ -233,7 +239,7 @@ class _Search:
         curvature, plain, bend = self._curvature, True, 0.0
         aim: Array | None = None
         if not hurry and curvature.is_trusted:
-            aim = curvature.step(self._bundle, self._aim.margins())
+            aim = curvature.step(self._bundle, self._aim)
             plain = aim is None
         elif not hurry and self._seen.worst > 0:
             # From a feasible point that is not the nearest one the solution is next.
@@ -259,32 +265,23 @@ class _Search:
             The share of the way; 0 if they have values nowhere.
         """
         evaluator, bundle, sets = self._evaluator, self._bundle, self._sets
-        start = padded(self._y, aim.shape)
-        target = None if sets is None else sets.target(self._at, bend)
+        start, here, target = padded(self._y, aim.shape), list[Tensor](), list[Tensor]()
+        if sets is not None:
+            here, target = snapshot(evaluator.parameters), sets.target(self._at, bend)
         for share in SHARES:
-            there = aim if share == 1.0 else (1.0 - share) * start + share * aim
+            there = (1.0 - share) * start + share * aim
             try:
-                if sets is None or target is None:
+                if sets is None:
                     self._seen = evaluator.move(bundle.basis.vector(there, self._at))
                 else:
-                    self._seen = evaluator.move_to(self._member(sets, target, share))
+                    way = combine([share, 1.0 - share], [target, here])
+                    member = sets.region.member(way, like=evaluator.origin)
+                    self._seen = evaluator.move_to(member)
             except NonFiniteError:
                 continue
             self._y = there
             return share
         return 0.0
-
-    def _member(
-        self, sets: SetBundle, target: list[Tensor], share: float
-    ) -> list[Tensor]:
-        """Return the set's point nearest to a share of the way to the target."""
-        if share < 1.0:
-            here = [
-                x.detach().to(y)
-                for x, y in zip(self._evaluator.parameters, target, strict=True)
-            ]
-            target = combine([share, 1.0 - share], [target, here])
-        return sets.region.member(target, like=self._evaluator.origin)
 
     def _check_declarations(self) -> None:
         """Refuse a curvature that the last evaluation refutes."""
@@ -362,17 +359,23 @@ class _Search:
         # A feasible point off the solution may be far from the answer, and on its way.
         counts = self._is_solution or outside > 0
         self._vain = 0 if progress else self._vain + counts
-        self._margins.update({n: self._margin(n) for n in self._margins})
         if self._is_solution:
             better = seen.worst < TOLERANCES.better * self._least
             self._least = min(self._least, seen.worst)
             if late or (hurry and not better):
-                self._aim.allow(seen.values)
+                self._widen()
+        self._aim = self._margins()
+
+    def _widen(self) -> None:
+        """Double what was added to margins, and add what is still violated."""
+        for name, value in self._seen.values.items():
+            if value > 0:
+                self._extra[name] = 2.0 * self._extra[name] + value
 
     def _margin(self, name: str) -> float:
         """Return how far inside to aim: beside sets, which are exact, hardly at all."""
         constraint = self._evaluator.constraints[name]
-        margin = self._evaluator.margins[name]
+        margin = self._evaluator.margins[name] if self._has_margins else 0.0
         if self._sets is None or not isinstance(constraint, SetConstraint):
             return margin
         x = constraint.tensor.detach()
@@ -391,9 +394,7 @@ class _Search:
             name: evaluator.space.pack(g)
             for name, g in seen.gradients.items()
             if name not in places
-            and (
-                mu.get(name, 0.0) > 0 or seen.values[name] + self._aim.margin(name) > 0
-            )
+            and (mu.get(name, 0.0) > 0 or seen.values[name] + self._aim[name] > 0)
         }
         beside = [self._y, *self._curvature.points()]
         others = self._other_linearisations(wanted)
@@ -435,7 +436,7 @@ class _Search:
             constraint = evaluator.constraints[name]
             for part in [*parts_of(constraint).values()][1:]:
                 value, gradient = part.value_and_gradient(evaluator.parameters)
-                if value + self._aim.margin(name) > 0:
+                if value + self._aim[name] > 0:
                     found.append((name, value, evaluator.space.pack(gradient)))
         return found
 
