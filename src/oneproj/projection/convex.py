@@ -136,7 +136,7 @@ class _Search:
         self._aim = self._margins()
         """How far inside each constraint to aim."""
         self._outside = self._least = evaluator.first.worst
-        self._vain = self._blurred = 0
+        self._vain = self._unsolved = 0
         self._farthest, self._gap = 0.0, math.inf
 
     @property
@@ -170,8 +170,8 @@ class _Search:
         self._aim = self._margins()
         if bundle.solve(self._aim):
             return True
-        self._blurred += 1
-        return not bundle.contradicts and self._blurred < TOLERANCES.stuck
+        self._unsolved += 1
+        return not bundle.contradicts and self._unsolved < TOLERANCES.stuck
 
     def is_done(self, *, hurry: bool, late: bool) -> bool:
         """Whether the nearest feasible point was seen; if it is late, any feasible one.
@@ -186,11 +186,11 @@ class _Search:
             return False
         if late or (hurry and self._sets is not None):
             return True
-        gap, far = max(evaluator.share, TOLERANCES.gap), evaluator.best_distance
+        far = evaluator.best_distance
         if far <= self._bundle.proof * (1.0 + self._tolerance):
             return True
         solved = self._is_solution and self._seen.worst <= 0
-        if not solved and far > self._bundle.length() * (1.0 + gap):
+        if not solved and far > self._bundle.length() * (1.0 + evaluator.share):
             return False
         if not self._aim_at_boundary():
             return True
@@ -352,8 +352,6 @@ class _Search:
             gap = evaluator.best_distance - length
             progress |= gap < TOLERANCES.better * self._gap
             self._gap = min(self._gap, gap)
-        if self._sets is not None:
-            progress = False
         if outside < TOLERANCES.better * self._outside:
             self._outside, progress = outside, True
         # A feasible point off the solution may be far from the answer, and on its way.
