@@ -171,7 +171,7 @@ REFUSED: list[tuple[str, Callable[[], object], str]] = [
     ("Ball True", lambda: sets.Ball(radius=True), "> 0, got True"),
     ("Box a", lambda: sets.Box("a"), "lower bound of a box must be made of real"),
     ("Simplex a", lambda: sets.Simplex("a"), "total of a simplex must be one finite"),
-    ("thin", lambda: sets.Simplex(tolerance="a"), "between 0 and 1, got 'a'"),
+    ("thin", lambda: sets.Simplex(tolerance="a"), "> 0 and < 1, got 'a'"),
     ("Halfspace a", lambda: sets.Halfspace("a", 1.0), "normal of a halfspace must be"),
     ("offset a", lambda: sets.Halfspace([1.0], "a"), "offset 'a'"),
     ("Affine a", lambda: sets.Affine("a", [1.0]), "matrix of an affine set must be"),

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.projection.bundle import Bundle
+from oneproj.projection.convex import PROBES
 from oneproj.projection.cuts import Cuts
-from oneproj.projection.refutation import PROBES
 
 
 @pytest.mark.parametrize(("rows", "dimension"), [(500, 100), (500, 200)])
@@ -34,23 +33,6 @@ def test_a_maximum_over_many_rows_is_projected_onto_exactly(
     assert done.residuals["largest"] <= 0
     assert done.distance == pytest.approx(true.solve(solver="CLARABEL"), rel=1e-7)
     assert done.lower_bound == pytest.approx(done.distance, rel=1e-9)
-
-
-def test_a_linear_function_is_cut_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another cut of it would differ by rounding only, and steer by that."""
-    w = torch.tensor([3.0, 4.0, 5.0], requires_grad=True)
-    added, add = [], Bundle.add
-
-    def spy(bundle: Bundle, name: str, *args: object, **kwargs: object) -> object:
-        added.append(name)
-        return add(bundle, name, *args, **kwargs)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Bundle, "add", spy)
-    total = oneproj.function(w.sum, curvature="linear") <= -1.0
-    size = oneproj.function(lambda: w.square().sum(), curvature="convex") <= 1.0
-    done = oneproj.project(w, {"total": total, "size": size})
-    assert done.status.ok
-    assert (added.count("total"), added.count("size") > 1) == (1, True)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -13,9 +13,7 @@ from oneproj.vectors.arithmetic import (
     combine_into,
     combined_norm,
     gradients,
-    product_table,
     products,
-    products_of_change,
     remainder,
 )
 
@@ -85,25 +83,6 @@ def test_no_length_is_zero() -> None:
     zero = [torch.zeros(9), torch.zeros(0)]
     assert combined_norm([1.0], [zero]) == 0.0
     assert math.isnan(combined_norm([1.0], [[torch.full((9,), torch.nan)]]))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_table_has_the_products_in_float64(dtype: torch.dtype) -> None:
-    a, b, *others = draw(dtype, 5)
-    change = [x.double() - y.double() for x, y in zip(b, others[0], strict=True)]
-    left = [[t.double() for t in a], change]
-    wide = [[t.double() for t in other] for other in others] + left
-    expected = [products(vector, wide) for vector in left]
-    torch.testing.assert_close(
-        product_table([a, b], others, [None, others[0]]),
-        torch.tensor(expected, dtype=torch.float64),
-        rtol=1e-13,
-        atol=1e-12,
-    )
-    *with_others, square = products_of_change(b, others[0], others)
-    assert [*with_others, square] == pytest.approx(
-        [*expected[1][:-2], expected[1][-1]], rel=1e-12, abs=1e-12
-    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

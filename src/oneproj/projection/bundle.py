@@ -26,13 +26,16 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from oneproj.projection.refutation import Prediction
 from oneproj.projection.tolerances import TOLERANCES
 from oneproj.schema import check_list, check_names, check_range, check_tensor, require
 from oneproj.vectors.arithmetic import Array, Mask, Vector, rounding_unit
 from oneproj.vectors.qp import EPSILON, solve_nonnegative_qp
-from oneproj.vectors.space import AbstractPacked
-from oneproj.vectors.storage import AbstractPile, pile_of, pile_of_state
+from oneproj.vectors.space import (
+    AbstractPacked,
+    AbstractStorage,
+    storage_like,
+    storage_of_state,
+)
 
 SPARE = 4
 """Vectors beyond one for each constraint with which a step can be made: two points, and
@@ -55,12 +58,12 @@ class Basis:
         2
     """
 
-    def __init__(self, pile: AbstractPile[Any] | None = None) -> None:
-        """Span nothing, or what a pile holds."""
-        self.pile = pile
+    def __init__(self, storage: AbstractStorage[Any] | None = None) -> None:
+        """Span nothing, or what a storage holds."""
+        self.storage = storage
 
     def __len__(self) -> int:
-        return 0 if self.pile is None else len(self.pile)
+        return 0 if self.storage is None else len(self.storage)
 
     def coordinates(self, vector: AbstractPacked) -> Array:
         """Return the coordinates of a vector, which the basis spans afterwards."""
@@ -68,38 +71,40 @@ class Basis:
         if size == 0.0:
             return np.zeros(len(self))
         unit = vector.times(1.0 / size)  # its squares neither overflow nor vanish
-        if self.pile is None:
-            self.pile = pile_of(vector)
-        if not len(self.pile):
-            self.pile.store(unit)
+        if self.storage is None:
+            self.storage = storage_like(vector)
+        if not len(self.storage):
+            self.storage.append(unit)
             return np.array([size])
-        found: Array = self.pile.products(unit)
-        left, more, _ = self.pile.remainder(unit, found, in_place=True)
+        found: Array = self.storage.products(unit)
+        left, more, _ = self.storage.remainder(unit, found, in_place=True)
         found = found + more
-        left, more, square = self.pile.remainder(left, more, in_place=True)
+        left, more, square = self.storage.remainder(left, more, in_place=True)
         found, length = found + more, math.sqrt(square)
         if length <= TOLERANCES.independent * vector.sum_eps:
             return size * found
         left.scale(1.0 / length)
-        self.pile.store(left)
+        self.storage.append(left)
         return size * np.append(found, length)
 
     def products(self, vector: AbstractPacked) -> Array:
         """Return the coordinates of the nearest vector that the basis spans."""
-        found: Array = np.zeros(0) if self.pile is None else self.pile.products(vector)
+        found: Array = (
+            np.zeros(0) if self.storage is None else self.storage.products(vector)
+        )
         return found
 
     def vector(self, coordinates: Array, like: AbstractPacked) -> AbstractPacked:
         """Return the vector of coordinates, packed ``like`` another."""
-        if self.pile is None or not coordinates.size:
+        if self.storage is None or not coordinates.size:
             return like.times(0.0)
-        found: AbstractPacked = self.pile.combination(coordinates)
+        found: AbstractPacked = self.storage.combination(coordinates)
         return found
 
     def rotate(self, columns: Array) -> None:
         """Span only what these orthonormal columns of coordinates do."""
-        if self.pile is not None:
-            self.pile.rotate(columns.T)
+        if self.storage is not None:
+            self.storage.rotate(columns.T)
 
 
 class Bundle:
@@ -131,15 +136,22 @@ class Bundle:
         precise than ``-sum_i z_i n_i``."""
         self.proof = 0.0
         """The best distance that solutions so far have proven."""
-        self.excludes_all = False
-        """Whether a flat linearisation, by itself, excludes every point."""
+        self.flat: dict[str, float] = {}
+        """Linearisations without a gradient that are > 0: each excludes every point."""
         self.tight: Array = np.zeros(0)
         """The offsets of the last solution, each less its constraint's margin."""
+        self.doubt = ""
+        """Why the cuts prove nothing, where a value contradicts one of them."""
         self._ray: Array | None = None
         self._eps = self._sum_eps = EPSILON
 
     def __len__(self) -> int:
         return len(self.z)
+
+    @property
+    def excludes_all(self) -> bool:
+        """Whether a linearisation, by itself, excludes every point."""
+        return bool(self.flat)
 
     # --- cuts come and go ---------------------------------------------------------
 
@@ -165,7 +177,8 @@ class Bundle:
         coordinates = self.coordinates(gradient)
         slope = float(np.linalg.norm(coordinates))
         if slope == 0.0:
-            self.excludes_all |= value > 0
+            if value > 0:
+                self.flat[name] = value
             return coordinates
         offset = (gradient.dot(at) - value) / slope
         blur = gradient.eps * at.norm() + rounding / slope
@@ -383,20 +396,26 @@ class Bundle:
         """Return the weight of each constraint's gradients in ``-d``."""
         return dict(zip(self.names, (self.z @ self.worth).tolist(), strict=True))
 
-    def predictions(self, values: Mapping[str, float], y: Array) -> list[Prediction]:
-        """Return what cuts of single constraints say at y, where it is above values."""
+    def linearisations(self, y: Array) -> dict[str, Array]:
+        """Return what the cuts of each constraint say at y, in a column for each cut.
+
+        The rows are the linearisation, the size of the numbers in it, the length of its
+        gradient, and what rounding may have done to it.
+        """
         levels = self.normals[:, : len(y)] @ y
-        owner = np.argmax(self.worth, axis=1) if len(self) else np.zeros(0, dtype=int)
-        limits = np.array([values[name] for name in self.names])
-        # What rounding may have done to a cut refutes nothing.
-        above = (levels - self.offset - TOLERANCES.sure_units * self.blur) * self.slope
-        more = (self.slope > 0) & (above > limits[owner] if len(self) else above > 0)
-        return [
-            Prediction.of(
-                self.names[owner[i]], levels[i], self.offset[i], self.slope[i]
-            )
-            for i in np.flatnonzero(more)
-        ]
+        terms = np.abs(levels) + np.abs(self.offset)
+        error = TOLERANCES.sure_units * self.blur
+        rows = self.slope * np.array(
+            [levels - self.offset, terms, np.ones(len(self)), error]
+        )
+        found = {
+            name: rows[:, (self.worth[:, j] > 0) & (self.slope > 0)]
+            for j, name in enumerate(self.names)
+        }
+        for name, value in self.flat.items():
+            flat = np.array([[value], [value], [0.0], [0.0]])
+            found[name] = np.hstack([found.get(name, np.zeros((4, 0))), flat])
+        return found
 
     # --- proofs -------------------------------------------------------------------
 
@@ -459,12 +478,12 @@ class Bundle:
 
     def state(self) -> dict[str, Any] | None:
         """Return the cuts as plain data; None if there is none, or one excludes all."""
-        if self.basis.pile is None or self.excludes_all or not len(self):
+        if self.basis.storage is None or self.excludes_all or not len(self):
             return None
         tables = {n: torch.from_numpy(getattr(self, n).copy()) for n in FACTS}
         for name in ("normals", "worth", "gram"):
             tables[name] = torch.from_numpy(np.ascontiguousarray(getattr(self, name)))
-        vectors = self.basis.pile.state()
+        vectors = self.basis.storage.state()
         return {"names": list(self.names), "vectors": vectors, **tables}
 
     def load_state(
@@ -486,9 +505,9 @@ class Bundle:
         self.names = list(state["names"])
         for name in (*tables, *FACTS):
             setattr(self, name, state[name].numpy().copy())
-        self.basis = Basis(pile_of_state(state["vectors"], like, r))
+        self.basis = Basis(storage_of_state(state["vectors"], like, r))
         self._eps = rounding_unit(like)
-        self._sum_eps = self._eps if self.basis.pile is None else self._sum_eps
+        self._sum_eps = self._eps if self.basis.storage is None else self._sum_eps
 
 
 def padded(numbers: Array, shape: tuple[int, ...]) -> Array:

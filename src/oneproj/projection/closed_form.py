@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from oneproj.errors import NonFiniteError
@@ -13,17 +13,15 @@ from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.report import described, imbalance, relative
-from oneproj.results import Projection, Status
+from oneproj.results import Projection
 from oneproj.sets import SetConstraint
-from oneproj.sets.region import Region, nearest_member
+from oneproj.sets.region import Region, region_of
 from oneproj.vectors.arithmetic import (
     Vector,
     combine,
     difference,
     distance,
     dot,
-    norm,
-    snapshot,
 )
 
 
@@ -55,42 +53,19 @@ class ClosedForm(AbstractProjector):
                 return f"{other!r} and {name!r} constrain the same tensor"
         return None
 
-    @torch.no_grad()
     def project(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
     ) -> Projection:
         """Project each constrained tensor in place."""
-        start = snapshot(parameters)
-        before = {name: c.value() for name, c in constraints.items()}
-        multipliers = dict.fromkeys(constraints, 0.0)
-        pulls = []  # mu_j times a normal at x_hat, which balance x - x_hat
-        for name, constraint in constraints.items():
-            if before[name] > 0 and isinstance(constraint, SetConstraint):
-                # From outside: at a corner only this one of the normals balances.
-                _, gradient = constraint.value_and_gradient(parameters)
-                multipliers[name] = _project_tensor(constraint)
-                pulls.append(combine([multipliers[name]], [gradient]))
-        moved = difference(parameters, start)
-        imbalance = norm(combine([1.0] * (1 + len(pulls)), [moved, *pulls]))
-        after = {name: c.value() for name, c in constraints.items()}
-        feasible = all(residual <= 0 for residual in after.values())
-        return Projection(
-            status=Status.FEASIBLE if feasible else Status.INFEASIBLE,
-            distance=norm(moved),
-            residuals=after,
-            multipliers=multipliers,
-            gradients=1,
-            kkt_residual=imbalance / norm(moved) if norm(moved) > 0 else 0.0,
-            residuals_before=before,
-        )
-
-
-def _project_tensor(constraint: SetConstraint) -> float:
-    """Move the tensor into its set and return how far."""
-    x = constraint.tensor
-    outside = snapshot([x])[0]
-    x.copy_(nearest_member(constraint.members, outside, outside))
-    return distance([x], [outside])
+        evaluator = Evaluator(parameters, constraints, differentiate_all=False)
+        region = region_of(parameters, constraints)
+        nearest = _nearest(evaluator, region)
+        evaluator.move_to(nearest)
+        if evaluator.best.worst > 0:  # rounding keeps every attempt outside
+            found = described(evaluator, evaluator.best, evaluator.moved())
+        else:
+            found = _described_in_sets(evaluator, region, nearest)
+        return replace(found, gradients=1, history=())  # it took no search
 
 
 def project_onto_sets(evaluator: Evaluator, region: Region) -> Projection | None:
@@ -123,22 +98,38 @@ def project_onto_sets(evaluator: Evaluator, region: Region) -> Projection | None
         >>> found.distance == found.lower_bound == 8**0.5, found.multipliers["curve"]
         (True, 0.0)
     """
-    outside = [name for name in region.places if evaluator.first.values[name] > 0]
-    if not outside:
+    nearest = _nearest(evaluator, region)
+    if not _outside(evaluator, region) or not evaluator.try_point(nearest):
         return None
-    inside = region.member(evaluator.origin, like=evaluator.origin)
-    exact, nearest = region.parts(evaluator.origin), list(evaluator.origin)
-    for name in outside:
-        nearest[region.places[name]] = inside[region.places[name]]
-    if not evaluator.try_point(nearest):
-        return None
-    multipliers, distances = {}, []
+    return _described_in_sets(evaluator, region, nearest)
+
+
+def _outside(evaluator: Evaluator, region: Region) -> list[str]:
+    """The sets that the start is outside of."""
+    return [name for name in region.places if evaluator.first.values[name] > 0]
+
+
+def _nearest(evaluator: Evaluator, region: Region) -> list[Tensor]:
+    """The nearest point of the region; tensors that are in their sets do not move."""
+    nearest, outside = list(evaluator.origin), _outside(evaluator, region)
+    if outside:
+        inside = region.member(evaluator.origin, like=evaluator.origin)
+        for i in (region.places[name] for name in outside):
+            nearest[i] = inside[i]
+    return nearest
+
+
+def _described_in_sets(
+    evaluator: Evaluator, region: Region, nearest: Vector
+) -> Projection:
+    """Describe the nearest point of the region, which is feasible."""
+    multipliers, distances, outside = {}, [], _outside(evaluator, region)
+    exact = region.parts(evaluator.origin) if outside else {}
     for name in outside:
         i = region.places[name]
-        distances.append(distance([exact[name]], [evaluator.origin[i].double()]))
-        multipliers[name] = distance(
-            [nearest[i].double()], [evaluator.origin[i].double()]
-        )
+        start = [evaluator.origin[i].double()]
+        distances.append(distance([exact[name]], start))
+        multipliers[name] = distance([nearest[i].double()], start)
     # The normals are those at the start: at a corner no other one balances the move.
     normals = {name: evaluator.first.gradients[name] for name in outside}
     far = evaluator.moved()

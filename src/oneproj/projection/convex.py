@@ -21,7 +21,7 @@ dual (``within_sets.py``), and all points of the search lie in them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -30,10 +30,9 @@ from torch import Tensor
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.projection.bundle import Bundle, padded
 from oneproj.projection.curvature import Center, Curvature
-from oneproj.projection.evaluator import ROUGHLY, Evaluation, Evaluator
+from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.largest import parts_of
-from oneproj.projection.margins import Aim
-from oneproj.projection.refutation import PLAIN, Witness
+from oneproj.projection.refutation import Witness
 from oneproj.projection.report import apart, described, imbalance, relative
 from oneproj.projection.tolerances import TOLERANCES
 from oneproj.projection.within_sets import SetBundle
@@ -45,6 +44,7 @@ from oneproj.vectors.arithmetic import (
     combine,
     dimension,
     norm,
+    snapshot,
 )
 from oneproj.vectors.space import AbstractPacked
 
@@ -92,52 +92,23 @@ def project_convex(
         if not search.move(hurry=hurry, late=late):
             return False
     size = max(evaluator.space.size_of_origin(), math.sqrt(dimension(evaluator.origin)))
-    return evaluator.best.worst > 0 and bundle.excludes(size)
+    if not (evaluator.best.worst > 0 and bundle.excludes(size)):
+        return False
+    search.test_declarations()
+    return True
 
 
-class Exhaustion:
-    """Counts the points that change nothing but rounding.
+PROBES = 8
+"""Points that are evaluated before emptiness is claimed."""
 
-    A point counts if what is violated is violated by rounding only, there or at the
-    least violated point so far, and neither the worst residual nor, once a point is
-    feasible, the distance is clearly lower than before. The next gain starts the count
-    again. Solutions over the cuts are compared with each other: another point may be
-    nearer to the boundary, and far from the answer.
 
-    Args:
-        evaluator: Of the search.
-        start: Its first evaluation.
-    """
-
-    def __init__(self, evaluator: Evaluator, start: Evaluation) -> None:
-        """Count from the start of a search."""
-        self._evaluator, self._lowest = evaluator, start
-        self._residuals = {True: start.worst, False: start.worst}
-        self._distance = math.inf
-        self.count = 0
-
-    def note(self, seen: Evaluation, *, solution: bool = True) -> None:
-        """Take an evaluation into account, at a solution or elsewhere."""
-        evaluator = self._evaluator
-        self._lowest = min(self._lowest, seen, key=lambda other: other.worst)
-        gains = 0 < seen.worst < TOLERANCES.better * self._residuals[solution]
-        if gains:
-            self._residuals[solution] = seen.worst
-        judged = self._lowest
-        if evaluator.best.worst <= 0:
-            least = self._distance * (1.0 - evaluator.share)
-            gains = gains or evaluator.best_distance < least
-            self._distance = min(self._distance, evaluator.best_distance)
-            judged = seen
-        if gains:
-            self.count = 0
-        elif evaluator.is_rounding(judged) and not self._is_inside(judged):
-            self.count += 1
-
-    def _is_inside(self, seen: Evaluation) -> bool:
-        """Whether a point is feasible by more than rounding."""
-        margins = self._evaluator.margins
-        return all(c < -ROUGHLY * margins[name] for name, c in seen.values.items())
+def _probe(points: Sequence[tuple[list[Tensor], float]], k: int) -> list[Tensor]:
+    """Return the k-th point to evaluate: between two points, or beside the only one."""
+    (best, _), *others = sorted(points, key=lambda point: point[1])
+    if others:
+        return combine([0.5, 0.5], [best, others[-(k % 2)][0]])
+    far = max(norm(best), 1.0) / math.sqrt(dimension(best))
+    return [t + far for t in best]
 
 
 class _Search:
@@ -152,56 +123,55 @@ class _Search:
         # In a basis that is shrunk again and again matrices learn little.
         ample = bundle.capacity >= min(TOLERANCES.vectors, dimension(evaluator.origin))
         self._curvature = Curvature(dense=self._sets is None and ample)
-        self._witness = Witness(evaluator)
+        self._witness = Witness(evaluator, declared=declared)
         self._seen, self._moved = evaluator.first, 0.0
         self._at = evaluator.space.displacement(evaluator.origin)
         self._y: Array = np.zeros(0)
         self._is_solution = False
-        self._margins = {name: self._margin(name) for name in evaluator.margins}
-        self._aim = Aim(self._margins, curved=self._curved())
-        self._exhaustion = Exhaustion(evaluator, evaluator.first)
-        self._least = self._outside = evaluator.first.worst
-        self._waited = self._vain = self._blurred = 0
+        self._is_spanned = self._sets is None
+        """Whether the bundle's basis spans the displacements of the points."""
+        self._aims_inside = self._has_margins = True
+        self._inside: dict[str, float] = {}
+        self._extra = dict.fromkeys(evaluator.margins, 0.0)
+        self._aim = self._margins()
+        """How far inside each constraint to aim."""
+        self._outside = self._least = evaluator.first.worst
+        self._vain = self._unsolved = 0
         self._farthest, self._gap = 0.0, math.inf
-        self._aims_wide = True
-
-    def _curved(self) -> set[str]:
-        """Return the constraints that are neither linear nor closed-form sets."""
-        return {
-            name
-            for name, c in self._evaluator.constraints.items()
-            if c.curvature != "linear" and not isinstance(c, SetConstraint)
-        }
 
     @property
     def is_stuck(self) -> bool:
-        """Whether no progress is made, or only rounding is left."""
-        stuck = self._vain >= TOLERANCES.stuck
-        return stuck or self._exhaustion.count >= TOLERANCES.stalled
+        """Whether no progress is made; soon, where only rounding is left."""
+        few = TOLERANCES.stalled if self._is_rounding() else TOLERANCES.stuck
+        return self._vain >= few
+
+    def _is_rounding(self) -> bool:
+        """Whether no point is feasible, and the best one is but for rounding."""
+        best = self._evaluator.best
+        return best.worst > 0 and self._evaluator.is_rounding(best)
 
     def is_exhausted(self) -> bool:
         """Whether more gradients are of no use."""
         outside = self._evaluator.best.worst > 0
-        most = TOLERANCES.stuck // 2 if self._sets is not None else TOLERANCES.stuck
-        if outside and self._vain >= (2 if self._sets is None else 1) * most:
-            return True
-        return self._exhaustion.count >= most
+        most = TOLERANCES.stuck // 2 if self._sets is not None else 2 * TOLERANCES.stuck
+        return outside and self._vain >= most
 
     def solve(self) -> bool:
         """Add the cuts of the last point, and solve; False if they are inconsistent."""
         self._add_cuts()
         bundle = self._bundle
-        if bundle.solve(self._aim.margins()):
+        if bundle.solve(self._aim):
             self._aim_inside()
             return True
-        if self._stop_aiming_wide() and bundle.solve(self._aim.margins()):
+        if self._aim_at_boundary() and bundle.solve(self._aim):
             return True
         # A set without interior has no point inside by a margin, yet has points.
-        self._aim.drop()
-        if bundle.solve(self._aim.margins()):
+        self._extra, self._has_margins = dict.fromkeys(self._extra, 0.0), False
+        self._aim = self._margins()
+        if bundle.solve(self._aim):
             return True
-        self._blurred += 1
-        return not bundle.contradicts and self._blurred < TOLERANCES.stuck
+        self._unsolved += 1
+        return not bundle.contradicts and self._unsolved < TOLERANCES.stuck
 
     def is_done(self, *, hurry: bool, late: bool) -> bool:
         """Whether the nearest feasible point was seen; if it is late, any feasible one.
@@ -216,15 +186,15 @@ class _Search:
             return False
         if late or (hurry and self._sets is not None):
             return True
-        gap, far = max(evaluator.share, TOLERANCES.gap), evaluator.best_distance
+        far = evaluator.best_distance
         if far <= self._bundle.proof * (1.0 + self._tolerance):
             return True
         solved = self._is_solution and self._seen.worst <= 0
-        if not solved and far > self._bundle.length() * (1.0 + gap):
+        if not solved and far > self._bundle.length() * (1.0 + evaluator.share):
             return False
-        if not self._stop_aiming_wide():
+        if not self._aim_at_boundary():
             return True
-        self._bundle.solve(self._aim.margins())  # wide margins lengthen the solution
+        self._bundle.solve(self._aim)  # wide margins lengthen the solution
         return False
 
     def _aim_inside(self) -> None:
@@ -234,18 +204,30 @@ class _Search:
         units do not count.
         """
         total = float(self._bundle.z.sum())
-        if not self._aims_wide or total <= 0:
-            self._aim.aim_inside({})
+        if not self._aims_inside or total <= 0:
             return
-        inside = 0.5 * self._tolerance * self._bundle.length() ** 2 / total
-        gradients = self._seen.gradients.items()
-        self._aim.aim_inside({name: inside * norm(g) for name, g in gradients})
+        width = 0.5 * self._tolerance * self._bundle.length() ** 2 / total
+        for name, gradient in self._seen.gradients.items():
+            constraint = self._evaluator.constraints[name]
+            if constraint.curvature != "linear" and not isinstance(
+                constraint, SetConstraint
+            ):
+                self._inside[name] = width * norm(gradient)
+        self._aim = self._margins()
 
-    def _stop_aiming_wide(self) -> bool:
-        """Aim at the boundary from now on; whether that is a change."""
-        wide, self._aims_wide = self._aim.is_wide, False
-        self._aim.aim_inside({})
-        return wide
+    def _aim_at_boundary(self) -> bool:
+        """Aim at the boundary from now on; returns whether that is a change."""
+        changes, self._aims_inside = any(self._inside.values()), False
+        self._inside = {}
+        self._aim = self._margins()
+        return changes
+
+    def _margins(self) -> dict[str, float]:
+        """Return how far inside to aim, given what is known of rounding."""
+        return {
+            name: max(self._margin(name) + more, self._inside.get(name, 0.0))
+            for name, more in self._extra.items()
+        }
 
     def move(self, *, hurry: bool, late: bool) -> bool:
         """Evaluate the solution over the cuts, or a point that allows for curvature.
@@ -257,7 +239,7 @@ class _Search:
         curvature, plain, bend = self._curvature, True, 0.0
         aim: Array | None = None
         if not hurry and curvature.is_trusted:
-            aim = curvature.step(self._bundle, self._aim.margins())
+            aim = curvature.step(self._bundle, self._aim)
             plain = aim is None
         elif not hurry and self._seen.worst > 0:
             # From a feasible point that is not the nearest one the solution is next.
@@ -272,7 +254,7 @@ class _Search:
         self._is_solution = plain and share == 1.0
         self._at = self._evaluator.displacement()
         self._moved = self._at.minus(before).norm()
-        self._believe()
+        self._check_declarations()
         self._record_progress(hurry=hurry, late=late)
         return True
 
@@ -283,100 +265,120 @@ class _Search:
             The share of the way; 0 if they have values nowhere.
         """
         evaluator, bundle, sets = self._evaluator, self._bundle, self._sets
-        start = padded(self._y, aim.shape)
-        target = None if sets is None else sets.target(self._at, bend)
+        start, here, target = padded(self._y, aim.shape), list[Tensor](), list[Tensor]()
+        if sets is not None:
+            here, target = snapshot(evaluator.parameters), sets.target(self._at, bend)
         for share in SHARES:
-            there = aim if share == 1.0 else (1.0 - share) * start + share * aim
+            there = (1.0 - share) * start + share * aim
             try:
-                if sets is None or target is None:
+                if sets is None:
                     self._seen = evaluator.move(bundle.basis.vector(there, self._at))
                 else:
-                    self._seen = evaluator.move_to(self._member(sets, target, share))
+                    way = combine([share, 1.0 - share], [target, here])
+                    member = sets.region.member(way, like=evaluator.origin)
+                    self._seen = evaluator.move_to(member)
             except NonFiniteError:
                 continue
             self._y = there
             return share
         return 0.0
 
-    def _member(
-        self, sets: SetBundle, target: list[Tensor], share: float
-    ) -> list[Tensor]:
-        """Return the set's point nearest to a share of the way to the target."""
-        if share < 1.0:
-            here = [
-                x.detach().to(y)
-                for x, y in zip(self._evaluator.parameters, target, strict=True)
-            ]
-            target = combine([share, 1.0 - share], [target, here])
-        return sets.region.member(target, like=self._evaluator.origin)
+    def _check_declarations(self) -> None:
+        """Refuse a curvature that the last evaluation refutes."""
+        seen, far, witness = self._seen, self._at.norm(), self._witness
+        if not self._is_spanned:
+            self._y = self._bundle.basis.products(self._at)
+        for name, said in self._bundle.linearisations(self._y).items():
+            refuted = witness.compare(name, seen.values[name], *said, far)
+            if refuted:
+                raise InvalidProblemError(refuted)
 
-    def _believe(self) -> None:
-        """Refuse a curvature that what was just seen refutes.
+    def test_declarations(self) -> None:
+        """Test the declared curvatures before emptiness is claimed on their account.
 
-        A declaration has the benefit of the doubt; a guess that none made has not.
+        Linearisations that exclude every point prove emptiness only if the functions
+        are convex, as declared. A few more points are evaluated, halfway between the
+        best of the start, the best point and the last one and, in turn, the second best
+        and the worst of them.
+
+        Raises:
+            InvalidProblemError: A declared curvature is wrong.
         """
-        seen, bundle, far = self._seen, self._bundle, self._at.norm()
-        unseen = PLAIN if self._declared else 0.0
-        if self._sets is not None:
-            self._y = bundle.basis.products(self._at)
-        said = bundle.predictions(seen.values, self._y)
-        if self._witness.refusal(seen, said, far, unseen=unseen):
-            exact = bundle.basis.products(self._at)
-            said = bundle.predictions(seen.values, exact)
-            self._witness.check(seen, said, far, unseen=unseen)
+        evaluator, self._is_spanned = self._evaluator, False
+        points = [(evaluator.origin, evaluator.first.worst)]
+        for point, seen in (
+            (evaluator.best_point, evaluator.best),
+            (snapshot(evaluator.parameters), self._seen),
+        ):
+            if seen is not evaluator.first:
+                points.append((point, seen.worst))
+        for k in range(PROBES):
+            if self._witness.refuted:
+                raise InvalidProblemError(self._witness.refuted)
+            target = _probe(points, k)
+            if self._sets is not None:
+                target = self._sets.region.member(target, like=evaluator.origin)
+            try:
+                self._seen = evaluator.move_to(list(target))
+            except NonFiniteError:
+                return
+            points.append((list(target), self._seen.worst))
+            self._at = evaluator.displacement()
+            self._check_declarations()
+            if self._seen.worst <= 0:  # yet the linearisations exclude all points
+                raise InvalidProblemError(self._most_wrong())
+            self._add_cuts()
+
+    def _most_wrong(self) -> str:
+        """Say which linearisation is the most above a value."""
+        values = self._seen.values
+        said = {
+            name: float(rows[0].max())
+            for name, rows in self._bundle.linearisations(self._y).items()
+            if rows.size
+        }
+        name = max(said, key=lambda name: said[name] - values[name])
+        return self._witness.message(name, said[name], values[name])
 
     def _record_progress(self, *, hurry: bool, late: bool) -> None:
         """Count gradients without progress, and adapt the margins."""
         seen, evaluator = self._seen, self._evaluator
-        self._exhaustion.note(seen, solution=self._is_solution)
         length, outside = self._bundle.length(), evaluator.best.worst
-        # Of constraints that are not declared convex a length proves nothing.
         farther = length > TOLERANCES.farther * self._farthest
         self._farthest = length if farther else self._farthest
-        progress = farther and self._declared
+        # Of constraints that are not declared convex a length proves nothing.
+        progress = farther and self._declared and not self._is_rounding()
         if outside <= 0:
             gap = evaluator.best_distance - length
             progress |= gap < TOLERANCES.better * self._gap
             self._gap = min(self._gap, gap)
-        if self._sets is not None:
-            progress = False
-            self._margins.update({n: self._margin(n) for n in self._margins})
-        else:
-            self._margins.update(evaluator.margins)
         if outside < TOLERANCES.better * self._outside:
             self._outside, progress = outside, True
         # A feasible point off the solution may be far from the answer, and on its way.
         counts = self._is_solution or outside > 0
         self._vain = 0 if progress else self._vain + counts
-        if not self._is_solution:
-            # Elsewhere a residual near zero does not mean that the answer is near.
-            return
-        better = seen.worst < TOLERANCES.better * self._least
-        self._waited = 0 if better else self._waited + 1
-        self._least = min(self._least, seen.worst)
-        wide = TOLERANCES.wider * max(self._aim.margins().values())
-        if seen.worst > TOLERANCES.wider * self._least:
-            return  # where a wider margin only leads away, the set has no inside
-        if self._waited >= TOLERANCES.stalled and self._least < wide:
-            self._aim.widen(TOLERANCES.wider)
-            self._waited = 0
-        if late or (hurry and not better):
-            self._aim.allow(seen.values)
+        if self._is_solution:
+            better = seen.worst < TOLERANCES.better * self._least
+            self._least = min(self._least, seen.worst)
+            if late or (hurry and not better):
+                self._widen()
+        self._aim = self._margins()
+
+    def _widen(self) -> None:
+        """Double what was added to margins, and add what is still violated."""
+        for name, value in self._seen.values.items():
+            if value > 0:
+                self._extra[name] = 2.0 * self._extra[name] + value
 
     def _margin(self, name: str) -> float:
-        """Return how far inside to aim: within sets, which are exact, hardly at all."""
+        """Return how far inside to aim: beside sets, which are exact, hardly at all."""
         constraint = self._evaluator.constraints[name]
-        margin = self._evaluator.margins[name]
-        if self._sets is None:
+        margin = self._evaluator.margins[name] if self._has_margins else 0.0
+        if self._sets is None or not isinstance(constraint, SetConstraint):
             return margin
-        if name in self._sets.region.places:
-            return 0.0
-        if isinstance(constraint, SetConstraint):
-            x = constraint.tensor.detach()
-            nearest = constraint.members.project(x.double())
-            rounding = rounding_margin(nearest, x.dtype)
-            return min(margin, TOLERANCES.wider * max(rounding, self._sets.missed))
-        return margin
+        x = constraint.tensor.detach()
+        rounding = rounding_margin(constraint.members.project(x.double()), x.dtype)
+        return min(margin, TOLERANCES.wider * max(rounding, self._sets.missed))
 
     def _add_cuts(self) -> None:
         """Linearise here what is violated, or nearly, and learn how it curves.
@@ -390,31 +392,31 @@ class _Search:
             name: evaluator.space.pack(g)
             for name, g in seen.gradients.items()
             if name not in places
-            and (
-                mu.get(name, 0.0) > 0 or seen.values[name] + self._aim.margin(name) > 0
-            )
+            and (mu.get(name, 0.0) > 0 or seen.values[name] + self._aim[name] > 0)
         }
         beside = [self._y, *self._curvature.points()]
         others = self._other_linearisations(wanted)
         columns = bundle.make_room(len(wanted) + len(others), beside)
         if columns is not None:
             self._curvature.rotate(columns)
+            self._witness.rotate(columns)
             self._y = columns.T @ padded(self._y, (len(columns),))
         slopes = {}
         for name, pull in wanted.items():
             value = seen.values[name]
-            noise = self._rounding(name, pull, far)
-            if value + self._aim.margin(name) > noise:
-                unit = evaluator.rounding(name, value, pull.norm())
-                slopes[name] = bundle.add(name, value, pull, self._at, rounding=unit)
-            elif evaluator.constraints[name].curvature != "linear":
-                slopes[name] = bundle.coordinates(pull)
+            unit = evaluator.rounding(name, value, pull.norm())
+            slopes[name] = bundle.add(name, value, pull, self._at, rounding=unit)
         for name, value, pull in others:
             unit = evaluator.rounding(name, value, pull.norm())
             bundle.add(name, value, pull, self._at, rounding=unit)
         size = (len(bundle.basis),)
         self._y = padded(self._y, size)
         slopes = {name: padded(g, size) for name, g in slopes.items()}
+        for name, g in slopes.items():
+            value, level = seen.values[name], wanted[name].dot(self._at)
+            self._witness.compare_with_points(name, value, g, level, far)
+        self._witness.add(self._y, far, seen, inside=self._is_spanned)
+        bundle.doubt = self._witness.doubt
         self._curvature.update(Center(self._y, seen.values, slopes), self._moved, mu)
 
     def _other_linearisations(
@@ -432,23 +434,12 @@ class _Search:
             constraint = evaluator.constraints[name]
             for part in [*parts_of(constraint).values()][1:]:
                 value, gradient = part.value_and_gradient(evaluator.parameters)
-                if value + self._aim.margin(name) > 0:
+                if value + self._aim[name] > 0:
                     found.append((name, value, evaluator.space.pack(gradient)))
         return found
 
     def _places(self) -> set[str]:
         return set() if self._sets is None else set(self._sets.region.places)
-
-    def _rounding(self, name: str, pull: AbstractPacked, far: float) -> float:
-        """Return the rounding of a linear function this far away; 0 for any other.
-
-        One that has a cut is not cut again where steps are allowed to violate it.
-        """
-        if self._evaluator.constraints[name].curvature != "linear":
-            return 0.0
-        if name in self._bundle.names and self._moved > 0 and not self._is_solution:
-            return math.inf
-        return TOLERANCES.bound_units * pull.eps * far * pull.norm()
 
 
 def move_inside_noise(evaluator: Evaluator) -> None:

@@ -31,7 +31,6 @@ from oneproj.projection.convex import (
 from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.largest import has_largest, project_largest
 from oneproj.projection.local_model import LocalWarmStart
-from oneproj.projection.refutation import challenge
 from oneproj.projection.report import (
     apart,
     balance_within,
@@ -224,12 +223,9 @@ class Cuts(AbstractProjector):
         budget = self._max_evaluations or max(
             TOLERANCES.gradients, TOLERANCES.gradients_per_dimension * facets
         )
-        evaluator.keep(self._points(evaluator))
         empty = project_convex(
             evaluator, bundle, max_evaluations=budget, tolerance=self._tolerance
         )
-        if empty:
-            challenge(evaluator)
         if not (empty or evaluator.is_rounding(evaluator.best)):
             return self._project_anew(evaluator, bundle)
         move_inside_noise(evaluator)
@@ -260,12 +256,9 @@ class Cuts(AbstractProjector):
         room = self._convex_room(evaluator.parameters, evaluator.constraints)
         budget = self._max_evaluations or TOLERANCES.gradients
         bundle = SetBundle(region, evaluator.origin, room)
-        evaluator.keep(self._points(evaluator))
         empty = project_convex(
             evaluator, bundle, max_evaluations=budget, tolerance=self._tolerance
         )
-        if empty:
-            challenge(evaluator, lambda x: region.member(x, like=evaluator.origin))
         if evaluator.best.worst > 0 and not empty:
             return self._project_convex(evaluator, None)
         move_inside_noise(evaluator)
@@ -406,13 +399,6 @@ class Cuts(AbstractProjector):
         if self._memory is None and dimension(parameters) >= TOLERANCES.large:
             return TOLERANCES.large_vectors
         return self._memory
-
-    def _points(self, evaluator: Evaluator) -> int:
-        """How many visited points, with their gradients, may be kept as evidence."""
-        most = self._vectors(evaluator.parameters)
-        if most is None:
-            return TOLERANCES.cut_numbers // dimension(evaluator.parameters)
-        return most // (4 * (1 + len(evaluator.constraints)))
 
     def _local_room(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]

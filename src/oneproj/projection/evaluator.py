@@ -114,10 +114,6 @@ class Evaluator:
         self._measured: tuple[Evaluation, float] | None = None
         self._here: Evaluation | None = self.first
         """What was seen where the parameters are; None if that is unknown."""
-        self.kept: list[tuple[list[Tensor], Evaluation]] = [(self.origin, self.first)]
-        """Points with what was seen there, the start first, as many as were asked for.
-        """
-        self._keep = 1
 
     @property
     def best_point(self) -> list[Tensor]:
@@ -221,10 +217,6 @@ class Evaluator:
         self.return_to_best()
         return off
 
-    def keep(self, count: int) -> None:
-        """Keep the next looks with their points, up to ``count`` in all."""
-        self._keep = count
-
     def look(self, only: str | None = None) -> Evaluation:
         """Evaluate where the parameters are; one evaluation, however many there are.
 
@@ -295,8 +287,6 @@ class Evaluator:
             # It says that the numbers are too extreme, as NaN does.
             quantity = "a constraint where the projection tried a point"
             raise NonFiniteError(quantity) from error
-        if len(self.kept) < self._keep:
-            self.kept.append((snapshot(self._storage), seen))
         for name, margin in self._margins.items():
             gradient = seen.gradients.get(name)
             margin.renew(seen.values[name], gradient, self._storage, move.length)

@@ -34,10 +34,12 @@ from oneproj.vectors.space import (
     AbstractMove,
     AbstractPacked,
     AbstractSpace,
+    AbstractStorage,
     Short,
     is_short,
+    storage_like,
+    storage_of_state,
 )
-from oneproj.vectors.storage import AbstractPile, pile_of, pile_of_state
 
 TINY = 1e-300
 MOVES = 100
@@ -287,7 +289,7 @@ class Subspace:
         self.whole = is_short(space.origin) and size <= room
         """Whether coordinates are the parameters themselves."""
         self.room = size if self.whole else room
-        self._pile: AbstractPile[Any] | None = None
+        self._pile: AbstractStorage[Any] | None = None
 
     @property
     def free(self) -> int:
@@ -310,7 +312,7 @@ class Subspace:
         if isinstance(packed, Short) and self.whole:
             _check_square(float(packed.numbers.dot(packed.numbers)))
             return packed.numbers
-        pile = self._pile = pile_of(packed) if self._pile is None else self._pile
+        pile = self._pile = storage_like(packed) if self._pile is None else self._pile
         n, found = len(pile), np.zeros(self.room)
         square = packed.dot(packed)
         _check_square(square)
@@ -327,7 +329,7 @@ class Subspace:
         length = math.sqrt(max(rest, 0.0))
         if length > INDEPENDENT * math.sqrt(square):
             left.scale(1.0 / length)
-            pile.store(left)
+            pile.append(left)
             found[n] = length
         return found
 
@@ -339,7 +341,7 @@ class Subspace:
         """Go on with such a basis."""
         if state is not None and not self.whole:
             check_range(len(state), "basis", 0, self.room)
-            self._pile = pile_of_state(state, self._space.origin, len(state))
+            self._pile = storage_of_state(state, self._space.origin, len(state))
 
     def move(self, coordinates: Array) -> AbstractMove:
         """The displacement with these coordinates, which is not formed."""
@@ -383,7 +385,7 @@ class _Combination(AbstractMove):
     """A sum of basis vectors; those that come later have no part in it."""
 
     def __init__(
-        self, pile: AbstractPile[Any] | None, weights: Array, length: float
+        self, pile: AbstractStorage[Any] | None, weights: Array, length: float
     ) -> None:
         self._pile, self._weights, self.length = pile, weights, length
         self._count = 0 if pile is None else len(pile)

@@ -19,7 +19,7 @@ matters in bfloat16, and where parameters are large, as those of separable data 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import torch
 
@@ -110,61 +110,3 @@ class Margin:
             pairs = zip(gradient, point, strict=True)
             changes = [float((g * x).norm()) for g, x in pairs]
             self.width = max(self.width, self._eps * math.hypot(*changes))
-
-
-class Aim:
-    """The margins, made wider or narrower where the search needs it.
-
-    Example:
-        >>> aim = Aim({"a": 0.5})
-        >>> aim.widen(4.0); aim.margins()
-        {'a': 2.0}
-        >>> aim.allow({"a": 0.25}); aim.margins()
-        {'a': 2.25}
-        >>> aim.drop(); aim.margins()
-        {'a': 0.0}
-    """
-
-    def __init__(
-        self, margins: Mapping[str, float], curved: Collection[str] = ()
-    ) -> None:
-        """Follow margins that are renewed meanwhile; ``curved`` ones may be wider."""
-        self._margins, self._factor = margins, 1.0
-        self._curved = curved
-        self._inside: dict[str, float] = {}
-        self._extra = dict.fromkeys(margins, 0.0)
-
-    def margins(self) -> dict[str, float]:
-        """The present margin of every constraint."""
-        return {name: self.margin(name) for name in self._margins}
-
-    def margin(self, name: str) -> float:
-        """The margin of one constraint."""
-        margin = self._factor * self._margins[name] + self._extra[name]
-        if name in self._curved:
-            margin = max(margin, self._inside.get(name, 0.0))
-        return margin
-
-    def aim_inside(self, widths: Mapping[str, float]) -> None:
-        """Aim this far inside what curves, at least, unless margins were dropped."""
-        self._inside = dict(widths) if self._factor > 0 else {}
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether what curves has margins beyond those of rounding."""
-        return any(self._inside.values())
-
-    def widen(self, factor: float) -> None:
-        """Multiply all margins by a factor."""
-        self._factor *= factor
-        self._extra = {name: factor * more for name, more in self._extra.items()}
-
-    def allow(self, values: Mapping[str, float]) -> None:
-        """Widen each margin by how much its constraint is still violated."""
-        for name in self._extra:
-            self._extra[name] += max(0.0, values[name])
-
-    def drop(self) -> None:
-        """Make all margins 0: a set without interior has no points inside by one."""
-        self._factor, self._inside = 0.0, {}
-        self._extra = dict.fromkeys(self._margins, 0.0)

@@ -14,7 +14,6 @@ from oneproj.problem.terms import AbstractTerm
 from oneproj.progress import require
 from oneproj.projection.bundle import Bundle
 from oneproj.projection.evaluator import Evaluation, Evaluator
-from oneproj.projection.refutation import contradiction
 from oneproj.projection.within_sets import SetBundle
 from oneproj.results import NEAREST, Projection, Status
 from oneproj.sets.region import Region
@@ -247,7 +246,7 @@ def bounded(
         empty: Whether it is proven that there is no feasible point.
     """
     multipliers, bound = cuts.multipliers(), cuts.lower_bound()
-    refuted = "" if empty else contradiction(evaluator)
+    refuted = "" if empty else cuts.doubt
     if refuted or far > LOOSE * bound:
         left = max(left, imbalance(evaluator, multipliers, normals))
     return described(

@@ -68,8 +68,6 @@ class Tolerances:
     hinge risks take a third of the gradients of a cold start."""
 
     # --- convex: the search -------------------------------------------------------
-    gap: float = 1e-10
-    """Relative gap between the distance and its proof that is as good as none."""
     stalled: int = 3
     """Gradients without progress after which margins grow."""
     stuck: int = 12

@@ -192,9 +192,9 @@ class AbstractThinSet(AbstractDistanceSet):
         """Refuse a band that nothing fits into, or that is as wide as the set."""
         if tolerance is not None and not (is_number(tolerance) and 0 < tolerance < 1):
             message = (
-                f"The tolerance must be a number between 0 and 1, got {tolerance!r}. "
-                "It is the relative thickness of a set without interior; None fits it "
-                "to the dtype."
+                f"The tolerance must be a number > 0 and < 1, got {tolerance!r}. It is "
+                "the relative thickness of a set without interior, and with 0 hardly "
+                "any floating-point number is a member; None fits it to the dtype."
             )
             raise InvalidProblemError(message)
         self.tolerance = None if tolerance is None else float(tolerance)

@@ -71,26 +71,20 @@ class Region:
         return found
 
     def normals(self, y: Vector) -> Iterator[tuple[Tensor, Tensor, int]]:
-        """Unit normals of the sets where y is outside, with points they pass through.
+        """Unit normals of the faces of boxes that y is outside of, 50 for each box.
 
-        Of a box, which has a face for every entry, one for each entry outside, up to
-        50. The last item is the place of the tensor among the parameters.
+        Beside a normal there are a point of the face, and the place of the tensor among
+        the parameters.
         """
         for name, part in self.parts(y).items():
             i = self.places[name]
-            out = y[i].double() - part
-            length = float(torch.linalg.vector_norm(out))
-            if length == 0.0:
-                continue
-            if isinstance(self._exact[name], Box):
-                for entry in out.abs().flatten().topk(min(FACES, out.numel())).indices:
-                    if out.flatten()[entry] == 0:
-                        break
-                    normal = torch.zeros_like(out)
-                    normal.view(-1)[entry] = out.view(-1)[entry].sign()
-                    yield normal, part, i
-            else:
-                yield out / length, part, i
+            out = (y[i].double() - part).flatten()
+            for entry in out.abs().topk(min(FACES, out.numel())).indices:
+                if out[entry] == 0:
+                    break
+                normal = torch.zeros_like(out)
+                normal[entry] = out[entry].sign()
+                yield normal.view(part.shape), part, i
 
     def nearest(self, y: Vector) -> list[Tensor]:
         """P(y) in the dtypes of y, not aimed inside against rounding."""

@@ -349,26 +349,6 @@ def products(vector: Vector, others: Sequence[Vector]) -> list[float]:
 
 
 @torch.no_grad()
-def products_of_change(
-    vector: Vector, less: Vector, others: Sequence[Vector]
-) -> list[float]:
-    """Those of ``vector - less``, which is not kept; its square comes last.
-
-    Example:
-        >>> x, y = [torch.tensor([3.0])], [torch.tensor([5.0])]
-        >>> products_of_change(x, y, [x, y])
-        [-6.0, -10.0, 4.0]
-    """
-    parts: list[list[float]] = [[] for _ in range(len(others) + 1)]
-    for first, second, *rest in _aligned([vector, less, *others]):
-        x = first.reshape(-1).double() - second.reshape(-1).double()
-        blocks = (part.reshape(-1).double() for part in rest)
-        for found, part in zip(parts, (*blocks, x), strict=True):
-            found.append(float(torch.dot(x, part)))
-    return [math.fsum(found) for found in parts]
-
-
-@torch.no_grad()
 def remainder(
     vector: Vector,
     weights: Sequence[float],
@@ -422,42 +402,6 @@ def rotate(vectors: Sequence[Vector], turn: Array) -> None:
         turned = weights @ rows
         for part, row in zip(parts, turned, strict=False):
             part.copy_(row.view(part.shape))
-
-
-@torch.no_grad()
-def product_table(
-    vectors: Sequence[Vector],
-    others: Sequence[Vector],
-    less: Sequence[Vector | None],
-) -> Tensor:
-    """The inner products in float64: a row for each vector, a column for each other.
-
-    Of ``vectors[j] - less[j]`` where that is given; their products with each other come
-    last. A block is converted once per list that it is in, however many products it
-    takes part in, and no copy is longer than a block.
-
-    Example:
-        >>> a, b = [torch.tensor([3.0, 1.0])], [torch.tensor([0.0, 2.0])]
-        >>> product_table([a, b], [b], [None, None]).tolist()
-        [[2.0, 10.0, 2.0], [4.0, 2.0, 4.0]]
-        >>> product_table([a], [b], less=[b]).tolist()
-        [[-2.0, 10.0]]
-    """
-    n, m = len(others), len(vectors)
-    lessened = [j for j, v in enumerate(less) if v is not None]
-    rows = [*others, *vectors, *(v for v in less if v is not None)]
-    table = torch.zeros(m, n + m, dtype=torch.float64, device="cpu")
-    longest = min(SLICE, max(t.numel() for t in vectors[0]))
-    wide = torch.empty(len(rows), longest, dtype=torch.float64, device="cpu")
-    for tensors in zip(*rows, strict=True):
-        blocks = (t.detach().reshape(-1).split(SLICE) for t in tensors)
-        for parts in zip(*blocks, strict=True):
-            block = wide[:, : len(parts[0])]
-            torch._foreach_copy_(list(block), list(parts))
-            for k, j in enumerate(lessened):
-                block[n + j] -= block[n + m + k]
-            table.addmm_(block[n : n + m], block[: n + m].T)
-    return table
 
 
 def _aligned(

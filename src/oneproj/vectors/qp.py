@@ -51,7 +51,7 @@ Column: TypeAlias = Mapping[int, Tensor]
 """The tensors of a vector that are not zero, by their position in it."""
 
 REFINEMENTS = 3
-"""Newton steps that follow the solution; two reach the rounding of the vectors."""
+"""Newton steps on the positive entries; two reach the rounding of the vectors."""
 REFINE_BELOW = 1e-2
 """Share of |v| below which a residual is refined: above it inner products suffice."""
 
@@ -164,25 +164,6 @@ def _guess_support(P: Array, w: Array, start: Array | None) -> Array | None:
             return z if solved.all() else None
         positive = belief
     return None
-
-
-def refine_on_support(P: Array, simplex: Mask, z: Array, slope: Array) -> Array:
-    """Correct the positive entries of z, given their slopes to higher accuracy.
-
-    One Newton step on the support. Products in P lose what is smaller than their
-    rounding; slopes that are computed from the vectors themselves do not.
-
-    Example:
-        >>> both = np.array([True, True])
-        >>> z, slope = np.array([0.4, 0.6]), np.array([0.4, 0.6])
-        >>> refine_on_support(np.eye(2), both, z, slope).tolist()
-        [0.5, 0.5]
-    """
-    F = np.flatnonzero(z)
-    d = np.zeros_like(z)
-    d[F] = _solve_bordered(P[F[:, None], F], simplex[F], -slope[F], 0.0)
-    corrected: Array = z + min(1.0, _reach(z, d)[0]) * d
-    return corrected
 
 
 class _ActiveSet:
@@ -417,12 +398,12 @@ class GrowingCone:
         mu = estimate_multipliers(self._gram, self._prices[1:])
         z = np.append(1.0, mu) / unit
         best, value = self._combine(z * unit)
-        first = np.arange(len(z)) == 0
         for _ in range(REFINEMENTS if best.norm < REFINE_BELOW * lengths[0] else 0):
-            slope, residual = prices.copy(), dict(enumerate(best.vector))
-            for k in np.flatnonzero(z):
-                slope[k] += unit[k] * _product(self._columns[k], residual)
-            refined = refine_on_support(P, first, z, slope)
+            residual, F = dict(enumerate(best.vector)), 1 + np.flatnonzero(z[1:])
+            found = [unit[k] * _product(self._columns[k], residual) for k in F]
+            refined = z.copy()
+            step = np.linalg.lstsq(P[np.ix_(F, F)], prices[F] + found, rcond=None)[0]
+            refined[F] = np.maximum(refined[F] - step, 0.0)
             better, lower = self._combine(refined * unit)
             if lower >= value:
                 break

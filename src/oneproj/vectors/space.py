@@ -6,28 +6,35 @@ tensors. Beside the gradient of a small model that is the difference between a t
 the time and as much again. Long vectors stay lists of tensors, without a copy.
 
 A space has an origin, and turns points into packed displacements and back. A move is a
-displacement in the form in which it is known.
+displacement in the form in which it is known. A storage keeps packed vectors for their
+inner products: short ones as the rows of a matrix in float64, long ones without a copy.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from oneproj.schema import Data, check_like, check_tensor
 from oneproj.vectors.arithmetic import (
     Array,
     Vector,
     assign,
+    combine,
+    combine_into,
     combined_norm,
     dimension,
     dot,
     norm,
+    on_devices,
+    products,
+    remainder,
+    rotate,
     rounding_unit,
 )
 from oneproj.vectors.qp import EPSILON
@@ -177,13 +184,8 @@ class AbstractSpace(ABC):
         """
 
     @abstractmethod
-    def length(
-        self,
-        point: Vector,
-        weights: Sequence[float] = (),
-        vectors: Sequence[Vector] = (),
-    ) -> float:
-        """The length of a displacement plus ``sum_k weights[k] * vectors[k]``."""
+    def length(self, point: Vector) -> float:
+        """The distance of a point from the origin."""
 
     @abstractmethod
     def write(self, displacement: AbstractPacked, point: Vector) -> None:
@@ -221,16 +223,8 @@ class _ShortSpace(AbstractSpace):
         return Short(self._numbers - self._from, self._eps)
 
     @np.errstate(over="ignore")  # the norm knows what to do
-    def length(
-        self,
-        point: Vector,
-        weights: Sequence[float] = (),
-        vectors: Sequence[Vector] = (),
-    ) -> float:
-        total = self.displacement(point)
-        for weight, vector in zip(weights, vectors, strict=True):
-            total.add(self.pack(vector), weight)
-        return total.norm()
+    def length(self, point: Vector) -> float:
+        return self.displacement(point).norm()
 
     def write(self, displacement: AbstractPacked, point: Vector) -> None:
         if isinstance(displacement, Short):
@@ -250,13 +244,8 @@ class _LongSpace(AbstractSpace):
     def displacement(self, point: Vector) -> Long:
         return self.pack(point).minus(Long(self.origin))
 
-    def length(
-        self,
-        point: Vector,
-        weights: Sequence[float] = (),
-        vectors: Sequence[Vector] = (),
-    ) -> float:
-        return combined_norm([1.0, -1.0, *weights], [point, self.origin, *vectors])
+    def length(self, point: Vector) -> float:
+        return combined_norm([1.0, -1.0], [point, self.origin])
 
     def write(self, displacement: AbstractPacked, point: Vector) -> None:
         if isinstance(displacement, Long):
@@ -322,3 +311,170 @@ class Arrived(AbstractMove):
     def apply(self, space: AbstractSpace, point: Vector) -> None:
         del space
         assign(point, self._there)
+
+
+P = TypeVar("P", bound=AbstractPacked)
+
+
+class AbstractStorage(ABC, Generic[P]):
+    """Vectors that are kept for their inner products."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many there are."""
+
+    @abstractmethod
+    def append(self, vector: P) -> None:
+        """Keep a vector."""
+
+    @abstractmethod
+    def products(self, vector: P) -> Array:
+        """The product of a vector with each of those that are kept."""
+
+    @abstractmethod
+    def remainder(
+        self, vector: P, weights: Array, *, in_place: bool = False
+    ) -> tuple[P, Array, float]:
+        """``vector - sum_i weights[i] * vector_i``, its products, and its square.
+
+        In place, a long vector's own memory has it afterwards.
+        """
+
+    @abstractmethod
+    def combination(self, weights: Array) -> P:
+        """``sum_i weights[i] * vector_i``, of one vector at least.
+
+        There may be more vectors than weights; the last ones then do not count.
+        """
+
+    @abstractmethod
+    def write(self, weights: Array, space: AbstractSpace, point: Vector) -> None:
+        """Write the space's origin plus that sum into the tensors of a point."""
+
+    @abstractmethod
+    def rotate(self, turn: Array) -> None:
+        """Replace the vectors by combinations of them, one for each row of weights."""
+
+    @abstractmethod
+    def state(self) -> Tensor | list[Vector]:
+        """The vectors as tensors: the rows of one, or lists shaped like parameters."""
+
+
+class _ShortStorage(AbstractStorage[Short]):
+    """The rows of a matrix, which doubles when it is full."""
+
+    def __init__(self, rows: Array, eps: float) -> None:
+        self._matrix, self._count, self._eps = rows, len(rows), eps
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, vector: Short) -> None:
+        n = self._count
+        if n == len(self._matrix):
+            grown = np.zeros((max(2 * n, 8), len(vector.numbers)))
+            grown[:n] = self._matrix
+            self._matrix = grown
+        self._matrix[n] = vector.numbers
+        self._count += 1
+
+    def products(self, vector: Short) -> Array:
+        found: Array = self._matrix[: self._count].dot(vector.numbers)
+        return found
+
+    def remainder(
+        self, vector: Short, weights: Array, *, in_place: bool = False
+    ) -> tuple[Short, Array, float]:
+        del in_place  # a short one takes no memory to speak of
+        left = vector.minus(self.combination(weights))
+        return left, self.products(left), left.dot(left)
+
+    def combination(self, weights: Array) -> Short:
+        return Short(weights.dot(self._matrix[: len(weights)]), self._eps)
+
+    def write(self, weights: Array, space: AbstractSpace, point: Vector) -> None:
+        space.write(self.combination(weights), point)
+
+    def rotate(self, turn: Array) -> None:
+        self._matrix[: len(turn)] = turn.dot(self._matrix[: self._count])
+        self._count = len(turn)
+
+    def state(self) -> Tensor:
+        return torch.from_numpy(self._matrix[: self._count].copy())
+
+
+class _LongStorage(AbstractStorage[Long]):
+    """The vectors, and one read of each per product or combination."""
+
+    def __init__(self) -> None:
+        self._vectors: list[Vector] = []
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def append(self, vector: Long) -> None:
+        self._vectors.append(vector.tensors)
+
+    def products(self, vector: Long) -> Array:
+        return np.array(products(vector.tensors, self._vectors))
+
+    def remainder(
+        self, vector: Long, weights: Array, *, in_place: bool = False
+    ) -> tuple[Long, Array, float]:
+        left, (*found, square) = remainder(
+            vector.tensors, weights.tolist(), self._vectors, in_place=in_place
+        )
+        return Long(left), np.array(found), square
+
+    def combination(self, weights: Array) -> Long:
+        return Long(combine(*self._used(weights)))
+
+    def write(self, weights: Array, space: AbstractSpace, point: Vector) -> None:
+        combine_into(point, space.origin, *self._used(weights))
+
+    def rotate(self, turn: Array) -> None:
+        rotate(self._vectors, turn)
+        del self._vectors[len(turn) :]
+
+    def state(self) -> list[Vector]:
+        return [list(vector) for vector in self._vectors]
+
+    def _used(self, weights: Array) -> tuple[list[float], list[Vector]]:
+        # The first one is there for the shapes, should all weights be zero.
+        used = [i for i, weight in enumerate(weights) if weight != 0 or i == 0]
+        return [float(weights[i]) for i in used], [self._vectors[i] for i in used]
+
+
+def storage_like(vector: AbstractPacked) -> AbstractStorage[Any]:
+    """An empty storage for vectors like this one.
+
+    Example:
+        >>> one = Short(np.ones(3), eps=2**-52)
+        >>> storage = storage_like(one); storage.append(one)
+        >>> storage.products(one).tolist()
+        [3.0]
+    """
+    if isinstance(vector, Short):
+        return _ShortStorage(np.zeros((0, len(vector.numbers))), vector.eps)
+    return _LongStorage()
+
+
+def storage_of_state(state: Data, like: Vector, count: int) -> AbstractStorage[Any]:
+    """The storage of such a state, on the devices of a vector ``like`` those in it.
+
+    Raises:
+        SchemaError: It does not hold ``count`` vectors like that one.
+
+    Example:
+        >>> stored = storage_of_state(torch.ones(2, 3).double(), [torch.zeros(3)], 2)
+        >>> stored.products(Short(np.ones(3), eps=2**-52)).tolist()
+        [3.0, 3.0]
+    """
+    if is_short(like):
+        check_tensor(state, "vectors", (count, dimension(like)), torch.float64)
+        return _ShortStorage(np.array(state.numpy()), rounding_unit(like))
+    check_like(state, [like] * count, "vectors")
+    storage = _LongStorage()
+    for vector in state:
+        storage.append(Long(on_devices(vector, like)))
+    return storage

@@ -16,10 +16,8 @@ import math
 import numpy as np
 from torch import Tensor
 
-from oneproj.vectors.arithmetic import Array, Vector, combine, dot
+from oneproj.vectors.arithmetic import Array, Vector, combine, dot, products
 from oneproj.vectors.qp import solve_simplex_qp
-from oneproj.vectors.space import space_around
-from oneproj.vectors.storage import pile_of
 
 ROOM = 100
 """Gradients to keep; the one that no mixture has used for longest goes first."""
@@ -45,8 +43,7 @@ class ExampleDual:
     def __init__(self, y: Vector) -> None:
         """Start without a gradient."""
         self._y, self._mu = y, 0.0
-        self._space = space_around(combine([0.0], [y]))
-        self._a = pile_of(self._space.pack(y))
+        self._a: list[Vector] = []
         self._b: Array = np.zeros(0)
         self._at_y: Array = np.zeros(0)
         self._idle: Array = np.zeros(0)
@@ -71,12 +68,13 @@ class ExampleDual:
         """Set the point whose proximal point is sought."""
         self._y, self._mu = y, 0.0
         if len(self._a):
-            self._at_y = self._b + self._a.products(self._space.pack(y))
+            self._at_y = self._b + np.array(products(y, self._a))
 
     def add(self, value: float, gradient: list[Tensor]) -> None:
         """Add what was seen at the point last found, or at y before there is one."""
         n = len(self._a)
-        row = self._a.append(self._space.pack(gradient))
+        self._a.append(gradient)
+        row = np.array(products(gradient, self._a))
         self._gram[n, : n + 1] = self._gram[: n + 1, n] = row
         # The point is y - mu w, so the product with y - d is mu times that with w.
         at_y = value + self._mu * float(row[:n] @ self._v)
@@ -102,12 +100,12 @@ class ExampleDual:
         self.length = math.sqrt(max(0.0, square))
         self.model = float(v @ self._at_y) - mu * square
         self.height = float(v @ self._b)
-        self._a.write(v, self._space, self.mixture)
+        self.mixture = combine(v.tolist(), self._a)
         return combine([1.0, -mu], [self._y, self.mixture])
 
     def _forget(self, k: int) -> None:
         n = len(self._a)
-        self._a.remove(k)
+        del self._a[k]
         rest = np.delete(np.arange(n), k)
         self._gram[: n - 1, : n - 1] = self._gram[rest[:, None], rest]
         self._b, self._idle = self._b[rest], self._idle[rest]
