@@ -240,14 +240,6 @@ class Sqp:
             budget: Gradients in all.
             last: Restore feasibility where they are used up without it.
         """
-        self._run_rounds(budget, last=last)
-        outside = not self._evaluator.is_within_margins(self._evaluator.best)
-        if last and outside and self._try_zero():
-            self.stationary = False
-            self.converged = self._descend(budget)
-
-    def _run_rounds(self, budget: int, *, last: bool) -> None:
-        """Search, and restore feasibility where that ends without it."""
         evaluator = self._evaluator
         if not self.current.has_slope():
             self._leave_plateau()
@@ -262,7 +254,8 @@ class Sqp:
                     return
                 self._return_to_best()
             elif not self._restore(self.best, 2 * budget):
-                return
+                if not (last and self._try_zero()):
+                    return
 
     def _descend(self, budget: int) -> bool:
         """Step by step; whether that settled."""
@@ -312,6 +305,8 @@ class Sqp:
 
     def _try_zero(self) -> bool:
         """Make all parameters zero, or nearly: a bound on a size is met there."""
+        if self._evaluator.is_within_margins(self._evaluator.best):
+            return False  # by rounding only
         for share in TOLERANCES.shrinks:
             self._evaluator.keep_best()
             moved = combine([share - 1.0], [self._evaluator.origin])
