@@ -131,15 +131,9 @@ class Tolerances:
     missed_units: float = 16.0
     """Rounding units of a point by which a solution may miss a cut."""
     ascent_steps: int = 40
-    """Steps of the dual's ascent, tried ones included. Most take ten."""
-    bound_first: float = 1e-2
-    """Share of the bound on the curvature in the first model of an ascent."""
-    bound_less: float = 1e-2
-    """Factor of that share after a step that gained."""
-    bound_more: float = 30.0
-    """Factor of that share after a step that did not."""
+    """Steps of the dual's ascent. Most take ten."""
     bound_least: float = 1e-10
-    """Least share of the bound."""
+    """Share of the bound in every model, so that each has a maximum."""
     apart: float = 1e-6
     """Relative distance of two slopes whose difference is a curvature."""
 

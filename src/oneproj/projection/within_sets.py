@@ -241,12 +241,12 @@ def ascend(
     far: float,
     unit: float,
 ) -> Array:
-    """Maximise over ``z >= 0``: Newton steps, damped by a bound on the curvature.
+    """Maximise over ``z >= 0`` by Newton steps.
 
     Each step maximises a quadratic model over z >= 0, whose curvature is that of the
-    last two slopes in every coordinate, mixed with the bound: with the bound alone a
-    step always gains, so that more of it is mixed in until the step does, and less
-    afterwards. If the function is piecewise quadratic, the last step is exact.
+    last two slopes in every coordinate. Where that step does not gain, the next model
+    has the bound for its curvature: its step always gains, but for rounding. If the
+    function is piecewise quadratic, the last step is exact.
 
     Args:
         height: The function.
@@ -262,28 +262,24 @@ def ascend(
         >>> ascend(f, one, zero, enough=zero + 1e-12, far=9.0, unit=1.0).round(9)
         array([1.])
     """
-    z, share = start, TOLERANCES.bound_first
-    here, curvature = height(z), None
+    z, here = start, height(start)
     for _ in range(TOLERANCES.ascent_steps):
         beyond = np.where(z > 0, np.abs(here.slope), here.slope)
-        free = (z > 0) | (here.slope > 0)
         if here.proof > far or not (beyond > enough).any():
             break
-        if curvature is None:
-            apart = TOLERANCES.apart * (unit + float(np.abs(z).sum()))
-            most = bound[np.ix_(free, free)]
-            curvature = _curvature(height, z, here, free, most, apart)
-        H = (1.0 - share) * curvature + share * most
-        step = np.zeros_like(z)
-        step[free] = _model_step(H, here.slope[free], z[free])
-        there = height(z + step)
-        if _gains(here, there, step, H, free):
-            z, here, curvature = z + step, there, None
-            share = max(TOLERANCES.bound_least, TOLERANCES.bound_less * share)
-        elif share == 1.0:
-            break  # only rounding keeps the bound's own step from a gain
+        free = (z > 0) | (here.slope > 0)
+        most = bound[np.ix_(free, free)]
+        apart = TOLERANCES.apart * (unit + float(np.abs(z).sum()))
+        curvature = _curvature(height, z, here, free, most, apart)
+        for H in (curvature + TOLERANCES.bound_least * most, most):
+            step = np.zeros_like(z)
+            step[free] = _model_step(H, here.slope[free], z[free])
+            there = height(z + step)
+            if _gains(here, there, step, H, free):
+                z, here = z + step, there
+                break
         else:
-            share = min(1.0, TOLERANCES.bound_more * share)
+            break  # only rounding keeps the bound's own step from a gain
     return z
 
 
