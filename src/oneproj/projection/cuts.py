@@ -116,7 +116,7 @@ class Cuts(AbstractProjector):
         elif memory is not None:
             vectors = 'It counts vectors that are kept, or is bytes as text: "2 GB".'
             self._memory = check_count("memory", memory, vectors)
-        self._warm = False
+        self._warm, self._splits = False, True
         self._past: WarmStart | None = None
 
     def warm(self) -> Cuts:
@@ -166,17 +166,12 @@ class Cuts(AbstractProjector):
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
     ) -> Projection:
         """Project in place and report."""
-        # Where memory is short there is none for the gradients of many examples.
-        ample = self._vectors(parameters) is None
-        if ample and has_largest(constraints) and not _are_convex(constraints):
-            return project_largest(parameters, constraints, self._project)
-        return self._project(parameters, constraints)
-
-    def _project(
-        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
-    ) -> Projection:
-        """Project in place; a bound on a largest value is one function."""
         convex = _are_convex(constraints)
+        # Where memory is short there is none for the gradients of many examples.
+        splits = self._splits and self._vectors(parameters) is None
+        if splits and not convex and has_largest(constraints):
+            limit = self._max_evaluations or TOLERANCES.gradients
+            return project_largest(parameters, constraints, self._project_whole, limit)
         past = self._recall(parameters, constraints)
         suspects = None if past is None else past.suspects()
         evaluator = Evaluator(
@@ -203,6 +198,18 @@ class Cuts(AbstractProjector):
             # NaN at a visited point, or Ctrl-C: leave the best point, not that one.
             evaluator.return_to_best()
             raise
+
+    def _project_whole(
+        self,
+        parameters: Vector,
+        constraints: Mapping[str, AbstractTerm],
+        max_evaluations: int,
+    ) -> Projection:
+        """Project in place; a bound on a largest value is one function."""
+        projector = copy.copy(self)
+        projector._max_evaluations = max_evaluations  # noqa: SLF001 - its own class
+        projector._splits = False  # noqa: SLF001 - its own class
+        return projector.project(parameters, constraints)
 
     def _recall(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]

@@ -265,9 +265,6 @@ class Sqp:
             step, model, aim = self._solve_model(iterate)
             if self._has_converged(iterate, step):
                 return True
-            if iterate.evaluation.worst <= 0 and not step.mu.any():
-                self._bisect_to_boundary()
-                continue
             before = evaluator.best.worst
             gained = self._take_step(iterate, step, model, aim)
             found = evaluator.best.worst <= 0 < before
@@ -277,31 +274,6 @@ class Sqp:
                 self.stationary = True
                 return False
         return False
-
-    def _bisect_to_boundary(self) -> None:
-        """Go back from a feasible iterate whose model takes the start for feasible.
-
-        There is a plateau in between. The boundary crosses the segment to the start,
-        and a bisection on logarithms of the length finds it from anywhere.
-        """
-        iterate, low, high, factor = self.current, 0.0, 1.0, 2.0
-        whole = iterate.d
-        while high > TOLERANCES.bracket * low:
-            share = math.sqrt(low * high) if low > 0 else high / factor
-            if share == 0.0:
-                break  # the start is the only point that is not feasible
-            trial = self._visit(share * whole)
-            if trial is not None and trial.evaluation.worst <= 0:
-                iterate, high = trial, share
-                ahead = trial.c - (1.0 - low / high) * trial.J.dot(trial.d)
-                if float(ahead.max()) > 0:
-                    break
-            else:
-                low = share
-            factor *= factor
-        self._restart_at(iterate)
-        self._curvature.forget()
-        self._step_share, self._trusted = 1.0, False
 
     def _try_zero(self) -> bool:
         """Make all parameters zero, or nearly: a bound on a size is met there."""
@@ -316,7 +288,8 @@ class Sqp:
                 continue
             if iterate is not None and iterate.evaluation.worst <= 0:
                 self._restart_at(iterate)
-                self._bisect_to_boundary()
+                self._curvature.forget()
+                self._step_share, self._trusted = 1.0, False
                 return True
         return False
 

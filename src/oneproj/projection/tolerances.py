@@ -178,8 +178,6 @@ class Tolerances:
     """Share of a step with which the next line search begins at least."""
     local_rounding: float = 1e-13
     """Relative changes of the merit, and moves, below this are rounding."""
-    bracket: float = 1.01
-    """Ratio of a feasible length to an infeasible one that ends a bisection."""
     damping: float = 1e-2
     """First damping of a restoration, relative to the squared steepest gradient."""
     damping_step: float = 10.0
