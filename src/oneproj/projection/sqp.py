@@ -269,10 +269,6 @@ class Sqp:
             gained = self._take_step(iterate, step, model, aim)
             found = evaluator.best.worst <= 0 < before
             slow = 0 if gained > self._min_gain or found else slow + 1
-            infeasible = evaluator.best.worst > 0
-            if slow and infeasible and self._is_stationary(iterate, step):
-                self.stationary = True
-                return False
         return False
 
     def _try_zero(self) -> bool:
@@ -316,7 +312,7 @@ class Sqp:
                 self._update_curvature(iterate, trial)
             before = iterate.violation()
             if trial is None or trial.violation() >= before:
-                if self._is_stationary_for_squares(iterate):
+                if self._is_stationary(iterate):
                     self.stationary = True
                     return False
                 damping *= TOLERANCES.damping_step
@@ -330,8 +326,8 @@ class Sqp:
             iterate, damping = trial, damping / TOLERANCES.damping_step
         return False
 
-    def _is_stationary_for_squares(self, iterate: Iterate) -> bool:
-        """Whether no step as long as the parameters lowers the squares by much."""
+    def _is_stationary(self, iterate: Iterate) -> bool:
+        """Whether no step as long as the parameters lowers the violation by much."""
         pull = np.maximum(iterate.c, 0.0).dot(iterate.J)
         gain = self._max_length(iterate) * math.sqrt(float(pull.dot(pull)))
         return gain <= TOLERANCES.stationary * iterate.violation()
@@ -448,18 +444,6 @@ class Sqp:
                 self._restart_at(iterate)
                 return True
         return False
-
-    def _is_stationary(self, iterate: Iterate, step: Step) -> bool:
-        """Whether no step as long as the parameters lowers the violation by much."""
-        total = float(step.mu.sum())
-        worst = float(iterate.c.max())
-        if iterate.evaluation.worst <= 0 or total == 0:
-            return iterate.evaluation.worst > 0
-        share = step.mu / total
-        pull = share.dot(iterate.J)
-        gain = self._max_length(iterate) * math.sqrt(float(pull.dot(pull)))
-        left = float(share.dot(iterate.c)) - gain
-        return left >= (1.0 - TOLERANCES.stationary) * worst
 
     # --- steps
 

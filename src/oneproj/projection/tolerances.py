@@ -132,7 +132,7 @@ class Tolerances:
     """Rounding units of a point by which a solution may miss a cut."""
     ascent_steps: int = 40
     """Steps of the dual's ascent. Most take ten."""
-    bound_least: float = 1e-10
+    bound_least: float = 1e-7
     """Share of the bound in every model, so that each has a maximum."""
     apart: float = 1e-6
     """Relative distance of two slopes whose difference is a curvature."""
