@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -186,10 +187,12 @@ class Cuts(AbstractProjector):
             if nearest is not None:
                 self._past = past
                 return nearest
-            if convex and region.places:
-                return self._project_within(evaluator, region)
             if convex:
-                return self._project_convex(evaluator, past)
+                return (
+                    self._project_within(evaluator, region)
+                    if region.places
+                    else self._project_convex(evaluator, past)
+                )
             found = self._project_as_linear(evaluator, region)
             if found is None and not region.convex:
                 return self._project_within_any(evaluator, region, past)
@@ -330,24 +333,26 @@ class Cuts(AbstractProjector):
     def _project_local(
         self, evaluator: Evaluator, past: WarmStart | None
     ) -> Projection:
-        region = region_of(evaluator.parameters, evaluator.constraints)
-        sets = boxes_of(evaluator.parameters, evaluator.constraints)
-        limit = (
-            evaluator.evaluations - 1 + (self._max_evaluations or TOLERANCES.gradients)
-        )
+        """Search locally, or by cuts once that is slow and the functions seem convex.
+
+        A search that begins with the models of the last one never changes to cuts.
+        """
         carried = None if past is None else past.models
-        make = partial(
-            Sqp,
-            evaluator,
-            min_gain=self._min_gain,
-            tolerance=self._tolerance,
-            room=self._local_room(evaluator.parameters, evaluator.constraints),
-        )
-        try:
-            search, within = make(sets, carried=carried), True
-        except NonFiniteError:  # the functions have no value in the sets, or hardly
-            search, within = make(Region(evaluator.parameters, {})), False
-        bundle = self._search(evaluator, search, limit, patient=carried is not None)
+        budget = self._max_evaluations or TOLERANCES.gradients
+        limit = evaluator.evaluations - 1 + budget
+        search, within = self._local_search(evaluator, carried)
+        bundle, steady = None, True
+        while steady and evaluator.evaluations < limit:
+            before = evaluator.best.worst
+            few = evaluator.evaluations + TOLERANCES.local_first
+            soon = limit if carried is not None else min(few, limit)
+            search.run(soon, last=soon == limit)
+            if search.converged or search.stationary:
+                break
+            steady = 0 < evaluator.best.worst <= TOLERANCES.local_steady * before
+        else:
+            bundle = self._try_as_convex(evaluator, search, limit)
+        region = region_of(evaluator.parameters, evaluator.constraints)
         if evaluator.best.worst > 0 and region.places:
             move_into_sets(evaluator, region)
         move_inside_noise(evaluator)
@@ -361,37 +366,41 @@ class Cuts(AbstractProjector):
             return replace(found, remark=stationary(evaluator))
         return found
 
-    def _search(
-        self, evaluator: Evaluator, search: Sqp, limit: int, *, patient: bool
-    ) -> Bundle:
-        """Search locally, or by cuts once that is slow and the functions seem convex.
+    def _local_search(
+        self, evaluator: Evaluator, carried: LocalWarmStart | None
+    ) -> tuple[Sqp, bool]:
+        """A local search, and whether it stays within the boxes."""
+        boxes = boxes_of(evaluator.parameters, evaluator.constraints)
+        make = partial(
+            Sqp,
+            evaluator,
+            min_gain=self._min_gain,
+            tolerance=self._tolerance,
+            room=self._local_room(evaluator.parameters, evaluator.constraints),
+        )
+        try:
+            return make(boxes, carried=carried), True
+        except NonFiniteError:  # the functions have no value in the sets, or hardly
+            return make(Region(evaluator.parameters, {})), False
 
-        Args:
-            evaluator: Of the constraints.
-            search: The local search.
-            limit: Gradients in all.
-            patient: Never change to cuts.
+    def _try_as_convex(
+        self, evaluator: Evaluator, search: Sqp, limit: int
+    ) -> Bundle | None:
+        """Search by cuts if the functions seem convex, and locally if that fails.
 
         Returns:
-            The cuts that found the best point; without any if the local search did.
+            The cuts that found the best point; None if the local search did.
         """
         room = self._convex_room(evaluator.parameters, evaluator.constraints)
-        bundle, steady = Bundle(room), True
-        while steady and evaluator.evaluations < limit:
-            before = evaluator.best.worst
-            few = evaluator.evaluations + TOLERANCES.local_first
-            soon = limit if patient else min(few, limit)
-            search.run(soon, last=soon == limit)
-            if search.converged or search.stationary:
-                return bundle
-            steady = 0 < evaluator.best.worst <= TOLERANCES.local_steady * before
+        bundle: Bundle | None = None
         if search.may_be_convex():
-            try:
-                project_convex(evaluator, bundle, max_evaluations=limit, declared=False)
-            except InvalidProblemError:  # they are not convex after all
-                bundle = Bundle(room)
+            # A contradiction shows that they are not convex after all.
+            with suppress(InvalidProblemError):
+                cuts = Bundle(room)
+                project_convex(evaluator, cuts, max_evaluations=limit, declared=False)
+                bundle = cuts
         search.resume()
-        if not bundle.multipliers() or evaluator.best.worst > 0:
+        if bundle is None or not bundle.multipliers() or evaluator.best.worst > 0:
             search.run(limit)
         return bundle
 

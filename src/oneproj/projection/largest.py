@@ -38,7 +38,8 @@ def _largest_of(constraint: AbstractTerm) -> tuple[Largest, float, float] | None
         return None
     term, factor, constant = constraint.term, 1.0, 0.0
     if isinstance(term, Combination) and len(term.terms) == 1:
-        (factor, term), constant = term.terms[0], term.constant
+        constant = term.constant
+        factor, term = term.terms[0]
     if isinstance(term, Largest) and constraint.sense * factor > 0:
         return term, factor, constant
     return None

@@ -157,7 +157,7 @@ def remarked(
 def best_balanced(
     evaluator: Evaluator,
     own: tuple[Mapping[str, float], float],
-    bundle: Bundle,
+    bundle: Bundle | None,
     region: Region,
     tolerance: float,
 ) -> Projection:
@@ -171,11 +171,13 @@ def best_balanced(
         tolerance: A KKT residual as good as none.
     """
     (multipliers, kkt_residual), remark = own, ""
-    feasible, cuts = evaluator.best.worst <= 0, bundle.multipliers()
-    if cuts and (left := relative(*apart(evaluator, bundle))) < kkt_residual:
-        multipliers, kkt_residual = cuts, left
-        if feasible:
-            remark = balanced_by_cuts(imbalance(evaluator, cuts, {}), evaluator.moved())
+    feasible = evaluator.best.worst <= 0
+    if bundle is not None and (cuts := bundle.multipliers()):
+        left = relative(*apart(evaluator, bundle))
+        if left < kkt_residual:
+            multipliers, kkt_residual = cuts, left
+            even = imbalance(evaluator, cuts, {})
+            remark = balanced_by_cuts(even, evaluator.moved()) if feasible else ""
     if feasible and region.places:
         within, apart_by = balance_within(evaluator, region)
         left = relative(apart_by, evaluator.moved())

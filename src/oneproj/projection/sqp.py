@@ -253,9 +253,10 @@ class Sqp:
                 if self.current is self.best or used_up:
                     return
                 self._return_to_best()
-            elif not self._restore(self.best, 2 * budget):
-                if not (last and self._try_zero()):
-                    return
+            elif not (
+                self._restore(self.best, 2 * budget) or (last and self._try_zero())
+            ):
+                return
 
     def _descend(self, budget: int) -> bool:
         """Step by step; whether that settled."""
