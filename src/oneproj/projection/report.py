@@ -66,7 +66,7 @@ def described(
         distance=distance,
         residuals=best.values,
         multipliers={name: weights.get(name, 0.0) for name in evaluator.constraints},
-        gradients=evaluator.evaluations + evaluator.tried,
+        gradients=evaluator.evaluations + evaluator.extra_passes,
         kkt_residual=kkt_residual,
         residuals_before=evaluator.first.values,
         lower_bound=lower_bound,

@@ -25,10 +25,10 @@ from oneproj.projection.local_model import (
     INDEPENDENT,
     MOVES,
     TINY,
-    Curvature,
     Iterate,
     LocalWarmStart,
     Model,
+    QuasiNewton,
     Step,
     Subspace,
     are_monotone,
@@ -91,7 +91,8 @@ class Sqp:
         self.mu: Array = np.zeros(m)
         self._errors: Array = np.zeros(m)
         """By how much the last linearisation was too low, per squared length."""
-        self._basis, self._curvature = Subspace(evaluator.space, room), Curvature(MOVES)
+        self._basis = Subspace(evaluator.space, room)
+        self._curvature = QuasiNewton(MOVES)
         if carried is not None:
             self.mu, self._errors = carried.mu, carried.errors
             if carried.basis.free >= 2 * m + 2:
@@ -118,10 +119,10 @@ class Sqp:
         if self.best.evaluation is not evaluator.best:
             self.best = self._with_room(self.best)
             moved = evaluator.space.displacement(evaluator.best_point)
-            seen = evaluator.best
-            if not all(name in seen.gradients for name in self.names):
-                seen = evaluator.move_to(evaluator.best_point)
-            self.best = self._iterate_at(self._basis.coordinates(moved), seen)
+            evaluation = evaluator.best
+            if not all(name in evaluation.gradients for name in self.names):
+                evaluation = evaluator.move_to(evaluator.best_point)
+            self.best = self._iterate_at(self._basis.coordinates(moved), evaluation)
         self._restart_at(self.best)
 
     def may_be_convex(self) -> bool:
@@ -138,19 +139,21 @@ class Sqp:
 
     # --- points
 
-    def _iterate_at(self, d: Array, seen: Evaluation) -> Iterate:
-        J = np.array([self._basis.coordinates(seen.gradients[n]) for n in self.names])
+    def _iterate_at(self, d: Array, evaluation: Evaluation) -> Iterate:
+        J = np.array(
+            [self._basis.coordinates(evaluation.gradients[n]) for n in self.names]
+        )
         margins = self._evaluator.margins
-        c = np.array([seen.values[n] + margins[n] for n in self.names])
-        return Iterate(d, c, J.reshape(len(c), -1), seen, 0.5 * float(d.dot(d)))
+        c = np.array([evaluation.values[n] + margins[n] for n in self.names])
+        return Iterate(d, c, J.reshape(len(c), -1), evaluation, 0.5 * float(d.dot(d)))
 
     def _visit(self, d: Array) -> Iterate | None:
         """Evaluate at a displacement; None where a constraint has no finite value."""
         evaluator, move = self._evaluator, self._basis.move(d)
         if not self._region.places:
             try:
-                seen = evaluator.move(move)
-                iterate = self._iterate_at(d, seen)
+                evaluation = evaluator.move(move)
+                iterate = self._iterate_at(d, evaluation)
             except NonFiniteError:
                 return None
             return self._remember(iterate)
@@ -161,9 +164,9 @@ class Sqp:
         evaluator = self._evaluator
         try:
             inside = self._region.member(point, like=evaluator.origin)
-            seen = evaluator.move_to(inside)
+            evaluation = evaluator.move_to(inside)
             d = self._basis.coordinates(evaluator.space.displacement(inside))
-            iterate = self._iterate_at(d, seen)
+            iterate = self._iterate_at(d, evaluation)
         except NonFiniteError:
             return None
         return self._remember(iterate)
@@ -212,10 +215,10 @@ class Sqp:
     def _model(self, iterate: Iterate, mu: Array) -> Model:
         normals = [a for a, _ in self._halfspaces]
         rows = np.vstack([iterate.J, *normals, iterate.d])
-        divided = self._curvature.divide(rows, mu)
-        if float((rows * divided).sum(1).min(initial=0.0)) < 0:
-            divided = rows  # of many nearly equal moves rounding is left
-        return Model(rows, divided, self._offsets(iterate))
+        solved = self._curvature.solve(rows, mu)
+        if float((rows * solved).sum(1).min(initial=0.0)) < 0:
+            solved = rows  # of many nearly equal moves rounding is left
+        return Model(rows, solved, self._offsets(iterate))
 
     def _offsets(self, iterate: Iterate) -> Array:
         return np.array([b - float(a.dot(iterate.d)) for a, b in self._halfspaces])
@@ -241,7 +244,7 @@ class Sqp:
             last: Restore feasibility where they are used up without it.
         """
         evaluator = self._evaluator
-        if not self.current.has_slope():
+        if not self.current.has_gradient():
             self._leave_plateau()
         for _ in range(TOLERANCES.local_rounds):
             self.stationary = False
@@ -412,8 +415,8 @@ class Sqp:
         turn = self._basis.compress(rows, self._basis.room - 2 * m - 2)
         self._curvature.reduce(turn, self.mu)
         self._halfspaces, self._recent = [], []
-        fresh = iterate.turned(turn)
-        self.best = fresh if best is iterate else best.turned(turn)
+        fresh = iterate.rotated(turn)
+        self.best = fresh if best is iterate else best.rotated(turn)
         return fresh
 
     def _leave_plateau(self) -> bool:
@@ -424,7 +427,7 @@ class Sqp:
         """
         evaluator = self._evaluator
         direction = random_direction(evaluator.origin, self._size)
-        flat = not self.best.has_slope()
+        flat = not self.best.has_gradient()
         for share in TOLERANCES.nudges if flat else TOLERANCES.nudges[:1]:
             point = combine([1.0, share], [evaluator.best_point, direction])
             inside = self._region.nearest(point)
@@ -437,7 +440,7 @@ class Sqp:
             except NonFiniteError:
                 continue
             if iterate is not None and (
-                iterate.has_slope() or iterate.evaluation.worst <= 0
+                iterate.has_gradient() or iterate.evaluation.worst <= 0
             ):
                 self._curvature.forget()
                 self.mu, self._penalty = np.zeros(len(self.names)), 0.0

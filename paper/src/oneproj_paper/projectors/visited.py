@@ -65,7 +65,7 @@ class VisitedPoints:
         Args:
             only: The constraint whose gradient is wanted; None for all.
         """
-        seen = self.evaluator.look(only)
+        seen = self.evaluator.evaluate(only)
         # Before a point is accepted the distance does not matter.
         far = math.inf
         if seen.worst <= self.slack:
