@@ -12,7 +12,7 @@ from oneproj.errors import NonFiniteError
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.evaluator import Evaluation, Evaluator
-from oneproj.projection.report import described, imbalance, relative
+from oneproj.projection.report import describe, relative_residual, stationarity_residual
 from oneproj.results import Projection, Status
 from oneproj.sets import SetConstraint
 from oneproj.sets.region import Region, nearest_member
@@ -71,7 +71,7 @@ class ClosedForm(AbstractProjector):
                 multipliers[name] = _project_tensor(constraint)
                 pulls.append(combine([multipliers[name]], [gradient]))
         moved = difference(parameters, start)
-        imbalance = norm(combine([1.0] * (1 + len(pulls)), [moved, *pulls]))
+        stationarity_residual = norm(combine([1.0] * (1 + len(pulls)), [moved, *pulls]))
         after = {name: c.value() for name, c in constraints.items()}
         feasible = all(residual <= 0 for residual in after.values())
         return Projection(
@@ -80,7 +80,9 @@ class ClosedForm(AbstractProjector):
             residuals=after,
             multipliers=multipliers,
             gradients=1,
-            kkt_residual=imbalance / norm(moved) if norm(moved) > 0 else 0.0,
+            kkt_residual=stationarity_residual / norm(moved)
+            if norm(moved) > 0
+            else 0.0,
             residuals_before=before,
         )
 
@@ -142,12 +144,14 @@ def project_onto_sets(evaluator: Evaluator, region: Region) -> Projection | None
     # The normals are those at the start: at a corner no other one balances the move.
     normals = {name: evaluator.first.gradients[name] for name in outside}
     far = evaluator.moved()
-    return described(
+    return describe(
         evaluator,
         evaluator.best,
         far,
         multipliers=multipliers,
-        kkt_residual=relative(imbalance(evaluator, multipliers, normals), far),
+        kkt_residual=relative_residual(
+            stationarity_residual(evaluator, multipliers, normals), far
+        ),
         lower_bound=min(far, math.hypot(*distances)),
     )
 

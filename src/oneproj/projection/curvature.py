@@ -36,7 +36,7 @@ class Center:
     gradients: dict[str, Array]
 
 
-class Curvature:
+class CurvatureModel:
     """Learns how constraints curve, and proposes where to evaluate them.
 
     Args:

@@ -34,13 +34,13 @@ from oneproj.projection.largest import has_largest, project_largest
 from oneproj.projection.local_model import LocalWarmStart
 from oneproj.projection.refutation import challenge
 from oneproj.projection.report import (
-    apart,
-    balance_within,
-    best_balanced,
-    bounded,
-    described,
-    relative,
-    stationary,
+    describe,
+    describe_convex,
+    describe_local,
+    distance_to_solution,
+    multipliers_within_sets,
+    relative_residual,
+    stationary_remark,
 )
 from oneproj.projection.sqp import Sqp
 from oneproj.projection.tolerances import TOLERANCES
@@ -181,7 +181,7 @@ class Cuts(AbstractProjector):
         try:
             if evaluator.first.worst <= 0:
                 self._past = past
-                return described(evaluator, evaluator.best, 0.0)
+                return describe(evaluator, evaluator.best, 0.0)
             region = region_of(parameters, constraints)
             nearest = project_onto_sets(evaluator, region)
             if nearest is not None:
@@ -243,7 +243,9 @@ class Cuts(AbstractProjector):
         if not (empty or evaluator.is_rounding(evaluator.best)):
             return self._project_anew(evaluator, bundle)
         move_inside_noise(evaluator)
-        done = bounded(evaluator, bundle, *apart(evaluator, bundle), {}, empty=empty)
+        done = describe_convex(
+            evaluator, bundle, *distance_to_solution(evaluator, bundle), {}, empty=empty
+        )
         # Without a bound a declaration is refuted, and the cuts are not valid.
         if self._warm and not (done.lower_bound is None or bundle.excludes_all):
             self._past = WarmStart.of(evaluator, cuts=bundle)
@@ -255,7 +257,9 @@ class Cuts(AbstractProjector):
         Of an ellipsoid with axes of very different lengths a gradient shows one facet.
         What they prove holds for any answer. If there is none, the better point counts.
         """
-        missed = bounded(evaluator, bundle, *apart(evaluator, bundle), {}, empty=False)
+        missed = describe_convex(
+            evaluator, bundle, *distance_to_solution(evaluator, bundle), {}, empty=False
+        )
         point = evaluator.best_point
         with evaluator.second_search() as again:
             found = self._project_local(again, None)
@@ -279,9 +283,9 @@ class Cuts(AbstractProjector):
         if evaluator.best.worst > 0 and not empty:
             return self._project_convex(evaluator, None)
         move_inside_noise(evaluator)
-        left, far = apart(evaluator, bundle)
+        left, far = distance_to_solution(evaluator, bundle)
         normals = bundle.unit_normals()
-        return bounded(evaluator, bundle, left, far, normals, empty=empty)
+        return describe_convex(evaluator, bundle, left, far, normals, empty=empty)
 
     def _project_as_linear(
         self, evaluator: Evaluator, region: Region
@@ -298,8 +302,8 @@ class Cuts(AbstractProjector):
         if not found.status.ok:
             return None
         # What the cuts prove holds for linear functions, and these only seem to be.
-        multipliers, left = balance_within(evaluator, region)
-        residual = relative(left, found.distance)
+        multipliers, left = multipliers_within_sets(evaluator, region)
+        residual = relative_residual(left, found.distance)
         if residual > NEAREST.kkt_residual:
             return None
         return replace(
@@ -359,11 +363,11 @@ class Cuts(AbstractProjector):
         search.resume()
         if self._warm and within and evaluator.best.worst <= 0:
             self._past = WarmStart.of(evaluator, models=search.carry())
-        found = best_balanced(
+        found = describe_local(
             evaluator, search.multipliers(), bundle, region, self._tolerance
         )
         if search.stationary and not found.status.ok:
-            return replace(found, remark=stationary(evaluator))
+            return replace(found, remark=stationary_remark(evaluator))
         return found
 
     def _local_search(

@@ -193,7 +193,7 @@ class Evaluator:
         """Form the best point, so that what its move is made of can be forgotten."""
         self._best_move = Arrived(self.best_point, self.best_distance)
 
-    def prefer(
+    def set_best(
         self, evaluation: Evaluation, move: AbstractMove | AbstractPacked
     ) -> None:
         """Make the point after a move the best one."""
@@ -304,7 +304,7 @@ class Evaluator:
             margin.renew(evaluation.values[name], gradient, self._storage, move.length)
             self.margins[name] = margin.width
         if self._is_better(evaluation, move.length):
-            self.prefer(evaluation, move)
+            self.set_best(evaluation, move)
         return evaluation
 
     def point_after(self, move: AbstractMove) -> list[Tensor]:
@@ -337,7 +337,7 @@ class Evaluator:
         worst = math.inf if values is None else max(values.values())
         if values is not None and worst <= 0:
             far = self.space.length(point)
-            self.prefer(Evaluation(values, {}, worst), Arrived(point, far))
+            self.set_best(Evaluation(values, {}, worst), Arrived(point, far))
         self.return_to_best()
         return worst <= 0
 
@@ -356,7 +356,9 @@ class Evaluator:
             yield again
         except BaseException:
             if self._is_better(again.best, again.best_distance):
-                self.prefer(again.best, Arrived(again.best_point, again.best_distance))
+                self.set_best(
+                    again.best, Arrived(again.best_point, again.best_distance)
+                )
             raise
 
     def _go_to_best(self, point: Vector) -> None:

@@ -28,7 +28,7 @@ SLIGHT = 1e-4
 """A move of this share of the parameters: what a nearer point would save is nothing."""
 
 
-def described(
+def describe(
     evaluator: Evaluator,
     best: Evaluation,
     distance: float,
@@ -56,7 +56,7 @@ def described(
         >>> w = torch.tensor([2.0], requires_grad=True)
         >>> cap = {"cap": oneproj.function(w.sum) <= 1.0}
         >>> evaluator = Evaluator([w], cap, differentiate_all=True)
-        >>> described(evaluator, evaluator.best, 0.0).status.name
+        >>> describe(evaluator, evaluator.best, 0.0).status.name
         'INFEASIBLE'
     """
     weights = multipliers or {}
@@ -72,26 +72,28 @@ def described(
         lower_bound=lower_bound,
         history=tuple(evaluator.history),
         remark=remark
-        or _flat(evaluator, best, empty=empty)
-        or _rounded(evaluator, best, empty=empty),
+        or _zero_gradient_remark(evaluator, best, empty=empty)
+        or _rounding_remark(evaluator, best, empty=empty),
     )
-    return remarked(projection, evaluator.constraints, evaluator.origin)
+    return with_remark(projection, evaluator.constraints, evaluator.origin)
 
 
-def stationary(evaluator: Evaluator) -> str:
+def stationary_remark(evaluator: Evaluator) -> str:
     """What to say of a stationary point of the violation."""
     best = evaluator.best
     worst = max(best.values, key=lambda name: best.values[name])
     return (
-        f"Locally infeasible: the gradients here predict no step that lowers the worst "
-        f"residual, {best.values[worst]:.6g} of {worst!r}, by more than a thousandth "
-        "of it. If the constraints are convex and smooth, they cannot be met together. "
+        "Locally infeasible: the gradients here predict no step that lowers the squared "
+        "violations by more than a thousandth. The worst residual is "
+        f"{best.values[worst]:.6g}, of {worst!r}. If the constraints are convex and smooth, they cannot be met together. "
         f"Try: (a) a looser bound, by {1.01 * best.values[worst]:.3g}; (b) another "
         "start; (c) oneproj.largest for a maximum, which has other gradients nearby."
     )
 
 
-def _flat(evaluator: Evaluator, best: Evaluation, *, empty: bool) -> str:
+def _zero_gradient_remark(
+    evaluator: Evaluator, best: Evaluation, *, empty: bool
+) -> str:
     """What to say of a violated constraint without a slope, before and after."""
     if empty:  # at the minimum of a convex function it is no surprise
         return ""
@@ -106,7 +108,7 @@ def _flat(evaluator: Evaluator, best: Evaluation, *, empty: bool) -> str:
     return ""
 
 
-def _rounded(evaluator: Evaluator, best: Evaluation, *, empty: bool) -> str:
+def _rounding_remark(evaluator: Evaluator, best: Evaluation, *, empty: bool) -> str:
     """What to say of a point that is infeasible by rounding only."""
     if best.worst <= 0 or empty or not evaluator.is_rounding(best):
         return ""
@@ -119,7 +121,7 @@ def _rounded(evaluator: Evaluator, best: Evaluation, *, empty: bool) -> str:
     )
 
 
-def remarked(
+def with_remark(
     projection: Projection, constraints: Mapping[str, AbstractTerm], origin: Vector
 ) -> Projection:
     """The projection, with a remark if its answer is probably not the nearest point.
@@ -134,7 +136,7 @@ def remarked(
     Example:
         >>> import torch
         >>> far = Projection(Status.FEASIBLE, 3.0, {}, {}, 9, kkt_residual=0.8)
-        >>> remarked(far, {}, [torch.ones(2)]).remark[:60]
+        >>> with_remark(far, {}, [torch.ones(2)]).remark[:60]
         'A nearer feasible point probably exists: the KKT residual is'
     """
     if projection.remark:
@@ -149,19 +151,19 @@ def remarked(
         f"A nearer feasible point probably exists: the KKT residual is "
         f"{projection.kkt_residual:.2g}, and 0 at a nearest point. At kinks, such as "
         "that of a maximum or an absolute value, it may be hardly nearer, and the "
-        f"answer is feasible all the same.{_more(constraints)}"
+        f"answer is feasible all the same.{_further_advice(constraints)}"
     )
     return replace(projection, remark=remark)
 
 
-def best_balanced(
+def describe_local(
     evaluator: Evaluator,
     own: tuple[Mapping[str, float], float],
     bundle: Bundle | None,
     region: Region,
     tolerance: float,
 ) -> Projection:
-    """Describe the best point of a local search by what balances it best.
+    """Describe the best point of a local search, with the least KKT residual known.
 
     Args:
         evaluator: Of the search.
@@ -173,17 +175,17 @@ def best_balanced(
     (multipliers, kkt_residual), remark = own, ""
     feasible = evaluator.best.worst <= 0
     if bundle is not None and (cuts := bundle.multipliers()):
-        left = relative(*apart(evaluator, bundle))
+        left = relative_residual(*distance_to_solution(evaluator, bundle))
         if left < kkt_residual:
             multipliers, kkt_residual = cuts, left
-            even = imbalance(evaluator, cuts, {})
-            remark = balanced_by_cuts(even, evaluator.moved()) if feasible else ""
+            even = stationarity_residual(evaluator, cuts, {})
+            remark = kink_remark(even, evaluator.moved()) if feasible else ""
     if feasible and region.places:
-        within, apart_by = balance_within(evaluator, region)
-        left = relative(apart_by, evaluator.moved())
+        within, left = multipliers_within_sets(evaluator, region)
+        left = relative_residual(left, evaluator.moved())
         if left < max(kkt_residual, tolerance):
             multipliers, kkt_residual, remark = within, left, ""
-    return described(
+    return describe(
         evaluator,
         evaluator.best,
         evaluator.moved(),
@@ -193,26 +195,26 @@ def best_balanced(
     )
 
 
-def balanced_by_cuts(imbalance: float, distance: float) -> str:
+def kink_remark(residual: float, distance: float) -> str:
     """What to say of an answer whose KKT residual is that of several linearisations.
 
     Nothing if the gradients at the answer alone balance it too.
 
     Example:
-        >>> balanced_by_cuts(0.01, 1.0)
+        >>> kink_remark(0.01, 1.0)
         ''
     """
-    if imbalance <= NEAREST.kkt_residual * distance:
+    if residual <= NEAREST.kkt_residual * distance:
         return ""
     return (
         "The KKT residual is that of linearisations from several points around the "
         "answer, such as the sides of a kink, which is what counts if the constraints "
         "are convex. With the gradients at the answer alone it is "
-        f"{imbalance / distance:.2g}."
+        f"{residual / distance:.2g}."
     )
 
 
-def _more(constraints: Mapping[str, AbstractTerm]) -> str:
+def _further_advice(constraints: Mapping[str, AbstractTerm]) -> str:
     """What else may help, as far as it was not done."""
     functions = [repr(n) for n, c in constraints.items() if c.curvature is None]
     if not functions:
@@ -227,7 +229,7 @@ def _more(constraints: Mapping[str, AbstractTerm]) -> str:
     return f"{advice}."
 
 
-def bounded(
+def describe_convex(
     evaluator: Evaluator,
     cuts: Bundle,
     left: float,
@@ -251,20 +253,20 @@ def bounded(
     multipliers, bound = cuts.multipliers(), cuts.lower_bound()
     refuted = "" if empty else contradiction(evaluator)
     if refuted or far > LOOSE * bound:
-        left = max(left, imbalance(evaluator, multipliers, normals))
-    return described(
+        left = max(left, stationarity_residual(evaluator, multipliers, normals))
+    return describe(
         evaluator,
         evaluator.best,
         far,
         multipliers=multipliers,
-        kkt_residual=relative(left, far),
+        kkt_residual=relative_residual(left, far),
         lower_bound=None if empty or refuted else bound,
         empty=empty,
         remark=refuted,
     )
 
 
-def apart(evaluator: Evaluator, bundle: Bundle) -> tuple[float, float]:
+def distance_to_solution(evaluator: Evaluator, bundle: Bundle) -> tuple[float, float]:
     """How far the best point is from the solution over cuts, and from the origin."""
     evaluator.return_to_best()
     displacement = evaluator.displacement()
@@ -272,7 +274,7 @@ def apart(evaluator: Evaluator, bundle: Bundle) -> tuple[float, float]:
     return left, displacement.norm()
 
 
-def imbalance(
+def stationarity_residual(
     evaluator: Evaluator,
     multipliers: Mapping[str, float],
     normals: Mapping[str, Vector],
@@ -294,7 +296,7 @@ def imbalance(
     return norm(combine([1.0, *(multipliers[n] for n in used)], [moved, *pulls]))
 
 
-def balance_within(
+def multipliers_within_sets(
     evaluator: Evaluator, region: Region
 ) -> tuple[dict[str, float], float]:
     """Multipliers at the best point if it lies in sets, and what is left of a balance.
@@ -313,15 +315,15 @@ def balance_within(
         bundle.add(name, value, pack(gradient), at)
     if not bundle.solve(dict.fromkeys(functions, 0.0)):
         return {}, math.inf
-    return bundle.multipliers(), apart(evaluator, bundle)[0]
+    return bundle.multipliers(), distance_to_solution(evaluator, bundle)[0]
 
 
-def relative(left: float, moved: float) -> float:
+def relative_residual(left: float, moved: float) -> float:
     """What is left of a balance as a share of the move, at most 1.
 
     Example:
-        >>> relative(0.5, 2.0), relative(0.0, 0.0), relative(3.0, 2.0)
-        (0.25, 0.0, 1.0)
+        >>> relative_residual(0.5, 2.0), relative_residual(3.0, 2.0)
+        (0.25, 1.0)
     """
     return left / max(moved, left) if 0 < left < math.inf else float(left != 0)
 
