@@ -41,7 +41,7 @@ CENTERS_PER_ANCHOR = 2
 """Centres per costly anchor with minibatches, where it serves the strengths alone."""
 
 
-class Evaluation(NamedTuple):
+class ConstraintEvaluation(NamedTuple):
     """One constraint at one point, evaluated on all of its examples or on a sample.
 
     Attributes:
@@ -88,7 +88,7 @@ class Anchor:
     jacobian: dict[str, list[Tensor]]
     each: dict[str, Tensor] = field(default_factory=dict)
     sample: dict[str, Tensor] = field(default_factory=dict)
-    wholes: dict[str, Evaluation] = field(default_factory=dict)
+    wholes: dict[str, ConstraintEvaluation] = field(default_factory=dict)
     on_all_data: bool = True
 
     def draw(
@@ -113,7 +113,7 @@ class Anchor:
         """Return the anchor of such a state, with the examples' values on a device."""
         each = {name: t.to(device) for name, t in state["each"].items()}
         wholes = {
-            name: Evaluation(value, t.to(device), *rest)
+            name: ConstraintEvaluation(value, t.to(device), *rest)
             for name, (value, t, *rest) in state["wholes"].items()
         }
         return cls(**{**state, "each": each, "wholes": wholes})
@@ -274,14 +274,14 @@ def take_anchor(
 
 def _on_all_data(
     constraint: AbstractTerm, few: int, parameters: Vector, generator: torch.Generator
-) -> Evaluation:
+) -> ConstraintEvaluation:
     """Evaluate a constraint on all data; the gradient on ``few`` examples at most."""
     small = (constraint.size or 0) <= few
     value, gradient, each = constraint.full_pass(parameters if small else None)
     if gradient is None:
         size = min(few, GRADIENT_EXAMPLES)
         gradient = _on_sample(constraint, size, parameters, generator).gradient
-    return Evaluation(value, each, gradient)
+    return ConstraintEvaluation(value, each, gradient)
 
 
 @torch.enable_grad()
@@ -290,8 +290,8 @@ def _on_sample(
     size: int,
     parameters: Vector,
     generator: torch.Generator,
-    whole: Evaluation | None = None,
-) -> Evaluation:
+    whole: ConstraintEvaluation | None = None,
+) -> ConstraintEvaluation:
     """Evaluate random examples; the gradient is of the first ``GRADIENT_EXAMPLES``.
 
     With an earlier evaluation of many the value is that one plus the mean change of
@@ -320,7 +320,7 @@ def _on_sample(
     if whole is not None and whole.each is not None:
         change = each.double() - whole.each[places].double()
         value = whole.value + change.mean().item()
-    return Evaluation(value, each, gradient, indices)
+    return ConstraintEvaluation(value, each, gradient, indices)
 
 
 class AnchorPlan(NamedTuple):

@@ -83,9 +83,10 @@ def stationary_remark(evaluator: Evaluator) -> str:
     best = evaluator.best
     worst = max(best.values, key=lambda name: best.values[name])
     return (
-        "Locally infeasible: the gradients here predict no step that lowers the squared "
-        "violations by more than a thousandth. The worst residual is "
-        f"{best.values[worst]:.6g}, of {worst!r}. If the constraints are convex and smooth, they cannot be met together. "
+        "Locally infeasible: the gradients here predict no step that lowers the "
+        "squared violations by more than a thousandth. The worst residual is "
+        f"{best.values[worst]:.6g}, of {worst!r}. If the constraints are convex and "
+        "smooth, they cannot be met together. "
         f"Try: (a) a looser bound, by {1.01 * best.values[worst]:.3g}; (b) another "
         "start; (c) oneproj.largest for a maximum, which has other gradients nearby."
     )

@@ -99,7 +99,7 @@ class Sqp:
                 self._basis, self._curvature = carried.basis, carried.curvature
         self._halfspaces: list[tuple[Array, float]] = []
         """Normals a and offsets b with ``a'd <= b`` on the sets."""
-        self._penalty = self._min_penalty = 0.0
+        self._penalty = 0.0
         self._step_share, self._trusted = 1.0, True
         self._tries, self._taken_share = 0, 1.0
         """Of the last line search: its trials, and the share of the step."""
@@ -255,7 +255,7 @@ class Sqp:
             if evaluator.best.worst <= 0:
                 if self.current is self.best or used_up:
                     return
-                self._return_to_best()
+                self._restart_at(self.best)
             elif not (
                 self._restore(self.best, 2 * budget) or (last and self._try_zero())
             ):
@@ -345,9 +345,7 @@ class Sqp:
         step, model = self._step(iterate, first.mu, iterate.c + aim, rho)
         self.mu = step.mu
         total = float(step.mu.sum())
-        self._penalty = TOLERANCES.penalty * max(
-            total, self._penalty_estimate(), self._min_penalty
-        )
+        self._penalty = TOLERANCES.penalty * max(total, self._penalty_estimate())
         return step, model, aim
 
     def _penalty_estimate(self) -> float:
@@ -387,16 +385,6 @@ class Sqp:
         for (a, _), nu in zip(self._halfspaces, step.nu, strict=False):
             left = left + nu * a
         return math.sqrt(float(left.dot(left)) / max(2.0 * iterate.half, TINY))
-
-    def _return_to_best(self) -> None:
-        """Go back to the feasible point, with a penalty that prefers it from now on."""
-        lost, violation = (
-            self.best.half - self.current.half,
-            float(self.current.c.max()),
-        )
-        if violation > 0:
-            self._min_penalty = max(self._min_penalty, lost / violation)
-        self._restart_at(self.best)
 
     def _restart_at(self, iterate: Iterate) -> None:
         self.current = iterate
