@@ -32,10 +32,10 @@ def test_pieces_of_different_curvature_take_few_heights() -> None:
     def dual(z: Array) -> DualValue:
         seen.append(z)
         over = np.maximum(z - 0.9, 0.0)
-        slope = 1.0 - np.minimum(z, 0.9) - 0.01 * over
+        gradient = 1.0 - np.minimum(z, 0.9) - 0.01 * over
         below = np.minimum(z, 0.9)
         value = below - 0.5 * below**2 + 0.1 * over - 0.005 * over**2
-        return DualValue(float(value[0]), slope)
+        return DualValue(float(value[0]), gradient)
 
     one = np.ones((1, 1))
     enough = np.array([1e-12])

@@ -139,16 +139,16 @@ class Evaluator:
             self._space = space_around(self.origin)
         return self._space
 
-    def rounding(self, name: str, value: float, slope: float) -> float:
+    def rounding(self, name: str, value: float, gradient_norm: float) -> float:
         """A unit of rounding in a constraint's value and, through it, in the start.
 
         Args:
             name: The constraint's.
             value: Its residual.
-            slope: The length of its gradient.
+            gradient_norm: Of its gradient.
         """
         size = self.constraints[name].scale() + abs(value)
-        return self.eps * (size + slope * self._far_out)
+        return self.eps * (size + gradient_norm * self._far_out)
 
     def is_rounding(self, evaluation: Evaluation) -> bool:
         """Whether nothing is violated by more than rounding, as margins allow for it.
@@ -158,9 +158,9 @@ class Evaluator:
         """
         if self.is_within_margins(evaluation):
             return True
-        slopes = {name: norm(pull) for name, pull in evaluation.gradients.items()}
+        norms = {name: norm(g) for name, g in evaluation.gradients.items()}
         return all(
-            c <= max(self.margins[n], self.rounding(n, c, slopes.get(n, 0.0)))
+            c <= max(self.margins[n], self.rounding(n, c, norms.get(n, 0.0)))
             for n, c in evaluation.values.items()
         )
 
@@ -207,7 +207,7 @@ class Evaluator:
         is not differentiated there; both points together count as one evaluation.
         """
         self.return_to_best()
-        slopes = {n: dot(self.best.gradients[n], self._storage) for n in names}
+        along = {n: dot(self.best.gradients[n], self._storage) for n in names}
         self.evaluations += 1
         off = dict.fromkeys(names, 0.0)
         for share in (self.share, -self.share):
@@ -217,9 +217,9 @@ class Evaluator:
             if values is None:  # at the edge of where it is defined
                 off = dict.fromkeys(names, 0.0)
                 break
-            for name, slope in slopes.items():
+            for name, change_along in along.items():
                 change = values[name] - self.best.values[name]
-                off[name] = max(off[name], abs(change - share * slope))
+                off[name] = max(off[name], abs(change - share * change_along))
         self.return_to_best()
         return off
 
@@ -279,8 +279,8 @@ class Evaluator:
         """Go to ``x_0 + displacement`` and evaluate; remember the best point.
 
         Raises:
-            NonFiniteError: Nothing can be seen there: the point, a value or a gradient
-                is not finite, or a decomposition in a constraint fails.
+            NonFiniteError: The point, a value or a gradient is not finite, or a
+                decomposition in a constraint fails.
         """
         if isinstance(move, AbstractPacked):
             move = Packed(move)

@@ -43,7 +43,7 @@ def describe(
 
     Args:
         evaluator: Through which it was found.
-        best: What was seen there.
+        best: The evaluation there.
         distance: From the start.
         multipliers: By name; 0 for those that are left out.
         kkt_residual: How far they are from balancing the displacement, relative to it.
@@ -95,12 +95,14 @@ def stationary_remark(evaluator: Evaluator) -> str:
 def _zero_gradient_remark(
     evaluator: Evaluator, best: Evaluation, *, empty: bool
 ) -> str:
-    """What to say of a violated constraint without a slope, before and after."""
+    """What to say of a violated constraint whose gradient is zero, before and after."""
     if empty:  # at the minimum of a convex function it is no surprise
         return ""
     for name, c in evaluator.first.values.items():
-        slopes = evaluator.first.gradients.get(name), best.gradients.get(name)
-        if c > 0 and all(s is not None and not any(t.any() for t in s) for s in slopes):
+        gradients = evaluator.first.gradients.get(name), best.gradients.get(name)
+        if c > 0 and all(
+            s is not None and not any(t.any() for t in s) for s in gradients
+        ):
             return (
                 f"The gradient of {name!r} is zero, at the start and here: a step "
                 "function (sign, round, a comparison) has none, and whatever point was "
@@ -364,14 +366,14 @@ def plot_history(
         raise InvalidProblemError(message)
     if ax is None:
         _, ax = require("matplotlib.pyplot", "learn").subplots(layout="constrained")
-    looks, worst, far = zip(*projection.history, strict=True)
+    counts, worst, far = zip(*projection.history, strict=True)
     feasible = [residual <= 0 for residual in worst]
-    ax.plot(looks, far, color="tab:blue", linewidth=1)
+    ax.plot(counts, far, color="tab:blue", linewidth=1)
     for filled, label in ((True, "distance, feasible"), (False, "distance, not yet")):
         at = [k for k, met in enumerate(feasible) if met == filled]
         face = "tab:blue" if filled else "white"
         ax.scatter(
-            [looks[k] for k in at],
+            [counts[k] for k in at],
             [far[k] for k in at],
             s=18,
             facecolor=face,
@@ -384,7 +386,7 @@ def plot_history(
     ax.set_ylabel("distance from the start")
     right = ax.twinx()
     violated = [residual if residual > 0 else float("nan") for residual in worst]
-    right.semilogy(looks, violated, color="tab:red", linestyle=":", label="violation")
+    right.semilogy(counts, violated, color="tab:red", linestyle=":", label="violation")
     right.set_ylabel("worst residual")
     lines = [*ax.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]
     # Above the axes: inside them it would cover the last points, which count most.

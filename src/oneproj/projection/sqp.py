@@ -408,10 +408,10 @@ class Sqp:
         return fresh
 
     def _leave_plateau(self) -> bool:
-        """Leave a point without a slope, or a saddle, along a random direction.
+        """Leave a point without a gradient, or a saddle, along a random direction.
 
-        The direction is always the same. Returns whether a point with a slope was
-        found, or a feasible one.
+        The direction is always the same. Returns whether a point with a gradient
+        was found, or a feasible one.
         """
         evaluator = self._evaluator
         direction = random_direction(evaluator.origin, self._size)

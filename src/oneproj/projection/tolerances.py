@@ -103,9 +103,6 @@ class Tolerances:
     (Nocedal and Wright, eq. 3.4)."""
     shorter: float = 0.4
     """Share of the length of a step that failed that the next may have."""
-    halvings: int = 8
-    """Bisections of the share of the violations that a step removes, where a model with
-    curvature cannot remove all."""
     memory: float = 0.9
     """Share that a past prediction error keeps at every gradient."""
     trusted: float = 0.6

@@ -51,7 +51,7 @@ class DualValue(NamedTuple):
     """A value, its derivatives, and how high the highest point is proven to be."""
 
     value: float
-    slope: Array
+    gradient: Array
     proof: float = 0.0
     length: float = 0.0
     """Of the displacement that it is of."""
@@ -140,7 +140,7 @@ class SetBundle(Bundle):
         z = self.z * (TOLERANCES.beyond_sets / max(float(self.z.sum()), EPSILON))
         found = self._dual_value(z * unit, offset, self._zero)
         # Where the region lowers them most they are above what rounding explains.
-        beyond = float(z @ found.slope) > 0
+        beyond = float(z @ found.gradient) > 0
         return beyond and found.length <= TOLERANCES.ends_within * unit
 
     def multipliers(self) -> dict[str, float]:
@@ -202,12 +202,12 @@ class SetBundle(Bundle):
         d = self.space.displacement(self.region.nearest(self._target(z, shift)))
         d = d.minus(shift)
         length = d.norm()
-        slope = self.normals @ self.basis.products(d) - offsets
-        gain = float(z @ slope)
+        gradient = self.normals @ self.basis.products(d) - offsets
+        gain = float(z @ gradient)
         # Every unit normal may be off by its rounding, which counts where they cancel.
         width = length + EPSILON * float(z.sum())
         proof = (length**2 + gain) / width if length > 0 else 0.0
-        return DualValue(0.5 * length**2 + gain, slope, proof, length)
+        return DualValue(0.5 * length**2 + gain, gradient, proof, length)
 
     def _maximise(
         self, offsets: Array, slack: Array, shift: AbstractPacked
@@ -266,16 +266,16 @@ def ascend(
     """
     z, here = start, dual(start)
     for _ in range(TOLERANCES.ascent_steps):
-        beyond = np.where(z > 0, np.abs(here.slope), here.slope)
+        beyond = np.where(z > 0, np.abs(here.gradient), here.gradient)
         if here.proof > far or not (beyond > enough).any():
             break
-        free = (z > 0) | (here.slope > 0)
+        free = (z > 0) | (here.gradient > 0)
         most = bound[np.ix_(free, free)]
         apart = TOLERANCES.apart * (unit + float(np.abs(z).sum()))
         curvature = _curvature(dual, z, here, free, most, apart)
         for H in (curvature + TOLERANCES.bound_least * most, most):
             step = np.zeros_like(z)
-            step[free] = _model_step(H, here.slope[free], z[free])
+            step[free] = _model_step(H, here.gradient[free], z[free])
             there = dual(z + step)
             if _gains(here, there, step, H, free):
                 z, here = z + step, there
@@ -292,7 +292,7 @@ def _gains(
 
     Near the top gains are below the rounding of values; slopes tell them still.
     """
-    rise, fall = float(here.slope @ step), -float(there.slope @ step)
+    rise, fall = float(here.gradient @ step), -float(there.gradient @ step)
     predicted = rise - 0.5 * float(step[free] @ H @ step[free])
     noise = 64.0 * EPSILON * (abs(here.value) + abs(there.value))
     if predicted > noise:
@@ -320,7 +320,7 @@ def _curvature(  # noqa: PLR0917 - the free part of one step
     for size, axis in zip(most, axes.T, strict=True):
         aside = z.copy()
         aside[free] += apart / size * axis
-        columns.append((here.slope - dual(aside).slope)[free] * (size / apart))
+        columns.append((here.gradient - dual(aside).gradient)[free] * (size / apart))
     H = axes.T @ np.array(columns).T
     values, vectors = np.linalg.eigh(0.5 * (H + H.T))
     vectors = axes @ vectors
@@ -328,9 +328,9 @@ def _curvature(  # noqa: PLR0917 - the free part of one step
     return curvature
 
 
-def _model_step(H: Array, slope: Array, z: Array) -> Array:
+def _model_step(H: Array, gradient: Array, z: Array) -> Array:
     """The step to the maximiser of the model over ``z + step >= 0``."""
-    found = solve_nonnegative_qp(H, -slope - H @ z, z)
+    found = solve_nonnegative_qp(H, -gradient - H @ z, z)
     way = found.z - z
     if found.ray is not None:
         way = way + (1.0 + np.abs(z).sum()) * found.ray
@@ -378,8 +378,10 @@ def _is_linear_along(
     if values is None:
         return False
     for name, value in values.items():
-        slope = evaluator.first.gradients[name]
-        rounding = evaluator.margins[name] + evaluator.share * norm(slope) * norm(move)
-        if abs(evaluator.first.values[name] + dot(slope, move) - value) > rounding:
+        gradient = evaluator.first.gradients[name]
+        rounding = evaluator.margins[name] + evaluator.share * norm(gradient) * norm(
+            move
+        )
+        if abs(evaluator.first.values[name] + dot(gradient, move) - value) > rounding:
             return False
     return True
