@@ -111,7 +111,6 @@ class Evaluator:
         """The evaluation at the nearest feasible point, or the least infeasible one."""
         self._best_move: AbstractMove | None = None
         self._best_point: list[Tensor] | None = self.origin
-        self._measured: tuple[Evaluation, float] | None = None
         self._here: Evaluation | None = self.first
         """The evaluation where the parameters are; None if that is unknown."""
         self.kept: list[tuple[list[Tensor], Evaluation]] = [(self.origin, self.first)]
@@ -179,9 +178,7 @@ class Evaluator:
     def moved(self) -> float:
         """Return to the best point, and measure how far the parameters moved."""
         self.return_to_best()
-        if self._measured is None or self._measured[0] is not self.best:
-            self._measured = self.best, self.space.length(self._storage)
-        return self._measured[1]
+        return self.space.length(self._storage)
 
     def return_to_best(self) -> None:
         """Make the parameters hold the best point."""

@@ -176,22 +176,22 @@ def describe_local(
         tolerance: A KKT residual as good as none.
     """
     (multipliers, kkt_residual), remark = own, ""
-    feasible = evaluator.best.worst <= 0
+    feasible, moved = evaluator.best.worst <= 0, evaluator.moved()
     if bundle is not None and (cuts := bundle.multipliers()):
         left = relative_residual(*distance_to_solution(evaluator, bundle))
         if left < kkt_residual:
             multipliers, kkt_residual = cuts, left
             even = stationarity_residual(evaluator, cuts, {})
-            remark = kink_remark(even, evaluator.moved()) if feasible else ""
+            remark = kink_remark(even, moved) if feasible else ""
     if feasible and region.places:
         within, left = multipliers_within_sets(evaluator, region)
-        left = relative_residual(left, evaluator.moved())
+        left = relative_residual(left, moved)
         if left < max(kkt_residual, tolerance):
             multipliers, kkt_residual, remark = within, left, ""
     return describe(
         evaluator,
         evaluator.best,
-        evaluator.moved(),
+        moved,
         multipliers=multipliers,
         kkt_residual=kkt_residual,
         remark=remark,
@@ -302,12 +302,12 @@ def stationarity_residual(
 def multipliers_within_sets(
     evaluator: Evaluator, region: Region
 ) -> tuple[dict[str, float], float]:
-    """Multipliers at the best point if it lies in sets, and what is left of a balance.
+    """Multipliers at the best point if it lies in sets, and the KKT residual, a length.
 
     A set has a normal for every direction it can be left in, and its distance shows one
     of them. With ``x_hat`` nearest it is ``P(x - sum_j mu_j grad c_j(x_hat))``, P onto
-    the sets: mu is that of the problem with functions as they are linearised there, and
-    what is left is how far its solution is from ``x_hat``.
+    the sets: mu is that of the problem with the linearisations there for functions, and
+    the residual is how far its solution is from ``x_hat``.
     """
     evaluator.return_to_best()
     functions = [name for name in evaluator.constraints if name not in region.places]
@@ -322,7 +322,7 @@ def multipliers_within_sets(
 
 
 def relative_residual(left: float, moved: float) -> float:
-    """What is left of a balance as a share of the move, at most 1.
+    """A KKT residual as a share of the distance moved, at most 1.
 
     Example:
         >>> relative_residual(0.5, 2.0), relative_residual(3.0, 2.0)

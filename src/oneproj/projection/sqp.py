@@ -184,11 +184,8 @@ class Sqp:
     def _first_member(self) -> Iterate:
         """The sets' point nearest to the start, or one where functions have values."""
         origin = self._evaluator.origin
-        iterate = self._visit_member(origin)
-        if iterate is not None:
-            return iterate
         direction = random_direction(origin, self._size)
-        for share in TOLERANCES.nudges:
+        for share in (0.0, *TOLERANCES.nudges):
             iterate = self._visit_member(combine([1.0, share], [origin, direction]))
             if iterate is not None:
                 return iterate
@@ -215,10 +212,7 @@ class Sqp:
     def _model(self, iterate: Iterate, mu: Array) -> Model:
         normals = [a for a, _ in self._halfspaces]
         rows = np.vstack([iterate.J, *normals, iterate.d])
-        solved = self._curvature.solve(rows, mu)
-        if float((rows * solved).sum(1).min(initial=0.0)) < 0:
-            solved = rows  # of many nearly equal moves rounding is left
-        return Model(rows, solved, self._offsets(iterate))
+        return Model(rows, self._curvature.solve(rows, mu), self._offsets(iterate))
 
     def _offsets(self, iterate: Iterate) -> Array:
         return np.array([b - float(a.dot(iterate.d)) for a, b in self._halfspaces])
@@ -269,10 +263,8 @@ class Sqp:
             step, model, aim = self._solve_model(iterate)
             if self._has_converged(iterate, step):
                 return True
-            before = evaluator.best.worst
             gained = self._take_step(iterate, step, model, aim)
-            found = evaluator.best.worst <= 0 < before
-            slow = 0 if gained > self._min_gain or found else slow + 1
+            slow = 0 if gained > self._min_gain else slow + 1
         return False
 
     def _try_zero(self) -> bool:
@@ -287,9 +279,7 @@ class Sqp:
             except NonFiniteError:
                 continue
             if iterate is not None and iterate.evaluation.worst <= 0:
-                self._restart_at(iterate)
-                self._curvature.forget()
-                self._step_share, self._trusted = 1.0, False
+                self._start_anew_at(iterate)
                 return True
         return False
 
@@ -386,6 +376,12 @@ class Sqp:
             left = left + nu * a
         return math.sqrt(float(left.dot(left)) / max(2.0 * iterate.half, TINY))
 
+    def _start_anew_at(self, iterate: Iterate) -> None:
+        """Go on from an iterate, without what was learned before."""
+        self._restart_at(iterate)
+        self._curvature.forget()
+        self._step_share, self._trusted = 1.0, False
+
     def _restart_at(self, iterate: Iterate) -> None:
         self.current = iterate
         self._recent: list[tuple[float, Array]] = []
@@ -407,35 +403,29 @@ class Sqp:
         self.best = fresh if best is iterate else best.rotated(turn)
         return fresh
 
-    def _leave_plateau(self) -> bool:
-        """Leave a point without a gradient, or a saddle, along a random direction.
+    def _leave_plateau(self) -> None:
+        """Leave a point without a gradient along a direction, random but the same.
 
-        The direction is always the same. Returns whether a point with a gradient
-        was found, or a feasible one.
+        For a point with a gradient, or a feasible one.
         """
         evaluator = self._evaluator
         direction = random_direction(evaluator.origin, self._size)
-        flat = not self.best.has_gradient()
-        for share in TOLERANCES.nudges if flat else TOLERANCES.nudges[:1]:
+        for share in TOLERANCES.nudges:
             point = combine([1.0, share], [evaluator.best_point, direction])
             inside = self._region.nearest(point)
             # Mirrored at the sets, so that it leads off a face that it leads out of.
             moved = combine([2.0, -1.0, -1.0], [inside, point, evaluator.origin])
-            self._evaluator.keep_best()
+            evaluator.keep_best()
             try:
-                d = self._basis.coordinates(moved)
-                iterate = self._visit(d)
+                iterate = self._visit(self._basis.coordinates(moved))
             except NonFiniteError:
                 continue
             if iterate is not None and (
                 iterate.has_gradient() or iterate.evaluation.worst <= 0
             ):
-                self._curvature.forget()
                 self.mu, self._penalty = np.zeros(len(self.names)), 0.0
-                self._step_share, self._trusted = 1.0, False
-                self._restart_at(iterate)
-                return True
-        return False
+                self._start_anew_at(iterate)
+                return
 
     # --- steps
 
@@ -534,8 +524,5 @@ class Sqp:
         flat = Model(rows, rows, np.maximum(self._offsets(iterate), 0.0))
         values = np.array([iterate.evaluation.values[n] for n in self.names])
         step = flat.step(np.minimum(values, 0.0), math.inf)
-        left, mu = self._kkt_residual(iterate, step), step.mu
-        own = self._kkt_residual(iterate, step._replace(mu=self.mu))
-        if iterate.evaluation.worst <= 0 and own < left:
-            left, mu = own, self.mu
-        return dict(zip(self.names, mu.tolist(), strict=True)), min(left, 1.0)
+        residual = min(self._kkt_residual(iterate, step), 1.0)
+        return dict(zip(self.names, step.mu.tolist(), strict=True)), residual
