@@ -281,7 +281,7 @@ def found(kkt: float, bound: float | None = None, **fields: Any) -> Projection: 
 
 
 def test_a_projection_that_is_not_the_nearest_says_so() -> None:
-    text = "feasible; not yet the nearest point: KKT residual 0.57"
+    text = "feasible; not yet the nearest point: KKT residual of the projection 0.57"
     assert found(0.57).status_text == text
     assert text in str(found(0.57))
     assert found(0.57).to_dict()["status_text"] == text
@@ -291,7 +291,7 @@ def test_a_projection_that_is_not_the_nearest_says_so() -> None:
     assert text in str(whole)
     late = dataclasses.replace(whole, status=Status.OUT_OF_TIME)
     assert late.status_text.startswith(Status.OUT_OF_TIME.value)
-    assert late.status_text.endswith("KKT residual 0.57")
+    assert late.status_text.endswith("KKT residual of the projection 0.57")
 
 
 @pytest.mark.parametrize(

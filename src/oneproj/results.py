@@ -331,7 +331,8 @@ class Projection(Readable):
             return []
         if math.isinf(self.kkt_residual):
             return ["a nearer feasible point may exist: there is no KKT residual"]
-        return [f"not yet the nearest point: KKT residual {self.kkt_residual:.2g}"]
+        residual = f"KKT residual of the projection {self.kkt_residual:.2g}"
+        return [f"not yet the nearest point: {residual}"]
 
     def _parts(self) -> list[Rows | str]:
         bound = "unknown" if self.lower_bound is None else f"{self.lower_bound:.6e}"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.projection.report import relative
+from oneproj.projection.report import relative_residual
 
 SETS = oneproj.sets
 
@@ -31,5 +31,5 @@ def test_the_corner_of_a_set_has_the_normal_that_balances() -> None:
 
 
 def test_nothing_left_is_nothing_whatever_the_move() -> None:
-    assert relative(0.0, 0.0) == 0.0
-    assert relative(1.0, 0.0) == 1.0
+    assert relative_residual(0.0, 0.0) == 0.0
+    assert relative_residual(1.0, 0.0) == 1.0

@@ -66,7 +66,7 @@ def test_a_few_constraints_are_seen_once_at_the_first_look(
     seen.clear()
     evaluator = Evaluator([w], stated, differentiate_all=False, suspects=None)
     assert len(seen) == (1 if seen_once else 2)
-    assert evaluator.evaluations + evaluator.tried == len(seen)
+    assert evaluator.evaluations + evaluator.extra_passes == len(seen)
     # What held there is looked at without its gradient from then on.
     assert set(evaluator.move(vector(-1.0)).gradients) == {"size"}
 

@@ -201,3 +201,16 @@ def test_a_multiple_or_a_shift_is_projected_by_its_examples_too(
     plain, other = done(lambda worst, cap: worst <= cap), done(written)
     assert other.gradients == plain.gradients
     assert other.distance == pytest.approx(plain.distance, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_all_rounds_together_keep_to_the_number_of_evaluations(seed: int) -> None:
+    # To the last digit each round would take all of them. The second 40 are for the
+    # constraint itself, where the rounds end without a feasible point.
+    model, losses, x = network(seed)
+    worst = oneproj.largest(losses, data=x, count=6)
+    cap = worst <= 0.5 * worst.value()
+    projector = Cuts(tolerance=0.0, min_gain=0.0, max_evaluations=40)
+    done = oneproj.project(model.parameters(), {"worst": cap}, projector=projector)
+    assert done.residuals["worst"] <= 0
+    assert done.gradients <= 2 * 40 + 10

@@ -10,7 +10,7 @@ import torch
 
 import oneproj
 from oneproj.projection.cuts import Cuts
-from oneproj.projection.report import SLIGHT, UNBALANCED, remarked
+from oneproj.projection.report import SLIGHT, UNBALANCED, with_remark
 from oneproj.results import Projection, Status
 from oneproj_paper.projectors.augmented_lagrangian import AugmentedLagrangian
 
@@ -30,13 +30,13 @@ BALANCED = Projection(Status.FEASIBLE, 3.0, {"cap": -0.1}, {"cap": 1.0}, 9)
 )
 def test_no_remark_without_need(change: dict[str, object]) -> None:
     given = dataclasses.replace(BALANCED, **change)  # type: ignore[arg-type]
-    assert remarked(given, {}, ORIGIN) is given
+    assert with_remark(given, {}, ORIGIN) is given
 
 
 @pytest.mark.parametrize("bound", [None, 1.0])
 def test_a_large_kkt_residual_is_put_into_words(bound: float | None) -> None:
     given = dataclasses.replace(BALANCED, kkt_residual=0.82, lower_bound=bound)
-    remark = remarked(given, {}, ORIGIN).remark
+    remark = with_remark(given, {}, ORIGIN).remark
     assert "A nearer feasible point probably exists: the KKT residual is 0.82" in remark
     assert "To come nearer" in remark
 
@@ -47,13 +47,13 @@ def test_advice_that_was_followed_is_not_given() -> None:
     ball = oneproj.sets.Ball(1.0).on(w)
     declared = oneproj.function(w.sum, curvature="linear") <= 1.0
     plain = oneproj.function(w.sum) <= 1.0
-    told = remarked(given, {"ball": ball, "sum": declared}, ORIGIN).remark
+    told = with_remark(given, {"ball": ball, "sum": declared}, ORIGIN).remark
     assert "declare" not in told
     assert "oneproj.sets" not in told
-    told = remarked(given, {"ball": ball, "sum": plain}, ORIGIN).remark
+    told = with_remark(given, {"ball": ball, "sum": plain}, ORIGIN).remark
     assert "declare curvature=\"convex\" of 'sum' if it is" in told
     assert "oneproj.sets" not in told
-    assert "oneproj.sets" in remarked(given, {"sum": plain}, ORIGIN).remark
+    assert "oneproj.sets" in with_remark(given, {"sum": plain}, ORIGIN).remark
 
 
 def test_a_balance_of_linearisations_is_called_that() -> None:

@@ -62,7 +62,7 @@ class AbstractProjector(ABC):
 
         Args:
             state: What ``state_dict`` of a projector with the same settings returned.
-            parameters: Of the problem that it was learned from, as it is now.
+            parameters: Of the problem that it was learned from, at present.
             constraints: Likewise.
         """
         del state, parameters, constraints

@@ -12,7 +12,7 @@ from oneproj.errors import NonFiniteError
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.evaluator import Evaluation, Evaluator
-from oneproj.projection.report import described, imbalance, relative
+from oneproj.projection.report import describe, relative_residual, stationarity_residual
 from oneproj.results import Projection
 from oneproj.sets import SetConstraint
 from oneproj.sets.region import Region, region_of
@@ -62,7 +62,7 @@ class ClosedForm(AbstractProjector):
         nearest = _nearest(evaluator, region)
         evaluator.move_to(nearest)
         if evaluator.best.worst > 0:  # rounding keeps every attempt outside
-            found = described(evaluator, evaluator.best, evaluator.moved())
+            found = describe(evaluator, evaluator.best, evaluator.moved())
         else:
             found = _described_in_sets(evaluator, region, nearest)
         return replace(found, gradients=1, history=())  # it took no search
@@ -133,12 +133,14 @@ def _described_in_sets(
     # The normals are those at the start: at a corner no other one balances the move.
     normals = {name: evaluator.first.gradients[name] for name in outside}
     far = evaluator.moved()
-    return described(
+    return describe(
         evaluator,
         evaluator.best,
         far,
         multipliers=multipliers,
-        kkt_residual=relative(imbalance(evaluator, multipliers, normals), far),
+        kkt_residual=relative_residual(
+            stationarity_residual(evaluator, multipliers, normals), far
+        ),
         lower_bound=min(far, math.hypot(*distances)),
     )
 

@@ -29,11 +29,16 @@ from torch import Tensor
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.projection.bundle import Bundle, padded
-from oneproj.projection.curvature import Center, Curvature
+from oneproj.projection.curvature import Center, CurvatureModel
 from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.largest import parts_of
 from oneproj.projection.refutation import Witness
-from oneproj.projection.report import apart, described, imbalance, relative
+from oneproj.projection.report import (
+    describe,
+    distance_to_solution,
+    relative_residual,
+    stationarity_residual,
+)
 from oneproj.projection.tolerances import TOLERANCES
 from oneproj.projection.within_sets import SetBundle
 from oneproj.results import Projection
@@ -122,7 +127,7 @@ class _Search:
         self._sets = bundle if isinstance(bundle, SetBundle) else None
         # In a basis that is shrunk again and again matrices learn little.
         ample = bundle.capacity >= min(TOLERANCES.vectors, dimension(evaluator.origin))
-        self._curvature = Curvature(dense=self._sets is None and ample)
+        self._curvature = CurvatureModel(dense=self._sets is None and ample)
         self._witness = Witness(evaluator, declared=declared)
         self._seen, self._moved = evaluator.first, 0.0
         self._at = evaluator.space.displacement(evaluator.origin)
@@ -486,7 +491,7 @@ def move_inside_noise(evaluator: Evaluator) -> None:
         except NonFiniteError:
             return
     if seen is not best and all(c <= -wanted[n] for n, c in seen.values.items()):
-        evaluator.prefer(seen, there)
+        evaluator.set_best(seen, there)
 
 
 def _is_near(evaluator: Evaluator, name: str) -> bool:
@@ -540,7 +545,7 @@ def project_within_any(
     if evaluator.best.worst > 0:
         return None, False
     far, mu = evaluator.moved(), bundle.multipliers()
-    uneven = imbalance(evaluator, mu, bundle.unit_normals())
+    uneven = stationarity_residual(evaluator, mu, bundle.unit_normals())
     functions = evaluator.constraints.keys() - region.places.keys()
     declared = all(evaluator.constraints[name].curvature for name in functions)
     bound = bundle.lagrangian_bound()
@@ -549,9 +554,9 @@ def project_within_any(
     left = uneven
     if narrow and declared:  # at a kink, one of its gradients does not balance
         gap = math.sqrt(max(0.0, far**2 - bound**2))
-        left = min(uneven, max(apart(evaluator, bundle)[0], gap))
-    kkt_residual = relative(left, far)
-    found = described(
+        left = min(uneven, max(distance_to_solution(evaluator, bundle)[0], gap))
+    kkt_residual = relative_residual(left, far)
+    found = describe(
         evaluator, evaluator.best, far, multipliers=mu, kkt_residual=kkt_residual
     )
     return found, sure

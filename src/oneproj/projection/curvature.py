@@ -36,7 +36,7 @@ class Center:
     gradients: dict[str, Array]
 
 
-class Curvature:
+class CurvatureModel:
     """Learns how constraints curve, and proposes where to evaluate them.
 
     Args:
@@ -84,31 +84,26 @@ class Curvature:
         return recent[-1] if agreed else 0.0
 
     def update(
-        self, seen: Center, moved: float, multipliers: Mapping[str, float]
+        self, point: Center, moved: float, multipliers: Mapping[str, float]
     ) -> None:
         """Learn from the values and gradients at a point.
 
         Args:
-            seen: The point, in the present basis.
+            point: In the present basis.
             moved: The length of the step there, also of its part outside of the basis.
             multipliers: Of the cuts' solution; they say which constraints matter.
         """
         self._count += 1
-        self._grow(len(seen.y))
-        for name, g in seen.gradients.items():
+        self._grow(len(point.y))
+        for name, g in point.gradients.items():
             self._scales.setdefault(name, _norm(g) or 1.0)
-        if self._center is None:
-            self._center = seen
+        last, self._center = self._center, point
+        if last is None:
             return
-        self._judge(seen, moved, multipliers)
-        if not self._dense:
-            self._center = seen
-            return
-        for name, g in seen.gradients.items():
-            if name in self._center.gradients:
-                change = g - self._center.gradients[name]
-                self._learn(name, seen.y - self._center.y, change)
-        self._center = seen
+        self._judge(last, point, moved, multipliers)
+        for name, g in point.gradients.items() if self._dense else ():
+            if name in last.gradients:
+                self._learn(name, point.y - last.y, g - last.gradients[name])
 
     def points(self) -> list[Array]:
         """Return the points whose coordinates must stay in the basis."""
@@ -120,9 +115,9 @@ class Curvature:
         turn = columns.T
         self._matrices = {n: turn @ C @ columns for n, C in self._matrices.items()}
         if self._center is not None:
-            at, slopes = self._center, self._center.gradients
-            turned = {name: turn @ g for name, g in slopes.items()}
-            self._center = Center(turn @ at.y, at.values, turned)
+            at = self._center
+            rotated = {name: turn @ g for name, g in at.gradients.items()}
+            self._center = Center(turn @ at.y, at.values, rotated)
 
     def step(self, bundle: Bundle, margins: Mapping[str, float]) -> Array | None:
         """Propose coordinates to evaluate; None if the model has no answer."""
@@ -134,24 +129,25 @@ class Curvature:
         cuts = bundle.normals[rows], bundle.tightened(margins)[rows], bundle.worth[rows]
         weights, bends = dict(self._weights), dict.fromkeys(center.gradients, 0.0)
         found: Array | None = None
-        self._start: Array | None = None
+        start: Array | None = None
         for _ in range(TOLERANCES.rounds):
-            own = self._rows(margins, bends)
+            own = _center_rows(center, margins, bends)
             normals, offsets = np.vstack([own[0], cuts[0]]), np.append(own[1], cuts[1])
-            planned = self._planned(normals, offsets, self._lagrangian(weights))
+            total = self._lagrangian(weights, len(center.y))
+            planned = _plan(normals, offsets, center.y, total, start)
             if planned is None:
                 break
             found, z = planned
-            self._start = z
+            start = z
             far = max(sum(self._weights.values()), _norm(center.y), _norm(found))
             z, m = np.minimum(z, TOLERANCES.growth * far), len(bends)
             new = dict(zip(bundle.names, (z[m:] @ cuts[2]).tolist(), strict=True))
             for name, weight in zip(bends, z[:m].tolist(), strict=True):
-                slope = _norm(center.gradients[name]) or 1.0
-                new[name] = new.get(name, 0.0) + weight / slope
+                length = _norm(center.gradients[name]) or 1.0
+                new[name] = new.get(name, 0.0) + weight / length
             new = {n: weight * self._scales.get(n, 1.0) for n, weight in new.items()}
             change = sum(abs(new[n] - weights.get(n, 0.0)) for n in new)
-            weights, bends = new, self._bends(found - center.y)
+            weights, bends = new, self._bends(center, found - center.y)
             if change <= TOLERANCES.settled * sum(new.values()):
                 break
         if found is None:
@@ -166,8 +162,8 @@ class Curvature:
             grown[range(len(C), size), range(len(C), size)] = self._first[name]
             self._matrices[name] = grown
         if self._center is not None:
-            at, slopes = self._center, self._center.gradients
-            longer = {name: padded(g, (size,)) for name, g in slopes.items()}
+            at = self._center
+            longer = {name: padded(g, (size,)) for name, g in at.gradients.items()}
             self._center = Center(padded(at.y, (size,)), at.values, longer)
 
     def _learn(self, name: str, step: Array, change: Array) -> None:
@@ -185,17 +181,18 @@ class Curvature:
             matrix += np.outer(left, left / along)
 
     def _judge(
-        self, seen: Center, moved: float, multipliers: Mapping[str, float]
+        self,
+        last: Center,
+        point: Center,
+        moved: float,
+        multipliers: Mapping[str, float],
     ) -> None:
-        """Compare how far values are above their slopes with what curvature says."""
-        center = self._center
-        if center is None:
-            return
-        step, error, bent, excess = seen.y - center.y, 0.0, 0.0, 0.0
-        bends = self._bends(step)
-        for name, g in center.gradients.items():
+        """Compare values with what gradients and curvature at the last point say."""
+        step, error, bent, excess = point.y - last.y, 0.0, 0.0, 0.0
+        bends = self._bends(last, step)
+        for name, g in last.gradients.items():
             weight = multipliers.get(name, 0.0)
-            above = seen.values[name] - center.values[name] - float(g @ step)
+            above = point.values[name] - last.values[name] - float(g @ step)
             excess += weight * above
             if name in self._matrices:
                 error += weight * abs(above - bends[name])
@@ -207,81 +204,49 @@ class Curvature:
         if moved > 0:
             self._recent.append(max(0.0, 2.0 * excess / (moved * moved)))
 
-    def _bends(self, step: Array) -> dict[str, float]:
-        """Return what curvature adds along a step: at most half of what slopes do."""
-        found = {}
-        for name, g in ({} if self._center is None else self._center.gradients).items():
-            most = 0.5 * abs(float(g @ step))
-            bend = 0.0
-            if name in self._matrices:
-                bend = 0.5 * float(step @ self._matrices[name] @ step)
+    def _bends(self, center: Center, step: Array) -> dict[str, float]:
+        """Return what curvature adds along a step: at most half the linear change."""
+        found = dict.fromkeys(center.gradients, 0.0)
+        for name in found.keys() & self._matrices.keys():
+            most = 0.5 * abs(float(center.gradients[name] @ step))
+            bend = 0.5 * float(step @ self._matrices[name] @ step)
             found[name] = min(max(bend, -most), most)
         return found
 
-    def _lagrangian(self, weights: Mapping[str, float]) -> Array:
-        k = 0 if self._center is None else len(self._center.y)
-        total = np.zeros((k, k))
+    def _lagrangian(self, weights: Mapping[str, float], size: int) -> Array:
+        total = np.zeros((size, size))
         for name, matrix in self._matrices.items():
             if weights.get(name, 0.0) > 0:
                 total += weights[name] / self._scales[name] * matrix
         return total
 
-    def _rows(
-        self, margins: Mapping[str, float], bends: Mapping[str, float]
-    ) -> tuple[Array, Array]:
-        """Return ``normals @ v <= offsets`` of the centre, with curvature."""
-        center = self._center
-        if center is None:
-            return np.zeros((0, 0)), np.zeros(0)
-        normals, offsets = [], []
-        for name, g in center.gradients.items():
-            slope = _norm(g) or 1.0
-            level = center.values[name] - float(g @ center.y)
-            normals.append(g / slope)
-            offsets.append(-(level + margins[name] + bends[name]) / slope)
-        return np.array(normals), np.array(offsets)
 
-    def _planned(
-        self, normals: Array, offsets: Array, curvature: Array
-    ) -> tuple[Array, Array] | None:
-        """Return the solution, or one that removes the largest share of violations."""
-        y = np.zeros(0) if self._center is None else self._center.y
-        planned = _plan(normals, offsets, y, curvature, 1.0, self._start)
-        if planned is not None:
-            return planned
-        best: tuple[Array, Array] | None = None
-        low, high = 0.0, 1.0
-        for _ in range(TOLERANCES.halvings):
-            share = 0.5 * (low + high)
-            start = None if best is None else best[1]
-            planned = _plan(normals, offsets, y, curvature, share, start)
-            if planned is None:
-                high = share
-            else:
-                best, low = planned, share
-        return best
+def _center_rows(
+    center: Center, margins: Mapping[str, float], bends: Mapping[str, float]
+) -> tuple[Array, Array]:
+    """Return ``normals @ v <= offsets`` of the centre, with curvature."""
+    normals, offsets = [], []
+    for name, g in center.gradients.items():
+        length = _norm(g) or 1.0
+        level = center.values[name] - float(g @ center.y)
+        normals.append(g / length)
+        offsets.append(-(level + margins[name] + bends[name]) / length)
+    return np.array(normals), np.array(offsets)
 
 
-def _plan(  # noqa: PLR0917 - the parts of one program
-    normals: Array,
-    offsets: Array,
-    y: Array,
-    curvature: Array,
-    share: float,
-    start: Array | None,
+def _plan(
+    normals: Array, offsets: Array, y: Array, curvature: Array, start: Array | None
 ) -> tuple[Array, Array] | None:
-    """Minimise ``|v|^2 + (v - y)'(curvature + ridge)(v - y)``; None without a solution.
+    """Minimise ``|v|^2 + (v - y)'curvature (v - y)`` under ``normals @ v <= offsets``.
 
-    Rows are ``normals @ v <= offsets``, of whose violation at y a share is to go. The
-    ridge is what keeps v near y: 0 for all of it, and more for less.
+    Returns:
+        The solution and its multipliers; None if there is no solution.
     """
     if not np.isfinite(curvature).all():
         return None
-    solve = _solver(curvature + np.eye(len(y)) / share)
+    solve = _solver(curvature + np.eye(len(y)))
     free = y - solve(y)
     turned = solve(normals.T)
-    violation = np.maximum(normals @ y - offsets, 0.0)
-    offsets = offsets + (1.0 - share) * violation
     gram = normals @ turned
     gram, offsets = 0.5 * (gram + gram.T), offsets - normals @ free
     solved = solve_nonnegative_qp(gram, offsets, start)

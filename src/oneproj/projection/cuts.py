@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -32,13 +33,13 @@ from oneproj.projection.evaluator import Evaluator
 from oneproj.projection.largest import has_largest, project_largest
 from oneproj.projection.local_model import LocalWarmStart
 from oneproj.projection.report import (
-    apart,
-    balance_within,
-    best_balanced,
-    bounded,
-    described,
-    relative,
-    stationary,
+    describe,
+    describe_convex,
+    describe_local,
+    distance_to_solution,
+    multipliers_within_sets,
+    relative_residual,
+    stationary_remark,
 )
 from oneproj.projection.sqp import Sqp
 from oneproj.projection.tolerances import TOLERANCES
@@ -115,7 +116,7 @@ class Cuts(AbstractProjector):
         elif memory is not None:
             vectors = 'It counts vectors that are kept, or is bytes as text: "2 GB".'
             self._memory = check_count("memory", memory, vectors)
-        self._warm = False
+        self._warm, self._splits = False, True
         self._past: WarmStart | None = None
 
     def warm(self) -> Cuts:
@@ -165,17 +166,12 @@ class Cuts(AbstractProjector):
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
     ) -> Projection:
         """Project in place and report."""
-        # Where memory is short there is none for the gradients of many examples.
-        ample = self._vectors(parameters) is None
-        if ample and has_largest(constraints) and not _are_convex(constraints):
-            return project_largest(parameters, constraints, self._project)
-        return self._project(parameters, constraints)
-
-    def _project(
-        self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
-    ) -> Projection:
-        """Project in place; a bound on a largest value is one function."""
         convex = _are_convex(constraints)
+        # Where memory is short there is none for the gradients of many examples.
+        splits = self._splits and self._vectors(parameters) is None
+        if splits and not convex and has_largest(constraints):
+            limit = self._max_evaluations or TOLERANCES.gradients
+            return project_largest(parameters, constraints, self._project_whole, limit)
         past = self._recall(parameters, constraints)
         suspects = None if past is None else past.suspects()
         evaluator = Evaluator(
@@ -184,16 +180,18 @@ class Cuts(AbstractProjector):
         try:
             if evaluator.first.worst <= 0:
                 self._past = past
-                return described(evaluator, evaluator.best, 0.0)
+                return describe(evaluator, evaluator.best, 0.0)
             region = region_of(parameters, constraints)
             nearest = project_onto_sets(evaluator, region)
             if nearest is not None:
                 self._past = past
                 return nearest
-            if convex and region.places:
-                return self._project_within(evaluator, region)
             if convex:
-                return self._project_convex(evaluator, past)
+                return (
+                    self._project_within(evaluator, region)
+                    if region.places
+                    else self._project_convex(evaluator, past)
+                )
             found = self._project_as_linear(evaluator, region)
             if found is None and not region.convex:
                 return self._project_within_any(evaluator, region, past)
@@ -202,6 +200,18 @@ class Cuts(AbstractProjector):
             # NaN at a visited point, or Ctrl-C: leave the best point, not that one.
             evaluator.return_to_best()
             raise
+
+    def _project_whole(
+        self,
+        parameters: Vector,
+        constraints: Mapping[str, AbstractTerm],
+        max_evaluations: int,
+    ) -> Projection:
+        """Project in place; a bound on a largest value is one function."""
+        projector = copy.copy(self)
+        projector._max_evaluations = max_evaluations  # noqa: SLF001 - its own class
+        projector._splits = False  # noqa: SLF001 - its own class
+        return projector.project(parameters, constraints)
 
     def _recall(
         self, parameters: Vector, constraints: Mapping[str, AbstractTerm]
@@ -229,7 +239,9 @@ class Cuts(AbstractProjector):
         if not (empty or evaluator.is_rounding(evaluator.best)):
             return self._project_anew(evaluator, bundle)
         move_inside_noise(evaluator)
-        done = bounded(evaluator, bundle, *apart(evaluator, bundle), {}, empty=empty)
+        done = describe_convex(
+            evaluator, bundle, *distance_to_solution(evaluator, bundle), {}, empty=empty
+        )
         # Without a bound a declaration is refuted, and the cuts are not valid.
         if self._warm and not (done.lower_bound is None or bundle.excludes_all):
             self._past = WarmStart.of(evaluator, cuts=bundle)
@@ -241,7 +253,9 @@ class Cuts(AbstractProjector):
         Of an ellipsoid with axes of very different lengths a gradient shows one facet.
         What they prove holds for any answer. If there is none, the better point counts.
         """
-        missed = bounded(evaluator, bundle, *apart(evaluator, bundle), {}, empty=False)
+        missed = describe_convex(
+            evaluator, bundle, *distance_to_solution(evaluator, bundle), {}, empty=False
+        )
         point = evaluator.best_point
         with evaluator.second_search() as again:
             found = self._project_local(again, None)
@@ -262,9 +276,9 @@ class Cuts(AbstractProjector):
         if evaluator.best.worst > 0 and not empty:
             return self._project_convex(evaluator, None)
         move_inside_noise(evaluator)
-        left, far = apart(evaluator, bundle)
+        left, far = distance_to_solution(evaluator, bundle)
         normals = bundle.unit_normals()
-        return bounded(evaluator, bundle, left, far, normals, empty=empty)
+        return describe_convex(evaluator, bundle, left, far, normals, empty=empty)
 
     def _project_as_linear(
         self, evaluator: Evaluator, region: Region
@@ -281,8 +295,8 @@ class Cuts(AbstractProjector):
         if not found.status.ok:
             return None
         # What the cuts prove holds for linear functions, and these only seem to be.
-        multipliers, left = balance_within(evaluator, region)
-        residual = relative(left, found.distance)
+        multipliers, left = multipliers_within_sets(evaluator, region)
+        residual = relative_residual(left, found.distance)
         if residual > NEAREST.kkt_residual:
             return None
         return replace(
@@ -316,12 +330,44 @@ class Cuts(AbstractProjector):
     def _project_local(
         self, evaluator: Evaluator, past: WarmStart | None
     ) -> Projection:
-        region = region_of(evaluator.parameters, evaluator.constraints)
-        sets = boxes_of(evaluator.parameters, evaluator.constraints)
-        limit = (
-            evaluator.evaluations - 1 + (self._max_evaluations or TOLERANCES.gradients)
-        )
+        """Search locally, or by cuts once that is slow and the functions seem convex.
+
+        A search that begins with the models of the last one never changes to cuts.
+        """
         carried = None if past is None else past.models
+        budget = self._max_evaluations or TOLERANCES.gradients
+        limit = evaluator.evaluations - 1 + budget
+        search, within = self._local_search(evaluator, carried)
+        bundle, steady = None, True
+        while steady and evaluator.evaluations < limit:
+            before = evaluator.best.worst
+            few = evaluator.evaluations + TOLERANCES.local_first
+            soon = limit if carried is not None else min(few, limit)
+            search.run(soon, last=soon == limit)
+            if search.converged or search.stationary:
+                break
+            steady = 0 < evaluator.best.worst <= TOLERANCES.local_steady * before
+        else:
+            bundle = self._try_as_convex(evaluator, search, limit)
+        region = region_of(evaluator.parameters, evaluator.constraints)
+        if evaluator.best.worst > 0 and region.places:
+            move_into_sets(evaluator, region)
+        move_inside_noise(evaluator)
+        search.resume()
+        if self._warm and within and evaluator.best.worst <= 0:
+            self._past = WarmStart.of(evaluator, models=search.carry())
+        found = describe_local(
+            evaluator, search.multipliers(), bundle, region, self._tolerance
+        )
+        if search.stationary and not found.status.ok:
+            return replace(found, remark=stationary_remark(evaluator))
+        return found
+
+    def _local_search(
+        self, evaluator: Evaluator, carried: LocalWarmStart | None
+    ) -> tuple[Sqp, bool]:
+        """A local search, and whether it stays within the boxes."""
+        boxes = boxes_of(evaluator.parameters, evaluator.constraints)
         make = partial(
             Sqp,
             evaluator,
@@ -330,54 +376,28 @@ class Cuts(AbstractProjector):
             room=self._local_room(evaluator.parameters, evaluator.constraints),
         )
         try:
-            search, within = make(sets, carried=carried), True
+            return make(boxes, carried=carried), True
         except NonFiniteError:  # the functions have no value in the sets, or hardly
-            search, within = make(Region(evaluator.parameters, {})), False
-        bundle = self._search(evaluator, search, limit, patient=carried is not None)
-        if evaluator.best.worst > 0 and region.places:
-            move_into_sets(evaluator, region)
-        move_inside_noise(evaluator)
-        search.resume()
-        if self._warm and within and evaluator.best.worst <= 0:
-            self._past = WarmStart.of(evaluator, models=search.carry())
-        found = best_balanced(
-            evaluator, search.multipliers(), bundle, region, self._tolerance
-        )
-        if search.stationary and not found.status.ok:
-            return replace(found, remark=stationary(evaluator))
-        return found
+            return make(Region(evaluator.parameters, {})), False
 
-    def _search(
-        self, evaluator: Evaluator, search: Sqp, limit: int, *, patient: bool
-    ) -> Bundle:
-        """Search locally, or by cuts once that is slow and the functions seem convex.
-
-        Args:
-            evaluator: Of the constraints.
-            search: The local search.
-            limit: Gradients in all.
-            patient: Never change to cuts.
+    def _try_as_convex(
+        self, evaluator: Evaluator, search: Sqp, limit: int
+    ) -> Bundle | None:
+        """Search by cuts if the functions seem convex, and locally if that fails.
 
         Returns:
-            The cuts that found the best point; without any if the local search did.
+            The cuts that found the best point; None if the local search did.
         """
         room = self._convex_room(evaluator.parameters, evaluator.constraints)
-        bundle, steady = Bundle(room), True
-        while steady and evaluator.evaluations < limit:
-            before = evaluator.best.worst
-            few = evaluator.evaluations + TOLERANCES.local_first
-            soon = limit if patient else min(few, limit)
-            search.run(soon, last=soon == limit)
-            if search.converged or search.stationary:
-                return bundle
-            steady = 0 < evaluator.best.worst <= TOLERANCES.local_steady * before
+        bundle: Bundle | None = None
         if search.may_be_convex():
-            try:
-                project_convex(evaluator, bundle, max_evaluations=limit, declared=False)
-            except InvalidProblemError:  # they are not convex after all
-                bundle = Bundle(room)
+            # A contradiction shows that they are not convex after all.
+            with suppress(InvalidProblemError):
+                cuts = Bundle(room)
+                project_convex(evaluator, cuts, max_evaluations=limit, declared=False)
+                bundle = cuts
         search.resume()
-        if not bundle.multipliers() or evaluator.best.worst > 0:
+        if bundle is None or not bundle.multipliers() or evaluator.best.worst > 0:
             search.run(limit)
         return bundle
 

@@ -32,7 +32,7 @@ Watch = Callable[[int, float], None]
 _WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
 
 FEW = 2
-"""Functions up to which all constraints are differentiated at the first look: a
+"""Functions up to which all constraints are differentiated at the first evaluation: a
 projection is seldom asked for where they hold."""
 
 
@@ -52,7 +52,7 @@ class Evaluation(NamedTuple):
 class Evaluator:
     """Evaluates constraints at the point that the parameters hold.
 
-    A constraint that was never violated is looked at without its gradient: of a
+    A constraint that was never violated is evaluated without its gradient: of a
     hundred constraints of which three matter, three are differentiated.
     """
 
@@ -65,14 +65,14 @@ class Evaluator:
         suspects: Collection[str] | None = (),
         before: Evaluator | None = None,
     ) -> None:
-        """Take the first look; the parameters hold the start.
+        """Evaluate once; the parameters hold the start.
 
         Args:
             parameters: What moves.
             constraints: Name to constraint.
-            differentiate_all: At every look, also what was never violated.
+            differentiate_all: At every evaluation, also what was never violated.
             suspects: The constraints to treat as violated before; None if all of a few
-                are to be suspected until the first look tells.
+                are to be suspected until the first evaluation.
             before: Of an earlier search, whose counts and history go on.
         """
         self.parameters = parameters
@@ -82,8 +82,8 @@ class Evaluator:
         self.origin = snapshot(parameters)
         self._space: AbstractSpace | None = None
         self.evaluations: int = 0 if before is None else before.evaluations
-        self.tried: int = 0 if before is None else before.tried
-        """Points of ``try_point``, beyond the evaluations: they use up no budget."""
+        self.extra_passes: int = 0 if before is None else before.extra_passes
+        """Passes beyond the evaluations; they use up no budget."""
         self.history: list[tuple[int, float, float]] = (
             [] if before is None else before.history
         )
@@ -95,7 +95,7 @@ class Evaluator:
         guess = suspects is None and len(functions) <= FEW
         known = constraints if differentiate_all or guess else suspects or ()
         self._suspects = set(known)
-        self.first = self.look()
+        self.first = self.evaluate()
         if guess and not differentiate_all:
             self._suspects = {name for name, c in self.first.values.items() if c > 0}
         self.eps = coarsest(parameters, constraints)
@@ -108,16 +108,15 @@ class Evaluator:
         self.margins = {name: margin.width for name, margin in self._margins.items()}
         """How far inside each to aim; renewed by every move."""
         self.best = self.first
-        """What was seen at the nearest feasible point, or the least infeasible one."""
+        """The evaluation at the nearest feasible point, or the least infeasible one."""
         self._best_move: AbstractMove | None = None
         self._best_point: list[Tensor] | None = self.origin
-        self._measured: tuple[Evaluation, float] | None = None
         self._here: Evaluation | None = self.first
-        """What was seen where the parameters are; None if that is unknown."""
+        """The evaluation where the parameters are; None if that is unknown."""
 
     @property
     def best_point(self) -> list[Tensor]:
-        """The best point that was seen; made on demand from the move to it."""
+        """The best point so far; made on demand from the move to it."""
         if self._best_point is None:
             self._best_point = [torch.empty_like(tensor) for tensor in self.origin]
             self._go_to_best(self._best_point)
@@ -135,34 +134,34 @@ class Evaluator:
             self._space = space_around(self.origin)
         return self._space
 
-    def rounding(self, name: str, value: float, slope: float) -> float:
+    def rounding(self, name: str, value: float, gradient_norm: float) -> float:
         """A unit of rounding in a constraint's value and, through it, in the start.
 
         Args:
             name: The constraint's.
             value: Its residual.
-            slope: The length of its gradient.
+            gradient_norm: Of its gradient.
         """
         size = self.constraints[name].scale() + abs(value)
-        return self.eps * (size + slope * self._far_out)
+        return self.eps * (size + gradient_norm * self._far_out)
 
-    def is_rounding(self, seen: Evaluation) -> bool:
+    def is_rounding(self, evaluation: Evaluation) -> bool:
         """Whether nothing is violated by more than rounding, as margins allow for it.
 
         In a precision where the margin is below the rounding of the values, such as
         bfloat16, that rounding counts.
         """
-        if self.is_within_margins(seen):
+        if self.is_within_margins(evaluation):
             return True
-        slopes = {name: norm(pull) for name, pull in seen.gradients.items()}
+        norms = {name: norm(g) for name, g in evaluation.gradients.items()}
         return all(
-            c <= max(self.margins[n], self.rounding(n, c, slopes.get(n, 0.0)))
-            for n, c in seen.values.items()
+            c <= max(self.margins[n], self.rounding(n, c, norms.get(n, 0.0)))
+            for n, c in evaluation.values.items()
         )
 
-    def is_within_margins(self, seen: Evaluation) -> bool:
+    def is_within_margins(self, evaluation: Evaluation) -> bool:
         """Whether nothing is violated by more than a few margins."""
-        return all(c <= ROUGHLY * self.margins[n] for n, c in seen.values.items())
+        return all(c <= ROUGHLY * self.margins[n] for n, c in evaluation.values.items())
 
     @cached_property
     def _far_out(self) -> float:
@@ -175,9 +174,7 @@ class Evaluator:
     def moved(self) -> float:
         """Return to the best point, and measure how far the parameters moved."""
         self.return_to_best()
-        if self._measured is None or self._measured[0] is not self.best:
-            self._measured = self.best, self.space.length(self._storage)
-        return self._measured[1]
+        return self.space.length(self._storage)
 
     def return_to_best(self) -> None:
         """Make the parameters hold the best point."""
@@ -189,10 +186,12 @@ class Evaluator:
         """Form the best point, so that what its move is made of can be forgotten."""
         self._best_move = Arrived(self.best_point, self.best_distance)
 
-    def prefer(self, seen: Evaluation, move: AbstractMove | AbstractPacked) -> None:
-        """Declare what was seen after a move to be the best."""
+    def set_best(
+        self, evaluation: Evaluation, move: AbstractMove | AbstractPacked
+    ) -> None:
+        """Make the point after a move the best one."""
         way = Packed(move) if isinstance(move, AbstractPacked) else move
-        self.best, self._best_move, self._best_point = seen, way, None
+        self.best, self._best_move, self._best_point = evaluation, way, None
 
     def noise(self, names: Collection[str]) -> dict[str, float]:
         """How far values near the best point are off what its gradients say.
@@ -201,7 +200,7 @@ class Evaluator:
         is not differentiated there; both points together count as one evaluation.
         """
         self.return_to_best()
-        slopes = {n: dot(self.best.gradients[n], self._storage) for n in names}
+        along = {n: dot(self.best.gradients[n], self._storage) for n in names}
         self.evaluations += 1
         off = dict.fromkeys(names, 0.0)
         for share in (self.share, -self.share):
@@ -211,13 +210,13 @@ class Evaluator:
             if values is None:  # at the edge of where it is defined
                 off = dict.fromkeys(names, 0.0)
                 break
-            for name, slope in slopes.items():
+            for name, change_along in along.items():
                 change = values[name] - self.best.values[name]
-                off[name] = max(off[name], abs(change - share * slope))
+                off[name] = max(off[name], abs(change - share * change_along))
         self.return_to_best()
         return off
 
-    def look(self, only: str | None = None) -> Evaluation:
+    def evaluate(self, only: str | None = None) -> Evaluation:
         """Evaluate where the parameters are; one evaluation, however many there are.
 
         The gradient of a function that is violated for the first time takes a second
@@ -240,7 +239,7 @@ class Evaluator:
                 values[name], gradients[name] = found
             worst = max(values.values(), default=-math.inf)
         finally:
-            self.tried += again
+            self.extra_passes += again
             self._record(worst)
         return Evaluation(values, gradients, worst)
 
@@ -259,18 +258,18 @@ class Evaluator:
 
     def _record(self, worst: float) -> None:
         """Append the point that the parameters hold to the history, and report it."""
-        count, last = self.evaluations + self.tried, self.history[-1:]
+        count, last = self.evaluations + self.extra_passes, self.history[-1:]
         self.history.append((count, worst, self.space.length(self._storage)))
         watch = _WATCH.get()
         if watch is not None and not (last and last[0][0] == count):
             watch(count, worst)
 
     def move(self, move: AbstractMove | AbstractPacked | Vector) -> Evaluation:
-        """Go to ``x_0 + displacement`` and look; remember the best point.
+        """Go to ``x_0 + displacement`` and evaluate; remember the best point.
 
         Raises:
-            NonFiniteError: Nothing can be seen there: the point, a value or a gradient
-                is not finite, or a decomposition in a constraint fails.
+            NonFiniteError: The point, a value or a gradient is not finite, or a
+                decomposition in a constraint fails.
         """
         if isinstance(move, AbstractPacked):
             move = Packed(move)
@@ -282,18 +281,18 @@ class Evaluator:
         self._here = None
         move.apply(self.space, self._storage)
         try:
-            self._here = seen = self.look()
+            self._here = evaluation = self.evaluate()
         except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
             # It says that the numbers are too extreme, as NaN does.
             quantity = "a constraint where the projection tried a point"
             raise NonFiniteError(quantity) from error
         for name, margin in self._margins.items():
-            gradient = seen.gradients.get(name)
-            margin.renew(seen.values[name], gradient, self._storage, move.length)
+            gradient = evaluation.gradients.get(name)
+            margin.renew(evaluation.values[name], gradient, self._storage, move.length)
             self.margins[name] = margin.width
-        if self._is_better(seen, move.length):
-            self.prefer(seen, move)
-        return seen
+        if self._is_better(evaluation, move.length):
+            self.set_best(evaluation, move)
+        return evaluation
 
     def point_after(self, move: AbstractMove) -> list[Tensor]:
         """The start plus a displacement, in float64."""
@@ -302,7 +301,7 @@ class Evaluator:
         return point
 
     def move_to(self, point: Vector) -> Evaluation:
-        """Go to a point and look, as ``move`` does; the point is kept, not copied."""
+        """Go to a point, kept and not copied, and evaluate, as ``move`` does."""
         return self.move(Arrived(point, self.space.length(point)))
 
     def try_point(self, point: Vector) -> bool:
@@ -315,17 +314,17 @@ class Evaluator:
             >>> from oneproj.problem.functions import function
             >>> w = torch.tensor([2.0], requires_grad=True)
             >>> cap = {"w": function(w.sum) <= 1.0}
-            >>> seen = Evaluator([w], cap, differentiate_all=True)
-            >>> seen.try_point([torch.tensor([0.5])]), seen.moved(), seen.tried
-            (True, 1.5, 1)
+            >>> evaluator = Evaluator([w], cap, differentiate_all=True)
+            >>> evaluator.try_point([torch.tensor([0.5])]), evaluator.moved()
+            (True, 1.5)
         """
-        self.tried += 1
+        self.extra_passes += 1
         assign(self._storage, point)
         values = self.values_here(self.constraints)
         worst = math.inf if values is None else max(values.values())
         if values is not None and worst <= 0:
             far = self.space.length(point)
-            self.prefer(Evaluation(values, {}, worst), Arrived(point, far))
+            self.set_best(Evaluation(values, {}, worst), Arrived(point, far))
         self.return_to_best()
         return worst <= 0
 
@@ -344,7 +343,9 @@ class Evaluator:
             yield again
         except BaseException:
             if self._is_better(again.best, again.best_distance):
-                self.prefer(again.best, Arrived(again.best_point, again.best_distance))
+                self.set_best(
+                    again.best, Arrived(again.best_point, again.best_distance)
+                )
             raise
 
     def _go_to_best(self, point: Vector) -> None:
@@ -353,24 +354,24 @@ class Evaluator:
         else:
             self._best_move.apply(self.space, point)
 
-    def _is_better(self, seen: Evaluation, length: float) -> bool:
+    def _is_better(self, evaluation: Evaluation, length: float) -> bool:
         """Feasible points are ranked by distance, others by their worst residual.
 
         Of feasible points that a margin cannot tell apart, the later one saw more.
         """
-        if seen.worst > 0 or self.best.worst > 0:
-            return seen.worst < self.best.worst
+        if evaluation.worst > 0 or self.best.worst > 0:
+            return evaluation.worst < self.best.worst
         return length <= self.best_distance * (1.0 + self.share)
 
 
 @contextmanager
 def watching(watch: Watch) -> Iterator[None]:
-    """Tell ``watch`` about every look of every evaluator while the block runs.
+    """Tell ``watch`` about every evaluation of every evaluator while the block runs.
 
     Example:
         >>> from oneproj.problem.functions import function
         >>> w, told = torch.tensor([2.0], requires_grad=True), []
-        >>> with watching(lambda looks, worst: told.append((looks, worst))):
+        >>> with watching(lambda count, worst: told.append((count, worst))):
         ...     cap = {"w": function(w.sum) <= 1.0}
         ...     evaluator = Evaluator([w], cap, differentiate_all=True)
         >>> told

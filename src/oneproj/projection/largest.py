@@ -19,8 +19,8 @@ from oneproj.projection.tolerances import TOLERANCES
 from oneproj.results import Projection
 from oneproj.vectors.arithmetic import Vector, assign, snapshot
 
-Project = Callable[[Vector, Mapping[str, AbstractTerm]], Projection]
-"""Projects parameters in place onto constraints."""
+Project = Callable[[Vector, Mapping[str, AbstractTerm], int], Projection]
+"""Projects parameters in place onto constraints, with a limit of gradients."""
 
 
 def has_largest(constraints: Mapping[str, AbstractTerm]) -> bool:
@@ -28,22 +28,21 @@ def has_largest(constraints: Mapping[str, AbstractTerm]) -> bool:
     return any(_largest_of(constraint) for constraint in constraints.values())
 
 
-def _largest_of(constraint: AbstractTerm) -> tuple[Largest, Combination] | None:
-    """The largest values that a constraint bounds from above, and its whole term.
+def _largest_of(constraint: AbstractTerm) -> tuple[Largest, float, float] | None:
+    """The largest values that a constraint bounds from above, a factor and a constant.
 
-    The term may be a multiple of them plus a constant. None for other constraints.
+    The constraint bounds their product with the factor plus the constant. None for
+    other constraints.
     """
     if not isinstance(constraint, Constraint):
         return None
-    term = constraint.term
-    whole = term if isinstance(term, Combination) else None
-    if isinstance(term, Largest):
-        whole = Combination((Weighted(1.0, term),), 0.0)
-    if whole is None or len(whole.terms) != 1:
-        return None
-    factor, found = whole.terms[0]
-    above = isinstance(found, Largest) and constraint.sense * factor > 0
-    return (found, whole) if isinstance(found, Largest) and above else None
+    term, factor, constant = constraint.term, 1.0, 0.0
+    if isinstance(term, Combination) and len(term.terms) == 1:
+        constant = term.constant
+        factor, term = term.terms[0]
+    if isinstance(term, Largest) and constraint.sense * factor > 0:
+        return term, factor, constant
+    return None
 
 
 def parts_of(
@@ -72,18 +71,22 @@ def parts_of(
     found = _largest_of(constraint)
     if found is None or not isinstance(constraint, Constraint):
         return {}
-    term, whole = found
-    factor, bound, sense = whole.terms[0].factor, constraint.bound, constraint.sense
+    term, factor, constant = found
     return {
         rows: Constraint(
-            Combination((Weighted(factor, part),), whole.constant), bound, sense=sense
+            Combination((Weighted(factor, part),), constant),
+            constraint.bound,
+            sense=constraint.sense,
         )
         for rows, part in term.parts(most).items()
     }
 
 
 def project_largest(
-    parameters: Vector, constraints: Mapping[str, AbstractTerm], project: Project
+    parameters: Vector,
+    constraints: Mapping[str, AbstractTerm],
+    project: Project,
+    max_evaluations: int,
 ) -> Projection:
     """Project in place, with bounds on single examples for those on the largest.
 
@@ -92,6 +95,8 @@ def project_largest(
         constraints: Those on largest values, and any others.
         project: For the bounds on examples, and for ``constraints`` themselves where
             those rounds end without a feasible point.
+        max_evaluations: Gradients of all rounds together; without a feasible point by
+            then, ``constraints`` themselves may take as many again.
 
     Returns:
         What was found, in terms of ``constraints``. Its gradients are those of all
@@ -99,24 +104,25 @@ def project_largest(
     """
     before = residuals = _residuals(constraints)
     if max(before.values()) <= 0:
-        return project(parameters, constraints)
+        return project(parameters, constraints, max_evaluations)
     start, parts = snapshot(parameters), _Parts(constraints)
     gradients, history = 1, []
     for k in range(TOLERANCES.part_rounds):
         parts.add(residuals, most=TOLERANCES.parts << k)
         assign(parameters, start)
-        found = project(parameters, parts.constraints)
+        left = max(1, max_evaluations - gradients)
+        found = project(parameters, parts.constraints, left)
         residuals = _residuals(constraints)
         history += [(gradients + n, worst, far) for n, worst, far in found.history]
         gradients += found.gradients + 1
         missed = max(residuals.values()) > 0
-        if not (missed and found.status.ok):
+        if not (missed and found.status.ok) or gradients >= max_evaluations:
             break
     if missed:  # too many examples take turns to be the largest, or too few can be met
         assign(parameters, start)
-        found = project(parameters, constraints)
+        found = project(parameters, constraints, max_evaluations)
         residuals = dict(found.residuals)
-        history += [(gradients + k, worst, far) for k, worst, far in found.history]
+        history += [(gradients + n, worst, far) for n, worst, far in found.history]
         gradients += found.gradients
     return replace(
         found,

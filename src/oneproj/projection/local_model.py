@@ -69,11 +69,11 @@ class Iterate(NamedTuple):
         above = np.maximum(self.c, 0.0)
         return float(above.dot(above))
 
-    def turned(self, turn: Array) -> Iterate:
+    def rotated(self, turn: Array) -> Iterate:
         """The same iterate in other coordinates."""
         return self._replace(d=turn.dot(self.d), J=self.J.dot(turn.T))
 
-    def has_slope(self) -> bool:
+    def has_gradient(self) -> bool:
         """Whether nothing is violated here, or something that is has a gradient."""
         violated = [g for c, g in zip(self.c, self.J, strict=True) if c > 0]
         return not violated or any(g.any() for g in violated)
@@ -123,12 +123,12 @@ class Model:
 
     Attributes:
         rows: Gradients, half-spaces, and d last.
-        divided: ``(I + B)^{-1}`` times each row.
+        solved: ``(I + B)^{-1}`` times each row.
         offsets: b in ``A p <= b``, which the half-spaces require.
     """
 
     rows: Array
-    divided: Array
+    solved: Array
     offsets: Array
 
     def step(self, c: Array, rho: float, damping: float = 0.0) -> Step:
@@ -138,7 +138,7 @@ class Model:
         as lowers the sum of its squares and that of p together the most.
         """
         b = self.offsets
-        table = self.rows.dot(self.divided.T)
+        table = self.rows.dot(self.solved.T)
         gram, pull, m = table[:-1, :-1], table[:-1, -1], len(c)
         if damping > 0:
             steepest = max(float(gram.diagonal()[:m].max()), TINY)
@@ -154,7 +154,7 @@ class Model:
                 rho = TOLERANCES.penalty_growth * float(c.max()) / steepest
             z = _bounded_multipliers(gram, w, m, rho)
         q = np.append(z, 1.0)
-        p = -q.dot(self.divided)
+        p = -q.dot(self.solved)
         half = 0.5 * float(self.rows[-1].dot(self.rows[-1]))
         # The dual value: that of the model, without the aim where it is reached.
         value = half - 0.5 * float(q @ table @ q) + float(c @ z[:m]) - float(b @ z[m:])
@@ -173,13 +173,13 @@ def _bounded_multipliers(gram: Array, w: Array, m: int, rho: float) -> Array:
     return z
 
 
-class Curvature:
-    """The most recent moves and what they did to the gradients.
+class QuasiNewton:
+    """BFGS pairs: the most recent moves, and how each gradient changed along them.
 
     Example:
-        >>> curvature = Curvature(memory=5)
+        >>> curvature = QuasiNewton(memory=5)
         >>> curvature.add(np.array([2.0, 0.0]), np.array([[6.0, 0.0]]))
-        >>> curvature.divide(np.eye(2), np.array([1.0])).tolist()  # 1 + 3 along it
+        >>> curvature.solve(np.eye(2), np.array([1.0])).tolist()  # 1 + 3 along it
         [[0.25, 0.0], [0.0, 1.0]]
     """
 
@@ -228,7 +228,7 @@ class Curvature:
         """
         k = int(turn.any(1).sum())
         span = turn[:k]
-        inverse = self.divide(np.eye(len(turn)), mu)
+        inverse = self.solve(np.eye(len(turn)), mu)
         hessian = span.dot(np.linalg.inv(inverse)).dot(span.T)
         sizes, axes = np.linalg.eigh(0.5 * (hessian + hessian.T))
         self.forget()
@@ -240,7 +240,7 @@ class Curvature:
                 self.moves.append(move)
                 self.changes.append(np.outer(mu / total, (size - 1.0) * move))
 
-    def divide(self, rows: Array, mu: Array) -> Array:
+    def solve(self, rows: Array, mu: Array) -> Array:
         """The rows times the inverse of the estimate for multipliers mu."""
         if not self.moves:
             return rows
@@ -261,8 +261,8 @@ class Curvature:
         along = dtrsm(1.0, R.T, S.dot(rows.T), lower=1, trans_a=1)
         right = Y.dot(Y.T.dot(along) - rows.T) + curvature[:, None] * along
         back = dtrsm(1.0, R.T, right, lower=1)
-        divided: Array = rows - along.T.dot(Y) + back.T.dot(S)
-        return divided
+        solved: Array = rows - along.T.dot(Y) + back.T.dot(S)
+        return solved
 
 
 class Subspace:
@@ -404,7 +404,7 @@ class LocalWarmStart:
     mu: Array
     errors: Array
     basis: Subspace
-    curvature: Curvature
+    curvature: QuasiNewton
 
     def state(self) -> dict[str, Any]:
         """All of it as plain data."""
@@ -426,7 +426,7 @@ class LocalWarmStart:
         mu, errors = (np.array(state[name].numpy()) for name in ("mu", "bend"))
         basis = Subspace(space, room)
         basis.load_state(state["basis"])
-        curvature = Curvature(MOVES)
+        curvature = QuasiNewton(MOVES)
         curvature.load_state(state["curvature"], count, basis.room)
         return cls(mu, errors, basis, curvature)
 

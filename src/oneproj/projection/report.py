@@ -27,7 +27,7 @@ SLIGHT = 1e-4
 """A move of this share of the parameters: what a nearer point would save is nothing."""
 
 
-def described(
+def describe(
     evaluator: Evaluator,
     best: Evaluation,
     distance: float,
@@ -42,7 +42,7 @@ def described(
 
     Args:
         evaluator: Through which it was found.
-        best: What was seen there.
+        best: The evaluation there.
         distance: From the start.
         multipliers: By name; 0 for those that are left out.
         kkt_residual: How far they are from balancing the displacement, relative to it.
@@ -55,7 +55,7 @@ def described(
         >>> w = torch.tensor([2.0], requires_grad=True)
         >>> cap = {"cap": oneproj.function(w.sum) <= 1.0}
         >>> evaluator = Evaluator([w], cap, differentiate_all=True)
-        >>> described(evaluator, evaluator.best, 0.0).status.name
+        >>> describe(evaluator, evaluator.best, 0.0).status.name
         'INFEASIBLE'
     """
     weights = multipliers or {}
@@ -65,38 +65,43 @@ def described(
         distance=distance,
         residuals=best.values,
         multipliers={name: weights.get(name, 0.0) for name in evaluator.constraints},
-        gradients=evaluator.evaluations + evaluator.tried,
+        gradients=evaluator.evaluations + evaluator.extra_passes,
         kkt_residual=kkt_residual,
         residuals_before=evaluator.first.values,
         lower_bound=lower_bound,
         history=tuple(evaluator.history),
         remark=remark
-        or _flat(evaluator, best, empty=empty)
-        or _rounded(evaluator, best, empty=empty),
+        or _zero_gradient_remark(evaluator, best, empty=empty)
+        or _rounding_remark(evaluator, best, empty=empty),
     )
-    return remarked(projection, evaluator.constraints, evaluator.origin)
+    return with_remark(projection, evaluator.constraints, evaluator.origin)
 
 
-def stationary(evaluator: Evaluator) -> str:
+def stationary_remark(evaluator: Evaluator) -> str:
     """What to say of a stationary point of the violation."""
     best = evaluator.best
     worst = max(best.values, key=lambda name: best.values[name])
     return (
-        f"Locally infeasible: the gradients here predict no step that lowers the worst "
-        f"residual, {best.values[worst]:.6g} of {worst!r}, by more than a thousandth "
-        "of it. If the constraints are convex and smooth, they cannot be met together. "
+        "Locally infeasible: the gradients here predict no step that lowers the "
+        "squared violations by more than a thousandth. The worst residual is "
+        f"{best.values[worst]:.6g}, of {worst!r}. If the constraints are convex and "
+        "smooth, they cannot be met together. "
         f"Try: (a) a looser bound, by {1.01 * best.values[worst]:.3g}; (b) another "
         "start; (c) oneproj.largest for a maximum, which has other gradients nearby."
     )
 
 
-def _flat(evaluator: Evaluator, best: Evaluation, *, empty: bool) -> str:
-    """What to say of a violated constraint without a slope, before and after."""
+def _zero_gradient_remark(
+    evaluator: Evaluator, best: Evaluation, *, empty: bool
+) -> str:
+    """What to say of a violated constraint whose gradient is zero, before and after."""
     if empty:  # at the minimum of a convex function it is no surprise
         return ""
     for name, c in evaluator.first.values.items():
-        slopes = evaluator.first.gradients.get(name), best.gradients.get(name)
-        if c > 0 and all(s is not None and not any(t.any() for t in s) for s in slopes):
+        gradients = evaluator.first.gradients.get(name), best.gradients.get(name)
+        if c > 0 and all(
+            s is not None and not any(t.any() for t in s) for s in gradients
+        ):
             return (
                 f"The gradient of {name!r} is zero, at the start and here: a step "
                 "function (sign, round, a comparison) has none, and whatever point was "
@@ -105,7 +110,7 @@ def _flat(evaluator: Evaluator, best: Evaluation, *, empty: bool) -> str:
     return ""
 
 
-def _rounded(evaluator: Evaluator, best: Evaluation, *, empty: bool) -> str:
+def _rounding_remark(evaluator: Evaluator, best: Evaluation, *, empty: bool) -> str:
     """What to say of a point that is infeasible by rounding only."""
     if best.worst <= 0 or empty or not evaluator.is_rounding(best):
         return ""
@@ -118,7 +123,7 @@ def _rounded(evaluator: Evaluator, best: Evaluation, *, empty: bool) -> str:
     )
 
 
-def remarked(
+def with_remark(
     projection: Projection, constraints: Mapping[str, AbstractTerm], origin: Vector
 ) -> Projection:
     """The projection, with a remark if its answer is probably not the nearest point.
@@ -133,7 +138,7 @@ def remarked(
     Example:
         >>> import torch
         >>> far = Projection(Status.FEASIBLE, 3.0, {}, {}, 9, kkt_residual=0.8)
-        >>> remarked(far, {}, [torch.ones(2)]).remark[:60]
+        >>> with_remark(far, {}, [torch.ones(2)]).remark[:60]
         'A nearer feasible point probably exists: the KKT residual is'
     """
     if projection.remark:
@@ -148,19 +153,19 @@ def remarked(
         f"A nearer feasible point probably exists: the KKT residual is "
         f"{projection.kkt_residual:.2g}, and 0 at a nearest point. At kinks, such as "
         "that of a maximum or an absolute value, it may be hardly nearer, and the "
-        f"answer is feasible all the same.{_more(constraints)}"
+        f"answer is feasible all the same.{_further_advice(constraints)}"
     )
     return replace(projection, remark=remark)
 
 
-def best_balanced(
+def describe_local(
     evaluator: Evaluator,
     own: tuple[Mapping[str, float], float],
-    bundle: Bundle,
+    bundle: Bundle | None,
     region: Region,
     tolerance: float,
 ) -> Projection:
-    """Describe the best point of a local search by what balances it best.
+    """Describe the best point of a local search, with the least KKT residual known.
 
     Args:
         evaluator: Of the search.
@@ -170,46 +175,48 @@ def best_balanced(
         tolerance: A KKT residual as good as none.
     """
     (multipliers, kkt_residual), remark = own, ""
-    feasible, cuts = evaluator.best.worst <= 0, bundle.multipliers()
-    if cuts and (left := relative(*apart(evaluator, bundle))) < kkt_residual:
-        multipliers, kkt_residual = cuts, left
-        if feasible:
-            remark = balanced_by_cuts(imbalance(evaluator, cuts, {}), evaluator.moved())
+    feasible, moved = evaluator.best.worst <= 0, evaluator.moved()
+    if bundle is not None and (cuts := bundle.multipliers()):
+        left = relative_residual(*distance_to_solution(evaluator, bundle))
+        if left < kkt_residual:
+            multipliers, kkt_residual = cuts, left
+            even = stationarity_residual(evaluator, cuts, {})
+            remark = kink_remark(even, moved) if feasible else ""
     if feasible and region.places:
-        within, apart_by = balance_within(evaluator, region)
-        left = relative(apart_by, evaluator.moved())
+        within, left = multipliers_within_sets(evaluator, region)
+        left = relative_residual(left, moved)
         if left < max(kkt_residual, tolerance):
             multipliers, kkt_residual, remark = within, left, ""
-    return described(
+    return describe(
         evaluator,
         evaluator.best,
-        evaluator.moved(),
+        moved,
         multipliers=multipliers,
         kkt_residual=kkt_residual,
         remark=remark,
     )
 
 
-def balanced_by_cuts(imbalance: float, distance: float) -> str:
+def kink_remark(residual: float, distance: float) -> str:
     """What to say of an answer whose KKT residual is that of several linearisations.
 
     Nothing if the gradients at the answer alone balance it too.
 
     Example:
-        >>> balanced_by_cuts(0.01, 1.0)
+        >>> kink_remark(0.01, 1.0)
         ''
     """
-    if imbalance <= NEAREST.kkt_residual * distance:
+    if residual <= NEAREST.kkt_residual * distance:
         return ""
     return (
         "The KKT residual is that of linearisations from several points around the "
         "answer, such as the sides of a kink, which is what counts if the constraints "
         "are convex. With the gradients at the answer alone it is "
-        f"{imbalance / distance:.2g}."
+        f"{residual / distance:.2g}."
     )
 
 
-def _more(constraints: Mapping[str, AbstractTerm]) -> str:
+def _further_advice(constraints: Mapping[str, AbstractTerm]) -> str:
     """What else may help, as far as it was not done."""
     functions = [repr(n) for n, c in constraints.items() if c.curvature is None]
     if not functions:
@@ -224,7 +231,7 @@ def _more(constraints: Mapping[str, AbstractTerm]) -> str:
     return f"{advice}."
 
 
-def bounded(
+def describe_convex(
     evaluator: Evaluator,
     cuts: Bundle,
     left: float,
@@ -248,20 +255,20 @@ def bounded(
     multipliers, bound = cuts.multipliers(), cuts.lower_bound()
     refuted = "" if empty else cuts.doubt
     if refuted or far > LOOSE * bound:
-        left = max(left, imbalance(evaluator, multipliers, normals))
-    return described(
+        left = max(left, stationarity_residual(evaluator, multipliers, normals))
+    return describe(
         evaluator,
         evaluator.best,
         far,
         multipliers=multipliers,
-        kkt_residual=relative(left, far),
+        kkt_residual=relative_residual(left, far),
         lower_bound=None if empty or refuted else bound,
         empty=empty,
         remark=refuted,
     )
 
 
-def apart(evaluator: Evaluator, bundle: Bundle) -> tuple[float, float]:
+def distance_to_solution(evaluator: Evaluator, bundle: Bundle) -> tuple[float, float]:
     """How far the best point is from the solution over cuts, and from the origin."""
     evaluator.return_to_best()
     displacement = evaluator.displacement()
@@ -269,7 +276,7 @@ def apart(evaluator: Evaluator, bundle: Bundle) -> tuple[float, float]:
     return left, displacement.norm()
 
 
-def imbalance(
+def stationarity_residual(
     evaluator: Evaluator,
     multipliers: Mapping[str, float],
     normals: Mapping[str, Vector],
@@ -291,15 +298,15 @@ def imbalance(
     return norm(combine([1.0, *(multipliers[n] for n in used)], [moved, *pulls]))
 
 
-def balance_within(
+def multipliers_within_sets(
     evaluator: Evaluator, region: Region
 ) -> tuple[dict[str, float], float]:
-    """Multipliers at the best point if it lies in sets, and what is left of a balance.
+    """Multipliers at the best point if it lies in sets, and the KKT residual, a length.
 
     A set has a normal for every direction it can be left in, and its distance shows one
     of them. With ``x_hat`` nearest it is ``P(x - sum_j mu_j grad c_j(x_hat))``, P onto
-    the sets: mu is that of the problem with functions as they are linearised there, and
-    what is left is how far its solution is from ``x_hat``.
+    the sets: mu is that of the problem with the linearisations there for functions, and
+    the residual is how far its solution is from ``x_hat``.
     """
     evaluator.return_to_best()
     functions = [name for name in evaluator.constraints if name not in region.places]
@@ -310,15 +317,15 @@ def balance_within(
         bundle.add(name, value, pack(gradient), at)
     if not bundle.solve(dict.fromkeys(functions, 0.0)):
         return {}, math.inf
-    return bundle.multipliers(), apart(evaluator, bundle)[0]
+    return bundle.multipliers(), distance_to_solution(evaluator, bundle)[0]
 
 
-def relative(left: float, moved: float) -> float:
-    """What is left of a balance as a share of the move, at most 1.
+def relative_residual(left: float, moved: float) -> float:
+    """A KKT residual as a share of the distance moved, at most 1.
 
     Example:
-        >>> relative(0.5, 2.0), relative(0.0, 0.0), relative(3.0, 2.0)
-        (0.25, 0.0, 1.0)
+        >>> relative_residual(0.5, 2.0), relative_residual(3.0, 2.0)
+        (0.25, 1.0)
     """
     return left / max(moved, left) if 0 < left < math.inf else float(left != 0)
 
@@ -358,14 +365,14 @@ def plot_history(
         raise InvalidProblemError(message)
     if ax is None:
         _, ax = require("matplotlib.pyplot", "learn").subplots(layout="constrained")
-    looks, worst, far = zip(*projection.history, strict=True)
+    counts, worst, far = zip(*projection.history, strict=True)
     feasible = [residual <= 0 for residual in worst]
-    ax.plot(looks, far, color="tab:blue", linewidth=1)
+    ax.plot(counts, far, color="tab:blue", linewidth=1)
     for filled, label in ((True, "distance, feasible"), (False, "distance, not yet")):
         at = [k for k, met in enumerate(feasible) if met == filled]
         face = "tab:blue" if filled else "white"
         ax.scatter(
-            [looks[k] for k in at],
+            [counts[k] for k in at],
             [far[k] for k in at],
             s=18,
             facecolor=face,
@@ -378,7 +385,7 @@ def plot_history(
     ax.set_ylabel("distance from the start")
     right = ax.twinx()
     violated = [residual if residual > 0 else float("nan") for residual in worst]
-    right.semilogy(looks, violated, color="tab:red", linestyle=":", label="violation")
+    right.semilogy(counts, violated, color="tab:red", linestyle=":", label="violation")
     right.set_ylabel("worst residual")
     lines = [*ax.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]
     # Above the axes: inside them it would cover the last points, which count most.

@@ -25,10 +25,10 @@ from oneproj.projection.local_model import (
     INDEPENDENT,
     MOVES,
     TINY,
-    Curvature,
     Iterate,
     LocalWarmStart,
     Model,
+    QuasiNewton,
     Step,
     Subspace,
     are_monotone,
@@ -91,14 +91,15 @@ class Sqp:
         self.mu: Array = np.zeros(m)
         self._errors: Array = np.zeros(m)
         """By how much the last linearisation was too low, per squared length."""
-        self._basis, self._curvature = Subspace(evaluator.space, room), Curvature(MOVES)
+        self._basis = Subspace(evaluator.space, room)
+        self._curvature = QuasiNewton(MOVES)
         if carried is not None:
             self.mu, self._errors = carried.mu, carried.errors
             if carried.basis.free >= 2 * m + 2:
                 self._basis, self._curvature = carried.basis, carried.curvature
         self._halfspaces: list[tuple[Array, float]] = []
         """Normals a and offsets b with ``a'd <= b`` on the sets."""
-        self._penalty = self._min_penalty = 0.0
+        self._penalty = 0.0
         self._step_share, self._trusted = 1.0, True
         self._tries, self._taken_share = 0, 1.0
         """Of the last line search: its trials, and the share of the step."""
@@ -118,10 +119,10 @@ class Sqp:
         if self.best.evaluation is not evaluator.best:
             self.best = self._with_room(self.best)
             moved = evaluator.space.displacement(evaluator.best_point)
-            seen = evaluator.best
-            if not all(name in seen.gradients for name in self.names):
-                seen = evaluator.move_to(evaluator.best_point)
-            self.best = self._iterate_at(self._basis.coordinates(moved), seen)
+            evaluation = evaluator.best
+            if not all(name in evaluation.gradients for name in self.names):
+                evaluation = evaluator.move_to(evaluator.best_point)
+            self.best = self._iterate_at(self._basis.coordinates(moved), evaluation)
         self._restart_at(self.best)
 
     def may_be_convex(self) -> bool:
@@ -138,19 +139,21 @@ class Sqp:
 
     # --- points
 
-    def _iterate_at(self, d: Array, seen: Evaluation) -> Iterate:
-        J = np.array([self._basis.coordinates(seen.gradients[n]) for n in self.names])
+    def _iterate_at(self, d: Array, evaluation: Evaluation) -> Iterate:
+        J = np.array(
+            [self._basis.coordinates(evaluation.gradients[n]) for n in self.names]
+        )
         margins = self._evaluator.margins
-        c = np.array([seen.values[n] + margins[n] for n in self.names])
-        return Iterate(d, c, J.reshape(len(c), -1), seen, 0.5 * float(d.dot(d)))
+        c = np.array([evaluation.values[n] + margins[n] for n in self.names])
+        return Iterate(d, c, J.reshape(len(c), -1), evaluation, 0.5 * float(d.dot(d)))
 
     def _visit(self, d: Array) -> Iterate | None:
         """Evaluate at a displacement; None where a constraint has no finite value."""
         evaluator, move = self._evaluator, self._basis.move(d)
         if not self._region.places:
             try:
-                seen = evaluator.move(move)
-                iterate = self._iterate_at(d, seen)
+                evaluation = evaluator.move(move)
+                iterate = self._iterate_at(d, evaluation)
             except NonFiniteError:
                 return None
             return self._remember(iterate)
@@ -161,9 +164,9 @@ class Sqp:
         evaluator = self._evaluator
         try:
             inside = self._region.member(point, like=evaluator.origin)
-            seen = evaluator.move_to(inside)
+            evaluation = evaluator.move_to(inside)
             d = self._basis.coordinates(evaluator.space.displacement(inside))
-            iterate = self._iterate_at(d, seen)
+            iterate = self._iterate_at(d, evaluation)
         except NonFiniteError:
             return None
         return self._remember(iterate)
@@ -181,11 +184,8 @@ class Sqp:
     def _first_member(self) -> Iterate:
         """The sets' point nearest to the start, or one where functions have values."""
         origin = self._evaluator.origin
-        iterate = self._visit_member(origin)
-        if iterate is not None:
-            return iterate
         direction = random_direction(origin, self._size)
-        for share in TOLERANCES.nudges:
+        for share in (0.0, *TOLERANCES.nudges):
             iterate = self._visit_member(combine([1.0, share], [origin, direction]))
             if iterate is not None:
                 return iterate
@@ -212,10 +212,7 @@ class Sqp:
     def _model(self, iterate: Iterate, mu: Array) -> Model:
         normals = [a for a, _ in self._halfspaces]
         rows = np.vstack([iterate.J, *normals, iterate.d])
-        divided = self._curvature.divide(rows, mu)
-        if float((rows * divided).sum(1).min(initial=0.0)) < 0:
-            divided = rows  # of many nearly equal moves rounding is left
-        return Model(rows, divided, self._offsets(iterate))
+        return Model(rows, self._curvature.solve(rows, mu), self._offsets(iterate))
 
     def _offsets(self, iterate: Iterate) -> Array:
         return np.array([b - float(a.dot(iterate.d)) for a, b in self._halfspaces])
@@ -240,16 +237,8 @@ class Sqp:
             budget: Gradients in all.
             last: Restore feasibility where they are used up without it.
         """
-        self._run_rounds(budget, last=last)
-        outside = not self._evaluator.is_within_margins(self._evaluator.best)
-        if last and outside and self._try_zero():
-            self.stationary = False
-            self.converged = self._descend(budget)
-
-    def _run_rounds(self, budget: int, *, last: bool) -> None:
-        """Search, and restore feasibility where that ends without it."""
         evaluator = self._evaluator
-        if not self.current.has_slope():
+        if not self.current.has_gradient():
             self._leave_plateau()
         for _ in range(TOLERANCES.local_rounds):
             self.stationary = False
@@ -260,8 +249,10 @@ class Sqp:
             if evaluator.best.worst <= 0:
                 if self.current is self.best or used_up:
                     return
-                self._return_to_best()
-            elif not self._restore(self.best, 2 * budget):
+                self._restart_at(self.best)
+            elif not (
+                self._restore(self.best, 2 * budget) or (last and self._try_zero())
+            ):
                 return
 
     def _descend(self, budget: int) -> bool:
@@ -272,46 +263,14 @@ class Sqp:
             step, model, aim = self._solve_model(iterate)
             if self._has_converged(iterate, step):
                 return True
-            if iterate.evaluation.worst <= 0 and not step.mu.any():
-                self._bisect_to_boundary()
-                continue
-            before = evaluator.best.worst
             gained = self._take_step(iterate, step, model, aim)
-            found = evaluator.best.worst <= 0 < before
-            slow = 0 if gained > self._min_gain or found else slow + 1
-            infeasible = evaluator.best.worst > 0
-            if slow and infeasible and self._is_stationary(iterate, step):
-                self.stationary = True
-                return False
+            slow = 0 if gained > self._min_gain else slow + 1
         return False
-
-    def _bisect_to_boundary(self) -> None:
-        """Go back from a feasible iterate whose model takes the start for feasible.
-
-        There is a plateau in between. The boundary crosses the segment to the start,
-        and a bisection on logarithms of the length finds it from anywhere.
-        """
-        iterate, low, high, factor = self.current, 0.0, 1.0, 2.0
-        whole = iterate.d
-        while high > TOLERANCES.bracket * low:
-            share = math.sqrt(low * high) if low > 0 else high / factor
-            if share == 0.0:
-                break  # the start is the only point that is not feasible
-            trial = self._visit(share * whole)
-            if trial is not None and trial.evaluation.worst <= 0:
-                iterate, high = trial, share
-                ahead = trial.c - (1.0 - low / high) * trial.J.dot(trial.d)
-                if float(ahead.max()) > 0:
-                    break
-            else:
-                low = share
-            factor *= factor
-        self._restart_at(iterate)
-        self._curvature.forget()
-        self._step_share, self._trusted = 1.0, False
 
     def _try_zero(self) -> bool:
         """Make all parameters zero, or nearly: a bound on a size is met there."""
+        if self._evaluator.is_within_margins(self._evaluator.best):
+            return False  # by rounding only
         for share in TOLERANCES.shrinks:
             self._evaluator.keep_best()
             moved = combine([share - 1.0], [self._evaluator.origin])
@@ -320,8 +279,7 @@ class Sqp:
             except NonFiniteError:
                 continue
             if iterate is not None and iterate.evaluation.worst <= 0:
-                self._restart_at(iterate)
-                self._bisect_to_boundary()
+                self._start_anew_at(iterate)
                 return True
         return False
 
@@ -348,7 +306,7 @@ class Sqp:
                 self._update_curvature(iterate, trial)
             before = iterate.violation()
             if trial is None or trial.violation() >= before:
-                if self._is_stationary_for_squares(iterate):
+                if self._is_stationary(iterate):
                     self.stationary = True
                     return False
                 damping *= TOLERANCES.damping_step
@@ -362,8 +320,8 @@ class Sqp:
             iterate, damping = trial, damping / TOLERANCES.damping_step
         return False
 
-    def _is_stationary_for_squares(self, iterate: Iterate) -> bool:
-        """Whether no step as long as the parameters lowers the squares by much."""
+    def _is_stationary(self, iterate: Iterate) -> bool:
+        """Whether no step as long as the parameters lowers the violation by much."""
         pull = np.maximum(iterate.c, 0.0).dot(iterate.J)
         gain = self._max_length(iterate) * math.sqrt(float(pull.dot(pull)))
         return gain <= TOLERANCES.stationary * iterate.violation()
@@ -377,9 +335,7 @@ class Sqp:
         step, model = self._step(iterate, first.mu, iterate.c + aim, rho)
         self.mu = step.mu
         total = float(step.mu.sum())
-        self._penalty = TOLERANCES.penalty * max(
-            total, self._penalty_estimate(), self._min_penalty
-        )
+        self._penalty = TOLERANCES.penalty * max(total, self._penalty_estimate())
         return step, model, aim
 
     def _penalty_estimate(self) -> float:
@@ -420,15 +376,11 @@ class Sqp:
             left = left + nu * a
         return math.sqrt(float(left.dot(left)) / max(2.0 * iterate.half, TINY))
 
-    def _return_to_best(self) -> None:
-        """Go back to the feasible point, with a penalty that prefers it from now on."""
-        lost, violation = (
-            self.best.half - self.current.half,
-            float(self.current.c.max()),
-        )
-        if violation > 0:
-            self._min_penalty = max(self._min_penalty, lost / violation)
-        self._restart_at(self.best)
+    def _start_anew_at(self, iterate: Iterate) -> None:
+        """Go on from an iterate, without what was learned before."""
+        self._restart_at(iterate)
+        self._curvature.forget()
+        self._step_share, self._trusted = 1.0, False
 
     def _restart_at(self, iterate: Iterate) -> None:
         self.current = iterate
@@ -447,51 +399,33 @@ class Sqp:
         turn = self._basis.compress(rows, self._basis.room - 2 * m - 2)
         self._curvature.reduce(turn, self.mu)
         self._halfspaces, self._recent = [], []
-        fresh = iterate.turned(turn)
-        self.best = fresh if best is iterate else best.turned(turn)
+        fresh = iterate.rotated(turn)
+        self.best = fresh if best is iterate else best.rotated(turn)
         return fresh
 
-    def _leave_plateau(self) -> bool:
-        """Leave a point without a slope, or a saddle, along a random direction.
+    def _leave_plateau(self) -> None:
+        """Leave a point without a gradient along a direction, random but the same.
 
-        The direction is always the same. Returns whether a point with a slope was
-        found, or a feasible one.
+        For a point with a gradient, or a feasible one.
         """
         evaluator = self._evaluator
         direction = random_direction(evaluator.origin, self._size)
-        flat = not self.best.has_slope()
-        for share in TOLERANCES.nudges if flat else TOLERANCES.nudges[:1]:
+        for share in TOLERANCES.nudges:
             point = combine([1.0, share], [evaluator.best_point, direction])
             inside = self._region.nearest(point)
             # Mirrored at the sets, so that it leads off a face that it leads out of.
             moved = combine([2.0, -1.0, -1.0], [inside, point, evaluator.origin])
-            self._evaluator.keep_best()
+            evaluator.keep_best()
             try:
-                d = self._basis.coordinates(moved)
-                iterate = self._visit(d)
+                iterate = self._visit(self._basis.coordinates(moved))
             except NonFiniteError:
                 continue
             if iterate is not None and (
-                iterate.has_slope() or iterate.evaluation.worst <= 0
+                iterate.has_gradient() or iterate.evaluation.worst <= 0
             ):
-                self._curvature.forget()
                 self.mu, self._penalty = np.zeros(len(self.names)), 0.0
-                self._step_share, self._trusted = 1.0, False
-                self._restart_at(iterate)
-                return True
-        return False
-
-    def _is_stationary(self, iterate: Iterate, step: Step) -> bool:
-        """Whether no step as long as the parameters lowers the violation by much."""
-        total = float(step.mu.sum())
-        worst = float(iterate.c.max())
-        if iterate.evaluation.worst <= 0 or total == 0:
-            return iterate.evaluation.worst > 0
-        share = step.mu / total
-        pull = share.dot(iterate.J)
-        gain = self._max_length(iterate) * math.sqrt(float(pull.dot(pull)))
-        left = float(share.dot(iterate.c)) - gain
-        return left >= (1.0 - TOLERANCES.stationary) * worst
+                self._start_anew_at(iterate)
+                return
 
     # --- steps
 
@@ -590,8 +524,5 @@ class Sqp:
         flat = Model(rows, rows, np.maximum(self._offsets(iterate), 0.0))
         values = np.array([iterate.evaluation.values[n] for n in self.names])
         step = flat.step(np.minimum(values, 0.0), math.inf)
-        left, mu = self._kkt_residual(iterate, step), step.mu
-        own = self._kkt_residual(iterate, step._replace(mu=self.mu))
-        if iterate.evaluation.worst <= 0 and own < left:
-            left, mu = own, self.mu
-        return dict(zip(self.names, mu.tolist(), strict=True)), min(left, 1.0)
+        residual = min(self._kkt_residual(iterate, step), 1.0)
+        return dict(zip(self.names, step.mu.tolist(), strict=True)), residual

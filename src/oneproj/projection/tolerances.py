@@ -101,9 +101,6 @@ class Tolerances:
     (Nocedal and Wright, eq. 3.4)."""
     shorter: float = 0.4
     """Share of the length of a step that failed that the next may have."""
-    halvings: int = 8
-    """Bisections of the share of the violations that a step removes, where a model with
-    curvature cannot remove all."""
     memory: float = 0.9
     """Share that a past prediction error keeps at every gradient."""
     trusted: float = 0.6
@@ -129,15 +126,9 @@ class Tolerances:
     missed_units: float = 16.0
     """Rounding units of a point by which a solution may miss a cut."""
     ascent_steps: int = 40
-    """Steps of the dual's ascent, tried ones included. Most take ten."""
-    bound_first: float = 1e-2
-    """Share of the bound on the curvature in the first model of an ascent."""
-    bound_less: float = 1e-2
-    """Factor of that share after a step that gained."""
-    bound_more: float = 30.0
-    """Factor of that share after a step that did not."""
-    bound_least: float = 1e-10
-    """Least share of the bound."""
+    """Steps of the dual's ascent. Most take ten."""
+    bound_least: float = 1e-7
+    """Share of the bound in every model, so that each has a maximum."""
     apart: float = 1e-6
     """Relative distance of two slopes whose difference is a curvature."""
 
@@ -182,8 +173,6 @@ class Tolerances:
     """Share of a step with which the next line search begins at least."""
     local_rounding: float = 1e-13
     """Relative changes of the merit, and moves, below this are rounding."""
-    bracket: float = 1.01
-    """Ratio of a feasible length to an infeasible one that ends a bisection."""
     damping: float = 1e-2
     """First damping of a restoration, relative to the squared steepest gradient."""
     damping_step: float = 10.0

@@ -47,11 +47,11 @@ from oneproj.vectors.qp import EPSILON, solve_nonnegative_qp
 from oneproj.vectors.space import AbstractPacked, is_short, space_around
 
 
-class Height(NamedTuple):
+class DualValue(NamedTuple):
     """A value, its derivatives, and how high the highest point is proven to be."""
 
     value: float
-    slope: Array
+    gradient: Array
     proof: float = 0.0
     length: float = 0.0
     """Of the displacement that it is of."""
@@ -138,9 +138,9 @@ class SetBundle(Bundle):
         offset = self.offset + TOLERANCES.sure_units * self.blur
         unit = self._farthest(offset, self._zero)
         z = self.z * (TOLERANCES.beyond_sets / max(float(self.z.sum()), EPSILON))
-        found = self._height(z * unit, offset, self._zero)
+        found = self._dual_value(z * unit, offset, self._zero)
         # Where the region lowers them most they are above what rounding explains.
-        beyond = float(z @ found.slope) > 0
+        beyond = float(z @ found.gradient) > 0
         return beyond and found.length <= TOLERANCES.ends_within * unit
 
     def multipliers(self) -> dict[str, float]:
@@ -174,7 +174,9 @@ class SetBundle(Bundle):
         offsets = self._loosened()
         z, _ = self._maximise(offsets, np.zeros(len(offsets)), self._zero)
         tried = (z, self.z, np.zeros(len(z)))
-        return max(0.0, *(self._height(w, offsets, self._zero).proof for w in tried))
+        return max(
+            0.0, *(self._dual_value(w, offsets, self._zero).proof for w in tried)
+        )
 
     def lagrangian_bound(self) -> float:
         """Return a bound by the last multipliers alone, valid for any closed sets.
@@ -183,11 +185,11 @@ class SetBundle(Bundle):
         that ``(1/2)|d|^2 >= D(z)``. What it falls short of the distance by is the
         duality gap, which sets that are not convex may have.
         """
-        value = self._height(self.z, self._loosened(), self._zero).value
+        value = self._dual_value(self.z, self._loosened(), self._zero).value
         return math.sqrt(max(0.0, 2.0 * value))
 
     def _proven(self, h: Array, z: Array) -> float:
-        return self._height(z, h, self._zero).proof
+        return self._dual_value(z, h, self._zero).proof
 
     def _target(self, z: Array, shift: AbstractPacked) -> list[Tensor]:
         y = [x.clone() for x in self._origin]
@@ -196,16 +198,16 @@ class SetBundle(Bundle):
         self.space.write(moved, y)
         return y
 
-    def _height(self, z: Array, offsets: Array, shift: AbstractPacked) -> Height:
+    def _dual_value(self, z: Array, offsets: Array, shift: AbstractPacked) -> DualValue:
         d = self.space.displacement(self.region.nearest(self._target(z, shift)))
         d = d.minus(shift)
         length = d.norm()
-        slope = self.normals @ self.basis.products(d) - offsets
-        gain = float(z @ slope)
+        gradient = self.normals @ self.basis.products(d) - offsets
+        gain = float(z @ gradient)
         # Every unit normal may be off by its rounding, which counts where they cancel.
         width = length + EPSILON * float(z.sum())
         proof = (length**2 + gain) / width if length > 0 else 0.0
-        return Height(0.5 * length**2 + gain, slope, proof, length)
+        return DualValue(0.5 * length**2 + gain, gradient, proof, length)
 
     def _maximise(
         self, offsets: Array, slack: Array, shift: AbstractPacked
@@ -217,23 +219,23 @@ class SetBundle(Bundle):
         self.missed = TOLERANCES.missed_units * EPSILON * (self._size + farthest)
         far = TOLERANCES.far_sets * farthest
         z = ascend(
-            lambda z: self._height(z, offsets, shift),
+            lambda z: self._dual_value(z, offsets, shift),
             self.gram,
             self.z,
             enough=np.maximum(TOLERANCES.missed_share * slack, self.missed),
             far=far,
             unit=farthest + EPSILON**0.25 * self._size,
         )
-        return z, self._height(z, offsets, shift).proof <= far
+        return z, self._dual_value(z, offsets, shift).proof <= far
 
     def _farthest(self, offsets: Array, shift: AbstractPacked) -> float:
         """Return the distance of the farthest of the cuts and sets."""
-        outside = self._height(np.zeros(len(offsets)), offsets, shift).proof
+        outside = self._dual_value(np.zeros(len(offsets)), offsets, shift).proof
         return max(outside, float(np.abs(offsets).max()))
 
 
 def ascend(
-    height: Callable[[Array], Height],
+    dual: Callable[[Array], DualValue],
     bound: Array,
     start: Array,
     *,
@@ -241,15 +243,15 @@ def ascend(
     far: float,
     unit: float,
 ) -> Array:
-    """Maximise over ``z >= 0``: Newton steps, damped by a bound on the curvature.
+    """Maximise over ``z >= 0`` by Newton steps.
 
     Each step maximises a quadratic model over z >= 0, whose curvature is that of the
-    last two slopes in every coordinate, mixed with the bound: with the bound alone a
-    step always gains, so that more of it is mixed in until the step does, and less
-    afterwards. If the function is piecewise quadratic, the last step is exact.
+    last two slopes in every coordinate. Where that step does not gain, the next model
+    has the bound for its curvature: its step always gains, but for rounding. If the
+    function is piecewise quadratic, the last step is exact.
 
     Args:
-        height: The function.
+        dual: The function.
         bound: A matrix H with ``-f'' <= H``.
         start: Where to begin.
         enough: The slopes to stop at: no larger, and where z > 0 no smaller than minus.
@@ -257,42 +259,40 @@ def ascend(
         unit: The size of a step that is not small, to difference slopes by.
 
     Example:
-        >>> f = lambda z: Height(float(z[0] - 0.5 * z[0] ** 2), 1.0 - z)
+        >>> f = lambda z: DualValue(float(z[0] - 0.5 * z[0] ** 2), 1.0 - z)
         >>> zero, one = np.zeros(1), np.ones((1, 1))
         >>> ascend(f, one, zero, enough=zero + 1e-12, far=9.0, unit=1.0).round(9)
         array([1.])
     """
-    z, share = start, TOLERANCES.bound_first
-    here, curvature = height(z), None
+    z, here = start, dual(start)
     for _ in range(TOLERANCES.ascent_steps):
-        beyond = np.where(z > 0, np.abs(here.slope), here.slope)
-        free = (z > 0) | (here.slope > 0)
+        beyond = np.where(z > 0, np.abs(here.gradient), here.gradient)
         if here.proof > far or not (beyond > enough).any():
             break
-        if curvature is None:
-            apart = TOLERANCES.apart * (unit + float(np.abs(z).sum()))
-            most = bound[np.ix_(free, free)]
-            curvature = _curvature(height, z, here, free, most, apart)
-        H = (1.0 - share) * curvature + share * most
-        step = np.zeros_like(z)
-        step[free] = _model_step(H, here.slope[free], z[free])
-        there = height(z + step)
-        if _gains(here, there, step, H, free):
-            z, here, curvature = z + step, there, None
-            share = max(TOLERANCES.bound_least, TOLERANCES.bound_less * share)
-        elif share == 1.0:
-            break  # only rounding keeps the bound's own step from a gain
+        free = (z > 0) | (here.gradient > 0)
+        most = bound[np.ix_(free, free)]
+        apart = TOLERANCES.apart * (unit + float(np.abs(z).sum()))
+        curvature = _curvature(dual, z, here, free, most, apart)
+        for H in (curvature + TOLERANCES.bound_least * most, most):
+            step = np.zeros_like(z)
+            step[free] = _model_step(H, here.gradient[free], z[free])
+            there = dual(z + step)
+            if _gains(here, there, step, H, free):
+                z, here = z + step, there
+                break
         else:
-            share = min(1.0, TOLERANCES.bound_more * share)
+            break  # only rounding keeps the bound's own step from a gain
     return z
 
 
-def _gains(here: Height, there: Height, step: Array, H: Array, free: Mask) -> bool:
+def _gains(
+    here: DualValue, there: DualValue, step: Array, H: Array, free: Mask
+) -> bool:
     """Whether a step made a part of the gain that was predicted.
 
     Near the top gains are below the rounding of values; slopes tell them still.
     """
-    rise, fall = float(here.slope @ step), -float(there.slope @ step)
+    rise, fall = float(here.gradient @ step), -float(there.gradient @ step)
     predicted = rise - 0.5 * float(step[free] @ H @ step[free])
     noise = 64.0 * EPSILON * (abs(here.value) + abs(there.value))
     if predicted > noise:
@@ -301,9 +301,9 @@ def _gains(here: Height, there: Height, step: Array, H: Array, free: Mask) -> bo
 
 
 def _curvature(  # noqa: PLR0917 - the free part of one step
-    height: Callable[[Array], Height],
+    dual: Callable[[Array], DualValue],
     z: Array,
-    here: Height,
+    here: DualValue,
     free: Mask,
     bound: Array,
     apart: float,
@@ -320,7 +320,7 @@ def _curvature(  # noqa: PLR0917 - the free part of one step
     for size, axis in zip(most, axes.T, strict=True):
         aside = z.copy()
         aside[free] += apart / size * axis
-        columns.append((here.slope - height(aside).slope)[free] * (size / apart))
+        columns.append((here.gradient - dual(aside).gradient)[free] * (size / apart))
     H = axes.T @ np.array(columns).T
     values, vectors = np.linalg.eigh(0.5 * (H + H.T))
     vectors = axes @ vectors
@@ -328,9 +328,9 @@ def _curvature(  # noqa: PLR0917 - the free part of one step
     return curvature
 
 
-def _model_step(H: Array, slope: Array, z: Array) -> Array:
+def _model_step(H: Array, gradient: Array, z: Array) -> Array:
     """The step to the maximiser of the model over ``z + step >= 0``."""
-    found = solve_nonnegative_qp(H, -slope - H @ z, z)
+    found = solve_nonnegative_qp(H, -gradient - H @ z, z)
     way = found.z - z
     if found.ray is not None:
         way = way + (1.0 + np.abs(z).sum()) * found.ray
@@ -378,8 +378,10 @@ def _is_linear_along(
     if values is None:
         return False
     for name, value in values.items():
-        slope = evaluator.first.gradients[name]
-        rounding = evaluator.margins[name] + evaluator.share * norm(slope) * norm(move)
-        if abs(evaluator.first.values[name] + dot(slope, move) - value) > rounding:
+        gradient = evaluator.first.gradients[name]
+        rounding = evaluator.margins[name] + evaluator.share * norm(gradient) * norm(
+            move
+        )
+        if abs(evaluator.first.values[name] + dot(gradient, move) - value) > rounding:
             return False
     return True

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.evaluator import Evaluation, Evaluator
-from oneproj.projection.report import described
+from oneproj.projection.report import describe
 from oneproj.results import Projection
 from oneproj.vectors.arithmetic import Vector, assign, combined_norm, distance, snapshot
 
@@ -65,7 +65,7 @@ class VisitedPoints:
         Args:
             only: The constraint whose gradient is wanted; None for all.
         """
-        seen = self.evaluator.look(only)
+        seen = self.evaluator.evaluate(only)
         # Before a point is accepted the distance does not matter.
         far = math.inf
         if seen.worst <= self.slack:
@@ -85,7 +85,7 @@ class VisitedPoints:
         """Make the parameters hold the best point, and describe it honestly."""
         evaluator = self.evaluator
         assign(evaluator.parameters, self.best_point)
-        return described(
+        return describe(
             evaluator,
             self.best,
             combined_norm([1.0, -1.0], [evaluator.parameters, evaluator.origin]),
