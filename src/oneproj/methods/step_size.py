@@ -154,8 +154,10 @@ def default_lr(
         return math.fsum(value().item() for value in objective) / several / steepness
 
     def violation() -> float:
-        pairs = zip(constraints, sizes, strict=True)
-        return sum(max(value().item(), 0.0) / size for value, size in pairs)
+        total = 0.0
+        for value, size in zip(constraints, sizes, strict=True):
+            total += max(value().item(), 0.0) / size
+        return total
 
     def is_harmless(t: float) -> bool:
         torch._foreach_copy_(parameters, start)
