@@ -462,18 +462,18 @@ def move_inside_noise(evaluator: Evaluator) -> None:
         True
     """
     best = evaluator.best
-    near = [name for name in best.gradients if _is_near(evaluator, name)]
+    near = [name for name in best.gradients if _may_be_noise(evaluator, name)]
     if best.worst > 0 or best is evaluator.first or not near:
         return
-    noise = {n: _noise(evaluator, n, s) for n, s in evaluator.noise(near).items()}
-    wanted = {n: TOLERANCES.safe * noise.get(n, 0.0) for n in evaluator.constraints}
-    aim = {name: TOLERANCES.beyond * width for name, width in wanted.items()}
+    aim = dict.fromkeys(evaluator.constraints, 0.0)
+    for name, noise in evaluator.noise(near).items():
+        aim[name] = TOLERANCES.safe * noise
     steps, seen = TOLERANCES.inside_steps, best
     bundle = Bundle(steps * len(best.gradients) + 1)
     pack, here = evaluator.space.pack, evaluator.displacement()
     there, at = here, here.times(0.0)
     for _ in range(steps):
-        if all(c <= -wanted[name] for name, c in seen.values.items()):
+        if all(c <= -0.5 * aim[name] for name, c in seen.values.items()):
             break
         for name, gradient in seen.gradients.items():
             bundle.add(name, seen.values[name], pack(gradient), at)
@@ -485,22 +485,17 @@ def move_inside_noise(evaluator: Evaluator) -> None:
             seen = evaluator.move(there)
         except NonFiniteError:
             return
-    if seen is not best and all(c <= -wanted[n] for n, c in seen.values.items()):
+    if seen is not best and all(c <= -0.5 * aim[n] for n, c in seen.values.items()):
         evaluator.prefer(seen, there)
 
 
-def _is_near(evaluator: Evaluator, name: str) -> bool:
+def _may_be_noise(evaluator: Evaluator, name: str) -> bool:
+    """Whether a function's value is near 0, and the size of its terms unknown."""
     constraint, value = evaluator.constraints[name], evaluator.best.values[name]
-    plain = constraint.size is None and not isinstance(constraint, SetConstraint)
-    unknown = plain and constraint.scale() == 0.0
-    return unknown and value > -TOLERANCES.near * evaluator.margins[name]
-
-
-def _noise(evaluator: Evaluator, name: str, noise: float) -> float:
-    """Return the noise; 0 if it is so large that the function is random."""
-    slope, value = norm(evaluator.best.gradients[name]), evaluator.best.values[name]
-    unit = evaluator.rounding(name, value, slope) / evaluator.eps
-    return noise if noise <= math.sqrt(evaluator.eps) * unit else 0.0
+    if isinstance(constraint, SetConstraint) or constraint.size is not None:
+        return False
+    near = value > -TOLERANCES.near * evaluator.margins[name]
+    return near and constraint.scale() == 0.0
 
 
 TRIED = 50

@@ -144,10 +144,8 @@ class Tolerances:
     # --- an answer that stays feasible in another order of its sums ---------------
     near: float = 100.0
     """Margins: functions that are farther inside are not in question."""
-    safe: float = 4.0
-    """Times the noise that was seen by which an answer is to be inside."""
-    beyond: float = 1.5
-    """Factor by which a step inside aims beyond that."""
+    safe: float = 8.0
+    """Times the noise that was seen by which a step aims inside; half of it will do."""
     inside_steps: int = 8
     """Steps inside, at most: at the kinks of a maximum each finds one more."""
 

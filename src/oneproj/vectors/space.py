@@ -282,16 +282,6 @@ class AbstractMove(ABC):
         """Write the origin plus the displacement into tensors without a gradient."""
 
 
-class Plain(AbstractMove):
-    """A displacement that is kept, not copied: a large model has none to spare."""
-
-    def __init__(self, displacement: Vector) -> None:
-        self._displacement, self.length = list(displacement), norm(displacement)
-
-    def apply(self, space: AbstractSpace, point: Vector) -> None:
-        _write_sum(space.origin, self._displacement, point)
-
-
 class Packed(AbstractMove):
     """A displacement that is packed."""
 
