@@ -375,7 +375,7 @@ class _ShortStorage(AbstractStorage[Short]):
     def remainder(
         self, vector: Short, weights: Array, *, in_place: bool = False
     ) -> tuple[Short, Array, float]:
-        del in_place  # a short one takes no memory to speak of
+        del in_place  # a short one takes little memory
         left = vector.minus(self.combination(weights))
         return left, self.products(left), left.dot(left)
 
