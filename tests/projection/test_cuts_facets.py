@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import oneproj
-from oneproj.projection.convex import PROBES
 from oneproj.projection.cuts import Cuts
+from oneproj.projection.tolerances import TOLERANCES
 
 
 @pytest.mark.parametrize(("rows", "dimension"), [(500, 100), (500, 200)])
@@ -48,7 +48,7 @@ def test_an_empty_set_is_recognised_near_the_least_violated_point(seed: int) -> 
     )
     done = oneproj.project(w, {"risk": term <= 0.3}, on_failure="return")
     assert done.status is oneproj.Status.PROVEN_INFEASIBLE
-    assert done.gradients <= n + 3 + PROBES
+    assert done.gradients <= n + 3 + TOLERANCES.probes
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -96,7 +96,7 @@ def test_a_bowl_is_empty_though_its_cuts_cancel_slowly() -> None:
     bowl = oneproj.function(lambda: w.square().sum(), curvature="convex")
     done = oneproj.project(w, {"bowl": bowl <= -1.0}, on_failure="return")
     assert done.status is oneproj.Status.PROVEN_INFEASIBLE
-    assert done.gradients <= 8 + PROBES
+    assert done.gradients <= 8 + TOLERANCES.probes
 
 
 def test_a_ball_that_a_halfspace_touches_is_left_without_a_proof() -> None:

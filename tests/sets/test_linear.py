@@ -118,5 +118,5 @@ def test_equations_for_another_size_are_refused() -> None:
 
 @pytest.mark.parametrize("tolerance", [0.0, -1.0, 1.0, math.nan, math.inf])
 def test_a_tolerance_is_a_share(tolerance: float) -> None:
-    with pytest.raises(InvalidProblemError, match=f"0 and 1, got {tolerance}"):
+    with pytest.raises(InvalidProblemError, match=f"> 0 and < 1, got {tolerance}"):
         Affine(torch.ones(1, 2), torch.ones(1), tolerance=tolerance)

@@ -13,6 +13,7 @@ from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.report import describe, relative_residual, stationarity_residual
+from oneproj.projection.tolerances import TOLERANCES
 from oneproj.results import Projection
 from oneproj.sets import SetConstraint
 from oneproj.sets.region import Region, region_of
@@ -33,7 +34,7 @@ class ClosedForm(AbstractProjector):
     residual is <= 0 after rounding too, in whatever order the caller adds it up.
 
     Example:
-        >>> import oneproj
+        >>> import torch, oneproj
         >>> w = torch.tensor([3.0, 4.0], requires_grad=True)
         >>> done = ClosedForm().project([w], {"size": oneproj.sets.Ball(1.0).on(w)})
         >>> round(done.distance, 6), done.residuals["size"] <= 0
@@ -145,18 +146,11 @@ def _described_in_sets(
     )
 
 
-ENTRY_GRADIENTS = 20
-"""Full gradients to move into sets, at most: near the answer a few do."""
-DOUBLINGS, HALVINGS = 40, 40
-"""Of the length of a step: from that of a gradient step, then to the least that does.
-"""
-
-
 def move_into_sets(evaluator: Evaluator, region: Region) -> None:
     """Evaluate points of the sets, near the best one, until one is feasible.
 
     Each is the nearest point of the sets after a step that lowers the function that is
-    violated most, as it is linearised at the last one.
+    violated most, linearised at the last one.
 
     Example:
         >>> import torch, oneproj
@@ -171,7 +165,7 @@ def move_into_sets(evaluator: Evaluator, region: Region) -> None:
         True
     """
     point, extra = [x.double() for x in evaluator.best_point], 1.0
-    for _ in range(ENTRY_GRADIENTS):
+    for _ in range(TOLERANCES.entry_gradients):
         try:
             seen = evaluator.move_to(region.member(point, like=evaluator.origin))
         except NonFiniteError:
@@ -212,13 +206,13 @@ def _lowered(
         return -dot(slope, difference(there(z), x)) >= excess
 
     least, most = 0.0, excess / square
-    for _ in range(DOUBLINGS):
+    for _ in range(TOLERANCES.bisections):
         if falls(most):
             break
         least, most = most, 2.0 * most
     else:
         return None
-    for _ in range(HALVINGS):
+    for _ in range(TOLERANCES.bisections):
         middle = 0.5 * (least + most)
         least, most = (least, middle) if falls(middle) else (middle, most)
     return there(most)

@@ -41,7 +41,7 @@ from oneproj.projection.report import (
 )
 from oneproj.projection.tolerances import TOLERANCES
 from oneproj.projection.within_sets import SetBundle
-from oneproj.results import Projection
+from oneproj.results import NEAREST, Projection
 from oneproj.sets import SetConstraint
 from oneproj.sets.region import Region, rounding_margin
 from oneproj.vectors.arithmetic import (
@@ -103,10 +103,6 @@ def project_convex(
     return True
 
 
-PROBES = 8
-"""Points that are evaluated before emptiness is claimed."""
-
-
 def _probe(points: Sequence[tuple[list[Tensor], float]], k: int) -> list[Tensor]:
     """Return the k-th point to evaluate: between two points, or beside the only one."""
     (best, _), *others = sorted(points, key=lambda point: point[1])
@@ -141,14 +137,14 @@ class _Search:
         self._aim = self._margins()
         """How far inside each constraint to aim."""
         self._outside = self._least = evaluator.first.worst
-        self._vain = self._unsolved = 0
+        self._without_progress = self._unsolved = 0
         self._farthest, self._gap = 0.0, math.inf
 
     @property
     def is_stuck(self) -> bool:
         """Whether no progress is made; soon, where only rounding is left."""
         few = TOLERANCES.stalled if self._is_rounding() else TOLERANCES.stuck
-        return self._vain >= few
+        return self._without_progress >= few
 
     def _is_rounding(self) -> bool:
         """Whether no point is feasible, and the best one is but for rounding."""
@@ -159,7 +155,7 @@ class _Search:
         """Whether more gradients are of no use."""
         outside = self._evaluator.best.worst > 0
         most = TOLERANCES.stuck // 2 if self._sets is not None else 2 * TOLERANCES.stuck
-        return outside and self._vain >= most
+        return outside and self._without_progress >= most
 
     def solve(self) -> bool:
         """Add the cuts of the last point, and solve; False if they are inconsistent."""
@@ -294,7 +290,7 @@ class _Search:
         if not self._is_spanned:
             self._y = self._bundle.basis.products(self._at)
         for name, said in self._bundle.linearisations(self._y).items():
-            refuted = witness.compare(name, seen.values[name], *said, far)
+            refuted = witness.compare(name, seen.values[name], far, *said)
             if refuted:
                 raise InvalidProblemError(refuted)
 
@@ -317,7 +313,7 @@ class _Search:
         ):
             if seen is not evaluator.first:
                 points.append((point, seen.worst))
-        for k in range(PROBES):
+        for k in range(TOLERANCES.probes):
             if self._witness.refuted:
                 raise InvalidProblemError(self._witness.refuted)
             target = _probe(points, k)
@@ -361,7 +357,7 @@ class _Search:
             self._outside, progress = outside, True
         # A feasible point off the solution may be far from the answer, and on its way.
         counts = self._is_solution or outside > 0
-        self._vain = 0 if progress else self._vain + counts
+        self._without_progress = 0 if progress else self._without_progress + counts
         if self._is_solution:
             better = seen.worst < TOLERANCES.better * self._least
             self._least = min(self._least, seen.worst)
@@ -406,23 +402,27 @@ class _Search:
             self._curvature.rotate(columns)
             self._witness.rotate(columns)
             self._y = columns.T @ padded(self._y, (len(columns),))
-        slopes = {}
-        for name, pull in wanted.items():
+        coordinates = {}
+        for name, gradient in wanted.items():
             value = seen.values[name]
-            unit = evaluator.rounding(name, value, pull.norm())
-            slopes[name] = bundle.add(name, value, pull, self._at, rounding=unit)
-        for name, value, pull in others:
-            unit = evaluator.rounding(name, value, pull.norm())
-            bundle.add(name, value, pull, self._at, rounding=unit)
+            unit = evaluator.rounding(name, value, gradient.norm())
+            coordinates[name] = bundle.add(
+                name, value, gradient, self._at, rounding=unit
+            )
+        for name, value, gradient in others:
+            unit = evaluator.rounding(name, value, gradient.norm())
+            bundle.add(name, value, gradient, self._at, rounding=unit)
         size = (len(bundle.basis),)
         self._y = padded(self._y, size)
-        slopes = {name: padded(g, size) for name, g in slopes.items()}
-        for name, g in slopes.items():
+        coordinates = {name: padded(g, size) for name, g in coordinates.items()}
+        for name, g in coordinates.items():
             value, level = seen.values[name], wanted[name].dot(self._at)
             self._witness.compare_with_points(name, value, g, level, far)
         self._witness.add(self._y, far, seen, inside=self._is_spanned)
         bundle.doubt = self._witness.doubt
-        self._curvature.update(Center(self._y, seen.values, slopes), self._moved, mu)
+        self._curvature.update(
+            Center(self._y, seen.values, coordinates), self._moved, mu
+        )
 
     def _other_linearisations(
         self, names: Iterable[str]
@@ -467,18 +467,18 @@ def move_inside_noise(evaluator: Evaluator) -> None:
         True
     """
     best = evaluator.best
-    near = [name for name in best.gradients if _is_near(evaluator, name)]
+    near = [name for name in best.gradients if _may_be_noise(evaluator, name)]
     if best.worst > 0 or best is evaluator.first or not near:
         return
-    noise = {n: _noise(evaluator, n, s) for n, s in evaluator.noise(near).items()}
-    wanted = {n: TOLERANCES.safe * noise.get(n, 0.0) for n in evaluator.constraints}
-    aim = {name: TOLERANCES.beyond * width for name, width in wanted.items()}
+    aim = dict.fromkeys(evaluator.constraints, 0.0)
+    for name, noise in evaluator.noise(near).items():
+        aim[name] = TOLERANCES.safe * noise
     steps, seen = TOLERANCES.inside_steps, best
     bundle = Bundle(steps * len(best.gradients) + 1)
     pack, here = evaluator.space.pack, evaluator.displacement()
     there, at = here, here.times(0.0)
     for _ in range(steps):
-        if all(c <= -wanted[name] for name, c in seen.values.items()):
+        if all(c <= -0.5 * aim[name] for name, c in seen.values.items()):
             break
         for name, gradient in seen.gradients.items():
             bundle.add(name, seen.values[name], pack(gradient), at)
@@ -490,33 +490,21 @@ def move_inside_noise(evaluator: Evaluator) -> None:
             seen = evaluator.move(there)
         except NonFiniteError:
             return
-    if seen is not best and all(c <= -wanted[n] for n, c in seen.values.items()):
+    if seen is not best and all(c <= -0.5 * aim[n] for n, c in seen.values.items()):
         evaluator.set_best(seen, there)
 
 
-def _is_near(evaluator: Evaluator, name: str) -> bool:
+def _may_be_noise(evaluator: Evaluator, name: str) -> bool:
+    """Whether a function's value is near 0, and the size of its terms unknown."""
     constraint, value = evaluator.constraints[name], evaluator.best.values[name]
-    plain = constraint.size is None and not isinstance(constraint, SetConstraint)
-    unknown = plain and constraint.scale() == 0.0
-    return unknown and value > -TOLERANCES.near * evaluator.margins[name]
-
-
-def _noise(evaluator: Evaluator, name: str, noise: float) -> float:
-    """Return the noise; 0 if it is so large that the function is random."""
-    slope, value = norm(evaluator.best.gradients[name]), evaluator.best.values[name]
-    unit = evaluator.rounding(name, value, slope) / evaluator.eps
-    return noise if noise <= math.sqrt(evaluator.eps) * unit else 0.0
-
-
-TRIED = 50
-"""Full gradients of a search within sets that are not convex; most take ten."""
-NARROW, EVEN = 1e-3, 1e-2
-"""The duality gap and the KKT residual, as shares of the distance, up to which such an
-answer is taken for the nearest one."""
+    if isinstance(constraint, SetConstraint) or constraint.size is not None:
+        return False
+    near = value > -TOLERANCES.near * evaluator.margins[name]
+    return near and constraint.scale() == 0.0
 
 
 def project_within_any(
-    evaluator: Evaluator, region: Region, *, capacity: int, max_evaluations: int = TRIED
+    evaluator: Evaluator, region: Region, *, capacity: int, max_evaluations: int
 ) -> tuple[Projection | None, bool]:
     """Move to a feasible point of the region; whether it is surely the nearest one.
 
@@ -532,12 +520,12 @@ def project_within_any(
         ...     "trace": oneproj.function(lambda: w.trace(), curvature="linear") <= 1.0,
         ... }
         >>> evaluator = Evaluator([w], both, differentiate_all=True)
-        >>> region = region_of([w], both)
-        >>> found, sure = project_within_any(evaluator, region, capacity=10)
+        >>> most, region = {"capacity": 10, "max_evaluations": 50}, region_of([w], both)
+        >>> found, sure = project_within_any(evaluator, region, **most)
         >>> round(found.distance, 6), sure  # to (1, 0)
         (2.828427, True)
     """
-    few = min(TRIED, max_evaluations)
+    few = min(TOLERANCES.tried, max_evaluations)
     bundle = SetBundle(region, evaluator.origin, capacity)
     # A contradiction shows that an undeclared function is not convex.
     with suppress(InvalidProblemError):
@@ -549,8 +537,8 @@ def project_within_any(
     functions = evaluator.constraints.keys() - region.places.keys()
     declared = all(evaluator.constraints[name].curvature for name in functions)
     bound = bundle.lagrangian_bound()
-    narrow = far - bound <= NARROW * far
-    sure = narrow and (declared or uneven <= EVEN * far)
+    narrow = far - bound <= TOLERANCES.narrow_gap * far
+    sure = narrow and (declared or uneven <= NEAREST.kkt_residual * far)
     left = uneven
     if narrow and declared:  # at a kink, one of its gradients does not balance
         gap = math.sqrt(max(0.0, far**2 - bound**2))

@@ -23,7 +23,6 @@ from oneproj.vectors.space import (
     AbstractSpace,
     Arrived,
     Packed,
-    Plain,
     space_around,
 )
 
@@ -274,7 +273,7 @@ class Evaluator:
         if isinstance(move, AbstractPacked):
             move = Packed(move)
         elif not isinstance(move, AbstractMove):
-            move = Plain(move)
+            move = Packed(self.space.pack(move))
         if not move.length < self._farthest:
             quantity = "a point that the projection would try"
             raise NonFiniteError(quantity)

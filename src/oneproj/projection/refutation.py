@@ -13,10 +13,6 @@ from oneproj.projection.tolerances import TOLERANCES
 from oneproj.sets import SetConstraint
 from oneproj.vectors.arithmetic import Array, norm
 
-PLAIN = 0.1
-"""Share of the residual at the start by which a value must be below a linearisation to
-refute a declaration: large numbers that cancel inside a function are rounded unseen."""
-
 
 class Point(NamedTuple):
     """A visited point: its coordinates in a basis, and the values there."""
@@ -52,7 +48,7 @@ class Witness:
         self._sure = max(TOLERANCES.sure_share, self._far)
         self._size = norm(evaluator.origin)
         self._constraints, self._first = evaluator.constraints, evaluator.first.values
-        self._share = PLAIN if declared else 0.0
+        self._share = TOLERANCES.plain if declared else 0.0
         self._points: list[Point] = []
         self.doubt = self.refuted = ""
 
@@ -99,29 +95,29 @@ class Witness:
         terms = abs(value) + slope * (lengths + far)
         values = np.array([point.values[name] for point in points])
         steep = np.full(len(points), slope)
-        found = self.compare(name, values, said, terms, steep, unknown, lengths)
+        found = self.compare(name, values, lengths, said, terms, steep, unknown)
         self.refuted = self.refuted or found
 
     def compare(  # noqa: PLR0917 - the numbers of one comparison
         self,
         name: str,
         value: Array | float,
+        far: Array | float,
         predicted: Array,
         terms: Array,
         slope: Array,
         error: Array,
-        far: Array | float,
     ) -> str:
         """Compare values with linearisations, and note a ``doubt``.
 
         Args:
             name: The constraint's.
             value: Its value at a point.
+            far: The distance of the point from the start.
             predicted: The value of the linearisation there.
             terms: The size of the numbers that ``predicted`` was computed from.
             slope: The length of the gradient.
             error: How far off ``predicted`` may be beside that.
-            far: The distance of the point from the start.
 
         Returns:
             What to say if a value is plainly below a linearisation; "" if none is.

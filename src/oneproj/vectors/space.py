@@ -282,16 +282,6 @@ class AbstractMove(ABC):
         """Write the origin plus the displacement into tensors without a gradient."""
 
 
-class Plain(AbstractMove):
-    """A displacement that is kept, not copied: a large model has none to spare."""
-
-    def __init__(self, displacement: Vector) -> None:
-        self._displacement, self.length = list(displacement), norm(displacement)
-
-    def apply(self, space: AbstractSpace, point: Vector) -> None:
-        _write_sum(space.origin, self._displacement, point)
-
-
 class Packed(AbstractMove):
     """A displacement that is packed."""
 
@@ -385,7 +375,7 @@ class _ShortStorage(AbstractStorage[Short]):
     def remainder(
         self, vector: Short, weights: Array, *, in_place: bool = False
     ) -> tuple[Short, Array, float]:
-        del in_place  # a short one takes no memory to speak of
+        del in_place  # a short one takes little memory
         left = vector.minus(self.combination(weights))
         return left, self.products(left), left.dot(left)
 
