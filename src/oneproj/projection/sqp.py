@@ -99,7 +99,7 @@ class Sqp:
                 self._basis, self._curvature = carried.basis, carried.curvature
         self._halfspaces: list[tuple[Array, float]] = []
         """Normals a and offsets b with ``a'd <= b`` on the sets."""
-        self._penalty = 0.0
+        self._penalty = self._min_penalty = 0.0
         self._step_share, self._trusted = 1.0, True
         self._tries, self._taken_share = 0, 1.0
         """Of the last line search: its trials, and the share of the step."""
@@ -249,7 +249,7 @@ class Sqp:
             if evaluator.best.worst <= 0:
                 if self.current is self.best or used_up:
                     return
-                self._restart_at(self.best)
+                self._return_to_best()
             elif not (
                 self._restore(self.best, 2 * budget) or (last and self._try_zero())
             ):
@@ -335,7 +335,8 @@ class Sqp:
         step, model = self._step(iterate, first.mu, iterate.c + aim, rho)
         self.mu = step.mu
         total = float(step.mu.sum())
-        self._penalty = TOLERANCES.penalty * max(total, self._penalty_estimate())
+        least = max(self._penalty_estimate(), self._min_penalty)
+        self._penalty = TOLERANCES.penalty * max(total, least)
         return step, model, aim
 
     def _penalty_estimate(self) -> float:
@@ -375,6 +376,13 @@ class Sqp:
         for (a, _), nu in zip(self._halfspaces, step.nu, strict=False):
             left = left + nu * a
         return math.sqrt(float(left.dot(left)) / max(2.0 * iterate.half, TINY))
+
+    def _return_to_best(self) -> None:
+        """Go back to the feasible point, with a penalty that prefers it from now on."""
+        lost, violation = self.best.half - self.current.half, self.current.c.max()
+        if violation > 0:
+            self._min_penalty = max(self._min_penalty, lost / float(violation))
+        self._restart_at(self.best)
 
     def _start_anew_at(self, iterate: Iterate) -> None:
         """Go on from an iterate, without what was learned before."""
