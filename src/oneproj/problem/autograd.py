@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -93,9 +94,7 @@ def refuse_parametrisation_cache() -> None:
     Example:
         >>> refuse_parametrisation_cache()
     """
-    module = nn.Module()
-    module.weight = nn.Parameter(torch.zeros(1, device="cpu"))
-    parametrize.register_parametrization(module, "weight", nn.Softplus())
+    module = _parametrised_module()
     if module.weight is not module.weight:  # computed again by every access
         return
     message = (
@@ -104,6 +103,15 @@ def refuse_parametrisation_cache() -> None:
         "parameters move. Make this call outside of that block."
     )
     raise InvalidProblemError(message)
+
+
+@cache
+def _parametrised_module() -> nn.Module:
+    """Return a module whose only weight is parametrised."""
+    module = nn.Module()
+    module.weight = nn.Parameter(torch.zeros(1, device="cpu"))
+    parametrize.register_parametrization(module, "weight", nn.Softplus())
+    return module
 
 
 def accumulate(total: list[Tensor], value: Tensor, parameters: Vector) -> None:
