@@ -419,7 +419,9 @@ def test_anchors_that_see_all_data_more_rarely_are_refused(tmp_path: Path) -> No
     begun = outcome(problem(), callbacks=stop_after(9), **arguments)[1]
     seen = begun.settings["anchor_size"]
     arguments["checkpoint"] = oneproj.Checkpoint(tmp_path / "run.pt")
-    with pytest.raises(oneproj.CheckpointError, match="reference_every: 4 then, None now"):
+    with pytest.raises(
+        oneproj.CheckpointError, match="reference_every: 4 then, None now"
+    ):
         outcome(problem(), anchor_size=seen, **arguments)
 
 

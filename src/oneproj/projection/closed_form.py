@@ -61,12 +61,13 @@ class ClosedForm(AbstractProjector):
         evaluator = Evaluator(parameters, constraints, differentiate_all=False)
         region = region_of(parameters, constraints)
         nearest = _nearest(evaluator, region)
-        evaluator.move_to(nearest)
-        if evaluator.best.worst > 0:  # rounding keeps every attempt outside
-            found = describe(evaluator, evaluator.best, evaluator.moved())
-        else:
+        if evaluator.first.worst <= 0 or evaluator.try_point(nearest):
             found = _described_in_sets(evaluator, region, nearest)
-        return replace(found, gradients=1, history=())  # it took no search
+        else:  # rounding keeps every attempt outside
+            evaluator.move_to(nearest)
+            found = describe(evaluator, evaluator.best, evaluator.moved())
+        # Only values were taken at that point, and it took no search.
+        return replace(found, gradients=evaluator.evaluations, history=())
 
 
 def project_onto_sets(evaluator: Evaluator, region: Region) -> Projection | None:
