@@ -17,6 +17,7 @@ from oneproj.errors import InfeasibleError, OneprojWarning
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.cuts import Cuts
 from oneproj.projection.evaluator import Evaluator, watching
+from oneproj.projection.margins import Margin
 from oneproj.results import Status
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -264,3 +265,13 @@ def test_margins_cover_the_rounding_of_the_parameters() -> None:
         assert done.residuals["risk"] <= 0
         taken.append(done.gradients)
     assert statistics.median(taken) <= 6
+
+
+def test_a_point_far_off_does_not_widen_a_margin() -> None:
+    """There gradients are large, and the answer is not there."""
+    w = torch.ones(2, dtype=torch.float64)
+    margin = Margin(oneproj.function(w.sum) <= 1.0, 2.0**-52, 1.0)
+    margin.renew(0.5, [torch.ones(2)], [w], 1.0)
+    width = margin.width
+    margin.renew(1e20, [torch.full((2,), 1e20)], [1e10 * w], 1e10)
+    assert margin.width == width

@@ -12,8 +12,9 @@ than the bound at the start says nothing about the answer: a sum of exponentials
 by thirty orders on the way there. It counts as long as that makes no difference.
 
 The parameters of the answer are rounded too, each to the numbers of its precision near
-it. That changes the value by about ``eps |(g_i x_i)_i|``, and no margin is less: it
-matters in bfloat16, and where parameters are large, as those of separable data become.
+it. That changes the value by about ``eps |(g_i x_i)_i|``, taken where the value was the
+nearest to 0 as well, and no margin is less. It matters in bfloat16, and where parameters
+are large, as those of separable data become.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ class Margin:
         elif value <= 0:
             # It does not bind there, and may be 0 only because the parameters are.
             self._nearest = math.inf
+        self._of_point, is_set = 0.0, isinstance(constraint, SetConstraint)
+        self._nearest_of_point = 0.0 if is_set else math.inf  # sets know their rounding
         self.width = self._of_value
 
     def renew(
@@ -105,8 +108,9 @@ class Margin:
             self._of_value = self._share * size
             if scale > 0:
                 self._of_value = min(self._of_value, MOST * scale)
-        self.width = self._of_value
-        if gradient is not None and not isinstance(self._constraint, SetConstraint):
+        if gradient is not None and abs(value) < self._nearest_of_point:
+            self._nearest_of_point = abs(value)
             pairs = zip(gradient, point, strict=True)
             changes = [float((g * x).norm()) for g, x in pairs]
-            self.width = max(self.width, self._eps * math.hypot(*changes))
+            self._of_point = self._eps * math.hypot(*changes)
+        self.width = max(self._of_value, self._of_point)
