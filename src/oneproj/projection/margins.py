@@ -13,8 +13,8 @@ by thirty orders on the way there. It counts as long as that makes no difference
 
 The parameters of the answer are rounded too, each to the numbers of its precision near
 it. That changes the value by about ``eps |(g_i x_i)_i|``, taken where the value was the
-nearest to 0 as well, and no margin is less. It matters in bfloat16, and where parameters
-are large, as those of separable data become.
+nearest to 0 as well, and no margin is less. It matters in bfloat16, and for large
+parameters, as those of separable data become.
 """
 
 from __future__ import annotations
