@@ -236,12 +236,12 @@ def mixed_from(far: float) -> Bundle:
 def test_what_is_left_of_normals_that_cancel_has_the_rounding_of_both() -> None:
     cuts = mixed_from(1e6)
     assert cuts.offset == pytest.approx([1.0], rel=1e-5)
-    # Two cuts of blur eps 10^6 each, added, and divided by the length 0.001; and
+    # Two cuts of rounding eps 10^6 each, added, and divided by the length 0.001; and
     # the normals' own, which is as many units of the distance 1.
     unit = np.finfo(np.float64).eps
-    assert cuts.blur == pytest.approx([2.0 * unit * (1e6 + 1.0) / 1e-3], rel=1e-6)
+    assert cuts.rounding == pytest.approx([2.0 * unit * (1e6 + 1.0) / 1e-3], rel=1e-6)
     near = mixed_from(0.0)
-    assert near.blur == pytest.approx([2.0 * unit / 1e-3], rel=1e-6)
+    assert near.rounding == pytest.approx([2.0 * unit / 1e-3], rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,9 @@ from oneproj.vectors.space import (
 SPARE = 4
 """Vectors beyond one for each constraint with which a step can be made: two points, and
 two cuts."""
-FACTS = ("offset", "slope", "blur", "idle", "z")
-"""The numbers of a cut, one array each."""
+FACTS = ("offset", "slope", "rounding", "idle", "z")
+"""The numbers of a cut, one array each; ``rounding`` is the error of its offset, and
+``idle`` the number of solutions since it last had a weight."""
 
 
 class Basis:
@@ -128,9 +129,9 @@ class Bundle:
         self.names: list[str] = []
         self.normals: Array = np.zeros((0, 0))
         self.gram: Array = np.zeros((0, 0))
-        self.worth: Array = np.zeros((0, 0))
-        """What a unit of z is worth in multipliers: a row for each cut."""
-        self.offset = self.slope = self.blur = self.idle = self.z = np.zeros(0)
+        self.weights: Array = np.zeros((0, 0))
+        """The multiplier of each constraint per unit of z: a row for each cut."""
+        self.offset = self.slope = self.rounding = self.idle = self.z = np.zeros(0)
         self.d: Array = np.zeros(0)
         """The coordinates of the solution. Where normals nearly cancel it is more
         precise than ``-sum_i z_i n_i``."""
@@ -181,8 +182,10 @@ class Bundle:
                 self.flat[name] = value
             return coordinates
         offset = (gradient.dot(at) - value) / slope
-        blur = gradient.eps * at.norm() + rounding / slope
-        self._append({name: 1.0 / slope}, coordinates / slope, offset, slope, blur, 0.0)
+        error = gradient.eps * at.norm() + rounding / slope
+        self._append(
+            {name: 1.0 / slope}, coordinates / slope, offset, slope, error, 0.0
+        )
         return coordinates
 
     def coordinates(self, vector: AbstractPacked) -> Array:
@@ -193,31 +196,31 @@ class Bundle:
 
     def _append(  # noqa: PLR0917 - the facts of one cut
         self,
-        worth: Mapping[str, float],
+        weights: Mapping[str, float],
         normal: Array,
         offset: float,
         slope: float,
-        blur: float,
+        rounding: float,
         z: float,
     ) -> None:
         """Keep a cut with a unit normal; slope 0 for one of several constraints."""
-        self.names += [name for name in worth if name not in self.names]
+        self.names += [name for name in weights if name not in self.names]
         n, m, r = len(self.z), len(self.names), len(self.basis)
-        self.normals, self.worth = (
+        self.normals, self.weights = (
             padded(self.normals, (n + 1, r)),
-            padded(self.worth, (n + 1, m)),
+            padded(self.weights, (n + 1, m)),
         )
         self.normals[n, : len(normal)] = normal
-        for name, weight in worth.items():
-            self.worth[n, self.names.index(name)] = weight
+        for name, weight in weights.items():
+            self.weights[n, self.names.index(name)] = weight
         self.gram = padded(self.gram, (n + 1, n + 1))
         self.gram[n] = self.gram[:, n] = self.normals @ self.normals[n]
-        for fact, number in zip(FACTS, (offset, slope, blur, 0.0, z), strict=True):
+        for fact, number in zip(FACTS, (offset, slope, rounding, 0.0, z), strict=True):
             setattr(self, fact, np.append(getattr(self, fact), number))
 
     def _select(self, keep: Mask | NDArray[np.intp]) -> None:
         """Keep only these cuts."""
-        self.normals, self.worth = self.normals[keep], self.worth[keep]
+        self.normals, self.weights = self.normals[keep], self.weights[keep]
         self.gram = self.gram[keep][:, keep]
         for fact in FACTS:
             setattr(self, fact, getattr(self, fact)[keep])
@@ -262,13 +265,15 @@ class Bundle:
         total, share = float(share.sum()), share / share.sum()
         mixed, offset = share @ self.normals[:2], float(share @ self.offset[:2])
         length = float(np.linalg.norm(mixed))
-        blur = float(share @ self.blur[:2])
-        blur += self._eps * abs(offset) / (length or math.inf)
-        worth = dict(zip(self.names, (share @ self.worth[:2]).tolist(), strict=True))
+        rounding = float(share @ self.rounding[:2])
+        rounding += self._eps * abs(offset) / (length or math.inf)
+        weights = dict(
+            zip(self.names, (share @ self.weights[:2]).tolist(), strict=True)
+        )
         self._select(np.arange(len(self)) > 1)
         if length > 0:
-            scaled = {name: w / length for name, w in worth.items() if w > 0}
-            facts = offset / length, 0.0, blur / length, total * length
+            scaled = {name: w / length for name, w in weights.items() if w > 0}
+            facts = offset / length, 0.0, rounding / length, total * length
             self._append(scaled, mixed / length, *facts)
             order = np.roll(np.arange(len(self)), 1)  # it is the oldest
             self._select(order)
@@ -281,7 +286,7 @@ class Bundle:
         """
         self._select(self.idle < TOLERANCES.stale)
         self.offset = self.offset - self.normals @ self.basis.products(move)
-        self.blur = self.blur + move.eps * move.norm()
+        self.rounding = self.rounding + move.eps * move.norm()
         self.proof = 0.0
         if 2 * len(self) < len(self.basis):
             self._rotate(_orthonormal(self.normals))
@@ -308,13 +313,13 @@ class Bundle:
 
     def _loosened(self) -> Array:
         """Return the offsets, loosened by what rounding may have done to them."""
-        loosened: Array = self.offset + TOLERANCES.bound_units * self.blur
+        loosened: Array = self.offset + TOLERANCES.bound_units * self.rounding
         return loosened
 
     def tightened(self, margins: Mapping[str, float]) -> Array:
         """Return the offsets less the margins of their constraints."""
         wanted = np.array([margins[name] for name in self.names])
-        tight: Array = self.offset - self.worth @ wanted
+        tight: Array = self.offset - self.weights @ wanted
         return tight
 
     def toward(self, y: Array, curvature: float) -> Array | None:
@@ -394,7 +399,7 @@ class Bundle:
 
     def multipliers(self) -> dict[str, float]:
         """Return the weight of each constraint's gradients in ``-d``."""
-        return dict(zip(self.names, (self.z @ self.worth).tolist(), strict=True))
+        return dict(zip(self.names, (self.z @ self.weights).tolist(), strict=True))
 
     def linearisations(self, y: Array) -> dict[str, Array]:
         """Return what the cuts of each constraint say at y, in a column for each cut.
@@ -404,12 +409,12 @@ class Bundle:
         """
         levels = self.normals[:, : len(y)] @ y
         terms = np.abs(levels) + np.abs(self.offset)
-        error = TOLERANCES.sure_units * self.blur
+        error = TOLERANCES.sure_units * self.rounding
         rows = self.slope * np.array(
             [levels - self.offset, terms, np.ones(len(self)), error]
         )
         found = {
-            name: rows[:, (self.worth[:, j] > 0) & (self.slope > 0)]
+            name: rows[:, (self.weights[:, j] > 0) & (self.slope > 0)]
             for j, name in enumerate(self.names)
         }
         for name, value in self.flat.items():
@@ -455,7 +460,7 @@ class Bundle:
         if ray is None:
             return self.excludes_all
         sure = max(TOLERANCES.sure_share, TOLERANCES.sure_units * self._eps)
-        unsure = sure * np.abs(self.tight) + TOLERANCES.sure_units * self.blur
+        unsure = sure * np.abs(self.tight) + TOLERANCES.sure_units * self.rounding
         return -float(self.tight @ ray) > float(unsure @ ray)
 
     def excludes(self, size: float) -> bool:
@@ -481,7 +486,7 @@ class Bundle:
         if self.basis.storage is None or self.excludes_all or not len(self):
             return None
         tables = {n: torch.from_numpy(getattr(self, n).copy()) for n in FACTS}
-        for name in ("normals", "worth", "gram"):
+        for name in ("normals", "weights", "gram"):
             tables[name] = torch.from_numpy(np.ascontiguousarray(getattr(self, name)))
         vectors = self.basis.storage.state()
         return {"names": list(self.names), "vectors": vectors, **tables}
@@ -490,7 +495,7 @@ class Bundle:
         self, state: Mapping[str, Any], like: Vector, names: Collection[str]
     ) -> None:
         """Go on with the cuts of such a state, of constraints with these names."""
-        tables = ("normals", "worth", "gram")
+        tables = ("normals", "weights", "gram")
         check_names(state, "cuts", ("names", "vectors", *tables, *FACTS))
         check_list(state["names"], "names", 0, len(names))
         for name in state["names"]:
@@ -498,7 +503,7 @@ class Bundle:
         check_tensor(state["normals"], "normals", (None, None), torch.float64)
         (n, r), m = state["normals"].shape, len(state["names"])
         check_range(r, "the number of vectors", 0, self.capacity)
-        for name, columns in ("worth", m), ("gram", n):
+        for name, columns in ("weights", m), ("gram", n):
             check_tensor(state[name], name, (n, columns), torch.float64)
         for name in FACTS:
             check_tensor(state[name], name, (n,), torch.float64)

@@ -126,7 +126,11 @@ class CurvatureModel:
             return None
         self._grow(len(bundle.basis))
         rows = np.argsort(bundle.idle, kind="stable")[: TOLERANCES.rows]
-        cuts = bundle.normals[rows], bundle.tightened(margins)[rows], bundle.worth[rows]
+        cuts = (
+            bundle.normals[rows],
+            bundle.tightened(margins)[rows],
+            bundle.weights[rows],
+        )
         weights, bends = dict(self._weights), dict.fromkeys(center.gradients, 0.0)
         found: Array | None = None
         start: Array | None = None

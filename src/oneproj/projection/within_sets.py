@@ -135,7 +135,7 @@ class SetBundle(Bundle):
         del size
         if self.excludes_all:
             return True
-        offset = self.offset + TOLERANCES.sure_units * self.blur
+        offset = self.offset + TOLERANCES.sure_units * self.rounding
         unit = self._farthest(offset, self._zero)
         z = self.z * (TOLERANCES.beyond_sets / max(float(self.z.sum()), EPSILON))
         found = self._dual_value(z * unit, offset, self._zero)
