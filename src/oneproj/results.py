@@ -330,7 +330,9 @@ class Projection(Readable):
         if not self.status.ok or self.is_nearest:
             return []
         if math.isinf(self.kkt_residual):
-            return ["a nearer feasible point may exist: there is no KKT residual"]
+            return [
+                "a nearer feasible point may exist: the projection has no KKT residual"
+            ]
         residual = f"KKT residual of the projection {self.kkt_residual:.2g}"
         return [f"not yet the nearest point: {residual}"]
 

@@ -143,8 +143,8 @@ def test_failure_raises_with_the_worst_constraint_and_its_residual() -> None:
         "other": function(w.sum) <= 100.0,
     }
     match = (
-        r"'size' could not be met: its best residual is 4.000e\+00 > 0, at a distance "
-        r"of 0.000e\+00, after 17 full"
+        r"'sum', 'size'\] could not be met together: at the best point the largest "
+        r"residual, of 'size', is 4.000e\+00 > 0, at a distance of 0.000e\+00, after 17"
     )
     with pytest.raises(InfeasibleError, match=match) as failure:
         project(w, constraints, projector=Stuck())

@@ -222,3 +222,30 @@ def test_rounding_casts_doubt_on_rows_at_the_threshold() -> None:
     x = torch.tensor([[1.0], [2.0], [1e-9], [-1.0]])
     rate = rates.positive_rate(lambda rows: rows[:, 0], x)
     assert rate.doubt() == 0.25
+
+
+def test_values_are_those_of_evaluation_mode() -> None:
+    """Also where the model trains: no count updates the statistics of batch norm."""
+    draws = torch.Generator().manual_seed(0)
+    x = 3.0 * torch.randn(200, 5, generator=draws) + 1.0
+    y = (x[:, 0] > 2).float()
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 1))
+    data = (x, y)
+
+    def score(rows: Tensor) -> Tensor:
+        made: Tensor = model(rows)
+        return made.squeeze(-1)
+
+    fpr = oneproj.rates.false_positive_rate(score, data=data)
+    precision = oneproj.rates.precision(score, data=data)
+    bound = oneproj.rates.upper_surrogate(fpr <= 0.1)
+
+    def values() -> list[float]:
+        found = [fpr.value(), fpr.counts().rate, precision.value(), bound.value()]
+        return [*found, (fpr - 0.5).value()]
+
+    model.eval()
+    expected = values()
+    model.train()
+    assert values() == expected
+    assert model[0].num_batches_tracked == 0

@@ -11,10 +11,10 @@ It is taken where the value was the nearest to 0 so far. A value that is much la
 than the bound at the start says nothing about the answer: a sum of exponentials falls
 by thirty orders on the way there. It counts as long as that makes no difference.
 
-The parameters of the answer are rounded too, each to the numbers of its precision near
-it. That changes the value by about ``eps |(g_i x_i)_i|``, taken where the value was the
-nearest to 0 as well, and no margin is less. It matters in bfloat16, and for large
-parameters, as those of separable data become.
+The parameters of the answer are rounded too, and so is the way to them. That changes
+the value by about ``eps (|(g_i x_i)_i| + |g| |x - x_0|)``, where it was the nearest to
+0 as well, and no margin is less. It matters in bfloat16, for large parameters, as those
+of separable data become, and from starts far away.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Margin:
         >>> import oneproj
         >>> w = torch.tensor([3.0])
         >>> margin = Margin(oneproj.function(w.sum) <= 2.0, 1e-12, 1e9)
-        >>> margin.renew(0.0, [torch.ones(1)], [w], 1e9)
+        >>> margin.renew(0.0, [torch.ones(1)], [w], 1.0)
         >>> margin.width
         1e-08
     """
@@ -111,6 +111,7 @@ class Margin:
         if gradient is not None and abs(value) < self._nearest_of_point:
             self._nearest_of_point = abs(value)
             pairs = zip(gradient, point, strict=True)
-            changes = [float((g * x).norm()) for g, x in pairs]
-            self._of_point = self._eps * math.hypot(*changes)
+            changes = [norm([g * x]) for g, x in pairs]
+            size = math.hypot(*changes) + norm(gradient) * moved
+            self._of_point = self._eps * size
         self.width = max(self._of_value, self._of_point)

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from torch import Tensor
 
+from oneproj.arguments import at_most_five
 from oneproj.distributed import (
     agreeing,
     compares_ranks,
@@ -190,9 +191,16 @@ def raise_if_infeasible(projection: Projection) -> None:
     if projection.status.ok:
         return
     worst = max(projection.residuals, key=lambda name: projection.residuals[name])
+    residual = f"{projection.residuals[worst]:.3e} > 0"
+    unmet = [name for name, c in projection.residuals.items() if c > 0]
+    what = f"The constraint {worst!r} could not be met: its best residual is {residual}"
+    if len(unmet) > 1:
+        what = (
+            f"The constraints {at_most_five(unmet)} could not be met together: at the "
+            f"best point the largest residual, of {worst!r}, is {residual}"
+        )
     message = (
-        f"The constraint {worst!r} could not be met: its best residual is "
-        f"{projection.residuals[worst]:.3e} > 0, at a distance of "
+        f"{what}, at a distance of "
         f"{projection.distance:.3e}, after {projection.gradients} full constraint "
         f"gradients ({projection.status.value}). "
         f"{_advice(projection)} The parameters "

@@ -72,6 +72,8 @@ def replace_rates(
         for a, t in found.weighted
     )
     bound = Constraint(Combination(terms, 0.0), -found.constant, sense=1)
+    if constraint.copied_from is None:  # the user's own, in no problem yet
+        return bound
     return bound.named(constraint.name, constraint.model)
 
 

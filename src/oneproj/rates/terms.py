@@ -35,7 +35,7 @@ from oneproj.errors import InvalidProblemError
 from oneproj.problem.data import Source
 from oneproj.problem.float64 import FLOAT64_MODE
 from oneproj.problem.functions import Call, Mean
-from oneproj.problem.modes import evaluating
+from oneproj.problem.modes import evaluating, evaluating_when_called
 from oneproj.problem.terms import (
     AbstractExpression,
     AbstractTerm,
@@ -238,7 +238,9 @@ class Rate(AbstractExpression):
 
     def _evaluate_rows(self) -> tuple[Tensor, Tensor]:
         """Which rows are counted, and their margins, from one pass."""
-        with torch.no_grad(), evaluating(self.model):
+        in_no_problem = self.copied_from is None  # its model is unknown
+        unknown_modules = evaluating_when_called(enabled=in_no_problem)
+        with torch.no_grad(), evaluating(self.model), unknown_modules:
             seen = [
                 (self._events(s, at), self._margins(s, at)) for s, at in self._chunks()
             ]
