@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import oneproj
 from oneproj.problem.functions import function
 from oneproj.projection.closed_form import ClosedForm
 from oneproj.results import Projection, Status
@@ -211,3 +212,12 @@ def test_it_says_why_it_does_not_accept() -> None:
     half = Halfspace(torch.ones(2), 1.0)
     reason = projector.accepts({"size": Ball(1.0).on(w), "side": half.on(w)})
     assert reason == "'size' and 'side' constrain the same tensor"
+
+
+def test_the_band_around_a_thin_set_has_no_bound() -> None:
+    """Its points are nearer than those of the set, onto which it is projected."""
+    w = torch.tensor([1.0, 1.0], dtype=torch.float64, requires_grad=True)
+    thick = oneproj.sets.Simplex(1.0, tolerance=0.1).on(w)
+    done = oneproj.project(w, {"simplex": thick})
+    assert done.status is oneproj.Status.FEASIBLE
+    assert done.lower_bound is None

@@ -6,10 +6,12 @@ both. The caps leave a known point strictly feasible; the start violates them.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import cvxpy as cp
 import numpy as np
@@ -398,3 +400,46 @@ def test_units_of_a_constraint_do_not_count(unit: float, seed: int) -> None:
     discs = {"one": disc(centers[0], 1.0), "other": disc(centers[1], unit)}
     done = oneproj.project(w, discs)
     assert done.distance <= (1.0 + 2e-6) * done.lower_bound
+
+
+# --- what is claimed --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gradients", [1, 2, 3])
+def test_cuts_of_largest_values_beside_a_set_hold(gradients: int) -> None:
+    """A second search, after that within the set, begins at the start as well."""
+    for seed in range(10):
+        draws = torch.Generator().manual_seed(seed)
+        x = torch.randn(12, 3, generator=draws, dtype=torch.float64)
+        w = (
+            20.0 * torch.randn(3, generator=draws, dtype=torch.float64)
+        ).requires_grad_()
+        squares = partial(lambda rows, w: (rows @ w).square(), w=w)
+        largest = oneproj.largest(squares, data=x, curvature="convex")
+        ball = oneproj.sets.Ball(5.0).on(w)  # 0 is in it
+        done = oneproj.project(
+            w,
+            {"largest": largest <= 1e-3, "ball": ball},
+            projector=Cuts(max_evaluations=gradients),
+            on_failure="return",
+        )
+        assert done.status is not Status.PROVEN_INFEASIBLE
+
+
+def test_a_wrong_declaration_is_not_taken_for_an_empty_set() -> None:
+    """Two wells, declared convex: points between the best ones are tried first."""
+    wrong = 0
+    for start in (30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0):
+        for depth in (10.0, 20.0, 40.0):
+            w = torch.tensor([start], dtype=torch.float64, requires_grad=True)
+
+            def wells(w: Tensor = w, depth: float = depth) -> Tensor:
+                holes = ((-(((w - c) / 0.5) ** 2)).exp() for c in (2.0, -2.0))
+                return (w.square() + 5.0 - depth * sum(holes)).sum()
+
+            cap = {"wells": oneproj.function(wells, curvature="convex") <= 0.0}
+            with contextlib.suppress(oneproj.InvalidProblemError):
+                done = oneproj.project(w, cap, on_failure="return")
+                wrong += done.status is Status.PROVEN_INFEASIBLE
+                assert done.lower_bound is None or done.lower_bound <= done.distance
+    assert wrong == 0

@@ -249,3 +249,12 @@ def test_values_are_those_of_evaluation_mode() -> None:
     model.train()
     assert values() == expected
     assert model[0].num_batches_tracked == 0
+
+
+@pytest.mark.parametrize("width", [0.0, -0.5, "a"])
+def test_a_width_of_a_surrogate_is_positive(width: Any) -> None:  # noqa: ANN401 - wrong ones
+    """With a negative one a feasible surrogate would say nothing of the count."""
+    x = torch.tensor([1.0, 2.0, 3.0])
+    accepted = oneproj.rates.positive_rate(lambda rows: rows, data=x)
+    with pytest.raises(oneproj.InvalidProblemError, match="width must be"):
+        oneproj.rates.upper_surrogate(accepted <= 0.5, width=width)

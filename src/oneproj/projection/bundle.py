@@ -445,7 +445,7 @@ class Bundle:
         where they cancel.
         """
         gain, total = -float(h @ z), float(z.sum())
-        if gain <= 0:
+        if not gain > 0:  # or it is NaN
             return 0.0
         return gain / (float(np.linalg.norm(z @ self.normals)) + self._eps * total)
 

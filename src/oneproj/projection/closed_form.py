@@ -16,6 +16,7 @@ from oneproj.projection.report import describe, relative_residual, stationarity_
 from oneproj.projection.tolerances import TOLERANCES
 from oneproj.results import Projection
 from oneproj.sets import SetConstraint
+from oneproj.sets.base import AbstractThinSet
 from oneproj.sets.region import Region, region_of
 from oneproj.vectors.arithmetic import (
     Vector,
@@ -66,8 +67,17 @@ class ClosedForm(AbstractProjector):
         else:  # rounding keeps every attempt outside
             evaluator.move_to(nearest)
             found = describe(evaluator, evaluator.best, evaluator.moved())
+        if any(_is_thin(constraint) for constraint in constraints.values()):
+            # The bound is on the distance to the set itself, which a band surrounds.
+            found = replace(found, lower_bound=None)
         # Only values were taken at that point, and it took no search.
         return replace(found, gradients=evaluator.evaluations, history=())
+
+
+def _is_thin(constraint: AbstractTerm) -> bool:
+    return isinstance(constraint, SetConstraint) and isinstance(
+        constraint.members, AbstractThinSet
+    )
 
 
 def project_onto_sets(evaluator: Evaluator, region: Region) -> Projection | None:

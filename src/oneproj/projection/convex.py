@@ -51,7 +51,7 @@ from oneproj.vectors.arithmetic import (
     norm,
     snapshot,
 )
-from oneproj.vectors.space import AbstractPacked
+from oneproj.vectors.space import AbstractPacked, Packed
 
 SHARES = (1.0, 2**-1, 2**-2, 2**-4, 2**-8, 2**-16, 2**-32)
 """Shares of a step, tried one after the other until the constraints have values."""
@@ -100,7 +100,7 @@ def project_convex(
     if not (evaluator.best.worst > 0 and bundle.excludes(size)):
         return False
     search.test_declarations()
-    return True
+    return not bundle.doubt  # in doubt of a declaration nothing is proven
 
 
 def _probe(points: Sequence[tuple[list[Tensor], float]], k: int) -> list[Tensor]:
@@ -118,6 +118,7 @@ class _Search:
     def __init__(
         self, evaluator: Evaluator, bundle: Bundle, tolerance: float, *, declared: bool
     ) -> None:
+        evaluator.return_to_start()  # another search may have left it elsewhere
         self._evaluator, self._bundle = evaluator, bundle
         self._tolerance, self._declared = tolerance, declared
         self._sets = bundle if isinstance(bundle, SetBundle) else None
@@ -299,20 +300,13 @@ class _Search:
 
         Linearisations that exclude every point prove emptiness only if the functions
         are convex, as declared. A few more points are evaluated, halfway between the
-        best of the start, the best point and the last one and, in turn, the second best
-        and the worst of them.
+        best point of the search and, in turn, the second best and the worst.
 
         Raises:
             InvalidProblemError: A declared curvature is wrong.
         """
         evaluator, self._is_spanned = self._evaluator, False
-        points = [(evaluator.origin, evaluator.first.worst)]
-        for point, seen in (
-            (evaluator.best_point, evaluator.best),
-            (snapshot(evaluator.parameters), self._seen),
-        ):
-            if seen is not evaluator.first:
-                points.append((point, seen.worst))
+        points = self._extremes()
         for k in range(TOLERANCES.probes):
             if self._witness.refuted:
                 raise InvalidProblemError(self._witness.refuted)
@@ -329,6 +323,31 @@ class _Search:
             if self._seen.worst <= 0:  # yet the linearisations exclude all points
                 raise InvalidProblemError(self._most_wrong())
             self._add_cuts()
+
+    def _extremes(self) -> list[tuple[list[Tensor], float]]:
+        """Return the two best visited points and the worst, with their residuals.
+
+        The basis spans all of them unless there are sets; then the start, the best
+        point and the last one are returned.
+        """
+        basis, evaluator = self._bundle.basis, self._evaluator
+        visited = [
+            (point.y, max(point.values.values()))
+            for point in self._witness.points
+            if point.outside == 0.0
+        ]
+        if self._sets is None and len(visited) > 1:
+            visited.sort(key=lambda point: point[1])
+            return [
+                (evaluator.point_after(Packed(basis.vector(y, self._at))), worst)
+                for y, worst in visited[:2] + visited[2:][-1:]
+            ]
+        found = [(evaluator.origin, evaluator.first.worst)]
+        if evaluator.best is not evaluator.first:
+            found.append((evaluator.best_point, evaluator.best.worst))
+        if not any(self._seen is known for known in (evaluator.first, evaluator.best)):
+            found.append((snapshot(evaluator.parameters), self._seen.worst))
+        return found
 
     def _most_wrong(self) -> str:
         """Say which linearisation is the most above a value."""

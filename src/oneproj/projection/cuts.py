@@ -50,6 +50,12 @@ from oneproj.sets.region import Region, boxes_of, region_of
 from oneproj.vectors.arithmetic import Vector, assign, dimension, on_devices, snapshot
 from oneproj.vectors.space import space_around
 
+NEARER_THAN_PROVEN = (
+    "The lower bound is withdrawn: the answer is nearer than the cuts allow, so a "
+    "constraint that is declared convex is not."
+)
+"""What to say of an answer that refutes the proof of its distance."""
+
 
 @old_argument("progress", "min_gain")
 @old_argument("capacity", "memory")
@@ -260,9 +266,12 @@ class Cuts(AbstractProjector):
         with evaluator.second_search() as again:
             found = self._project_local(again, None)
         if found.status.ok or _worst(found) <= _worst(missed):
-            refuted = missed.lower_bound is None
-            remark = missed.remark if refuted else found.remark
-            return replace(found, lower_bound=missed.lower_bound, remark=remark)
+            bound, remark = missed.lower_bound, found.remark
+            if bound is None:
+                remark = missed.remark
+            elif found.status.ok and found.distance < bound:
+                bound, remark = None, NEARER_THAN_PROVEN
+            return replace(found, lower_bound=bound, remark=remark)
         assign(evaluator.parameters, point)
         return replace(missed, gradients=found.gradients, history=found.history)
 

@@ -181,6 +181,12 @@ class Evaluator:
             self._go_to_best(self._storage)
             self._here = self.best
 
+    def return_to_start(self) -> None:
+        """Make the parameters hold the start."""
+        if self._here is not self.first:
+            assign(self._storage, self.origin)
+            self._here = self.first
+
     def keep_best(self) -> None:
         """Form the best point, so that what its move is made of can be forgotten."""
         self._best_move = Arrived(self.best_point, self.best_distance)

@@ -40,6 +40,7 @@ class Witness:
         doubt: What to say of a declaration that a value contradicts by more than the
             rounding that the numbers show; "" for none. No bound rests on it.
         refuted: The same of a value that is plainly below a later linearisation.
+        points: The visited points.
     """
 
     def __init__(self, evaluator: Evaluator, *, declared: bool) -> None:
@@ -49,7 +50,7 @@ class Witness:
         self._size = norm(evaluator.origin)
         self._constraints, self._first = evaluator.constraints, evaluator.first.values
         self._share = TOLERANCES.plain if declared else 0.0
-        self._points: list[Point] = []
+        self.points: list[Point] = []
         self.doubt = self.refuted = ""
 
     def add(self, y: Array, far: float, seen: Evaluation, *, inside: bool) -> None:
@@ -62,15 +63,15 @@ class Witness:
             inside: Whether the basis spans its displacement.
         """
         outside = 0.0 if inside else math.sqrt(max(0.0, far * far - float(y @ y)))
-        self._points.append(Point(y, outside, far, seen.values))
+        self.points.append(Point(y, outside, far, seen.values))
 
     def rotate(self, columns: Array) -> None:
         """Follow the basis to what these columns span."""
-        for i, (y, outside, far, values) in enumerate(self._points):
+        for i, (y, outside, far, values) in enumerate(self.points):
             turned = y @ columns[: len(y)]
             lost = max(0.0, float(y @ y) - float(turned @ turned))
             more = math.hypot(outside, math.sqrt(lost))
-            self._points[i] = Point(turned, more, far, values)
+            self.points[i] = Point(turned, more, far, values)
 
     def compare_with_points(
         self, name: str, value: float, gradient: Array, level: float, far: float
@@ -84,7 +85,7 @@ class Witness:
             level: The inner product of the gradient and the displacement there.
             far: The length of that displacement.
         """
-        points, slope = self._points, float(np.linalg.norm(gradient))
+        points, slope = self.points, float(np.linalg.norm(gradient))
         if not points:
             return
         rows = np.array([padded(point.y, gradient.shape) for point in points])

@@ -30,7 +30,7 @@ from typing import Any, Literal, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from oneproj.arguments import TensorLike, as_tensor
+from oneproj.arguments import TensorLike, as_tensor, check_number
 from oneproj.errors import InvalidProblemError
 from oneproj.problem.data import Source
 from oneproj.problem.float64 import FLOAT64_MODE
@@ -306,7 +306,9 @@ class Rate(AbstractExpression):
                 "sigmoid near the count, or a bound that is never below or above it."
             )
             raise InvalidProblemError(message)
-        scale = self.width() if width is None else width
+        scale = self.width()
+        if width is not None:
+            scale = check_number("width", width, "It is in units of the score.")
         smooth = self._mean(lambda margins, _: STEPS[kind](margins / scale))
         if linear and kind != "near":
             smooth.curvature = "convex" if kind == "upper" else "concave"
