@@ -8,9 +8,9 @@ While Algorithm 1 runs, ``RunDiagnostics`` collects its objectives and gradients
   size. The first gradient shows such features: the gradient of a weight is proportional
   to what it multiplies, so the columns of a matrix of weights have the sizes of the
   features. A feature that has nothing to do with the target makes a small column, too,
-  and the noise of minibatches lets the objective rise, so the first rise decides: the
-  gradient there is uneven as well if units are the cause, and noise in every column
-  otherwise. Shorter steps for such columns do not help: the data has to be standardised.
+  and the noise of minibatches lets the objective rise, so the first rise decides: if
+  units are the cause, the gradient there is uneven as well. Shorter steps for such
+  columns do not help: the data has to be standardised.
 - **A dead network.** Where no ReLU lets anything through, a network is a constant, all
   but its last bias has no gradient, and the point looks stationary. Whole tensors
   count: single entries may be zero where features are sparse.
@@ -132,8 +132,8 @@ class RunDiagnostics(Resumable):
     def add_objective(self, objective: float, gradient: Vector, lr: float) -> None:
         """Take an update into account; warn if units make the objective swing.
 
-        The first swing decides. Where its gradient is even, minibatches differ by so
-        much, and later swings would say no more.
+        The first swing decides. If its gradient is even, the noise of minibatches makes
+        such swings, and later ones prove nothing.
         """
         if self._lowest is None:
             return
