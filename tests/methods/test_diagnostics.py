@@ -94,6 +94,28 @@ def test_one_feature_that_matters_is_no_unit() -> None:
             oneproj.solve(problem, steps=60, progress=False)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_noise_of_minibatches_is_no_unit(seed: int) -> None:
+    # One of twenty standardised features matters, so the first gradient is uneven.
+    # Some targets are far off, so the objectives of minibatches differ by factors.
+    generator = torch.Generator().manual_seed(seed)
+    x, score = torch.randn(4000, 20, generator=generator), linear(20)
+    far_off = torch.rand(4000, generator=generator) < 0.1
+    y = x[:, 0] + 2.0 * far_off
+    with torch.no_grad():
+        score.weight.zero_()
+
+    def losses(batch: tuple[Tensor, Tensor]) -> Tensor:
+        return (score(batch[0])[:, 0] - batch[1]).square()
+
+    cap = oneproj.function(score.weight.norm) <= 5.0
+    objective = oneproj.mean(losses, (x, y))
+    problem = oneproj.Problem(score.parameters(), objective, {"cap": cap})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        oneproj.solve(problem, steps=300, seed=seed, progress=False)
+
+
 def test_columns_that_change_little_are_not_uneven() -> None:
     slopes = [torch.tensor([[1.0, 2.0, 500.0]])]
     assert are_uneven(20.0, slopes, lr=0.1)

@@ -307,10 +307,11 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
             self._watch.add_objective()
         if self._clip is not None:
             clip_grad_norm_(parameters, self._clip)
-        if self._diagnostics is not None and self.optimizer.at_center:
-            self._diagnostics.add_gradient(
-                objective, gradients(parameters), self.describe()["lr"]
-            )
+        if self._diagnostics is not None:
+            observed = objective, gradients(parameters), self.describe()["lr"]
+            if self.optimizer.at_center:
+                self._diagnostics.add_gradient(*observed)
+            self._diagnostics.add_objective(*observed)
         if self._strength is not None:
             self._strength.watch(gradients(parameters))
             if anchor is not None:
@@ -319,8 +320,6 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
         residuals = self._push()
         if self._watch is not None:
             self._watch.add_penalty(residuals)
-        if self._diagnostics is not None:
-            self._diagnostics.add_objective(objective)
         self.optimizer.step()
         self._outer += self.optimizer.at_center
         if self._scheduler is not None:

@@ -7,7 +7,10 @@ While Algorithm 1 runs, ``RunDiagnostics`` collects its objectives and gradients
   thousand times as far as its neighbours do, and the objective rises to many times its
   size. The first gradient shows such features: the gradient of a weight is proportional
   to what it multiplies, so the columns of a matrix of weights have the sizes of the
-  features. Shorter steps for such columns do not help: the data has to be standardised.
+  features. A feature that has nothing to do with the target makes a small column, too,
+  and the noise of minibatches lets the objective rise, so the first rise decides: if
+  units are the cause, the gradient there is uneven as well. Shorter steps for such
+  columns do not help: the data has to be standardised.
 - **A dead network.** Where no ReLU lets anything through, a network is a constant, all
   but its last bias has no gradient, and the point looks stationary. Whole tensors
   count: single entries may be zero where features are sparse.
@@ -112,8 +115,8 @@ class RunDiagnostics(Resumable):
         # Shares of the parameters that have a gradient, at the first and last centre.
         self._first_share: float | None = None
         self._last_share = 1.0
-        # Only where columns are uneven, until the warning: the lowest objective so far,
-        # and the size of the first.
+        # Only where columns are uneven, until the first swing: the lowest objective so
+        # far, and the size of the first.
         self._lowest: float | None = None
         self._scale = 0.0
 
@@ -126,8 +129,12 @@ class RunDiagnostics(Resumable):
                 self._lowest, self._scale = objective, abs(objective)
         self._last_share = share if objective != 0 else 1.0  # it may be solved
 
-    def add_objective(self, objective: float) -> None:
-        """Take an update into account; warn once if the objective swings."""
+    def add_objective(self, objective: float, gradient: Vector, lr: float) -> None:
+        """Take an update into account; warn if units make the objective swing.
+
+        The first swing decides. If its gradient is even, the noise of minibatches makes
+        such swings, and later ones prove nothing.
+        """
         if self._lowest is None:
             return
         self._lowest = min(self._lowest, objective)
@@ -137,7 +144,8 @@ class RunDiagnostics(Resumable):
             and rise > LIMITS.swing_share * self._scale
         ):
             self._lowest = None
-            _warn_of_units()
+            if are_uneven(objective, gradient, lr):
+                _warn_of_units()
 
     def warn_if_dead(self) -> None:
         """Warn of a network in which nearly all gradients have gone."""
