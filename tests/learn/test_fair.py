@@ -76,6 +76,20 @@ def test_held_out_rows_are_confirmed(table) -> None:
     assert clf.confirmation_.holds
 
 
+@pytest.mark.parametrize("constraint", WHERE)
+def test_gaps_are_exact_where_rows_of_two_groups_are_equal(constraint) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (600, 2)).astype(float)  # 16 different rows
+    y = (X[:, 0] + rng.normal(size=600) > 2).astype(int)
+    group = rng.integers(0, 2, 600)
+    clf = FairClassifier(constraint, tolerance=0.3, steps=20, random_state=0)
+    clf.fit(X, y, sensitive_features=group)
+    new = clf.confirm(X, y, sensitive_features=group)
+    for found in (clf.confirmation_, new):
+        methods = {check.method for check in found.checks.values()}
+        assert methods == {"exact, two binomials"}
+
+
 def test_three_groups_are_compared_in_pairs(table) -> None:
     group = np.arange(len(table.y)) % 3
     clf = FairClassifier("equalized_odds", steps=5, random_state=0)

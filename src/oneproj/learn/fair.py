@@ -7,6 +7,7 @@ from itertools import permutations
 from typing import Any, Literal, Self, TypeAlias
 
 import torch
+from torch import Tensor
 
 from oneproj import rates
 from oneproj.arguments import at_most_five
@@ -145,7 +146,7 @@ class FairClassifier(AbstractGroupClassifier):
             raise InvalidProblemError(message)
         for name in PARITIES[self.constraint]:
             for j, label in enumerate(self.groups_):
-                if len(_members(rows, j, name)) == 0:
+                if not _members(rows, j, name).any():
                     of = self.classes_.tolist()[CLASS_OF_RATE[name]]
                     message = (
                         f"Group {label!r} has no row of class {of!r}, so it has no "
@@ -156,7 +157,9 @@ class FairClassifier(AbstractGroupClassifier):
     def _warn_of_small_groups(self, rows: Rows) -> None:
         """Say where one row changes a rate by more than the tolerance."""
         for name in PARITIES[self.constraint]:
-            sizes = [len(_members(rows, j, name)) for j in range(len(self.groups_))]
+            sizes = [
+                int(_members(rows, j, name).sum()) for j in range(len(self.groups_))
+            ]
             fewest = min(sizes)
             if fewest * self.tolerance < 1:
                 label = self.groups_[sizes.index(fewest)]
@@ -178,7 +181,7 @@ class FairClassifier(AbstractGroupClassifier):
         made: dict[str, AbstractTerm] = {}
         for name, rate in PARITIES[self.constraint].items():
             each = [
-                _rate(rate, self._score, _members(rows, j, name), name)
+                _rate(rate, self._score, rows, _members(rows, j, name), name)
                 for j in range(len(self.groups_))
             ]
             for a, b in permutations(range(len(each)), 2):
@@ -187,17 +190,23 @@ class FairClassifier(AbstractGroupClassifier):
         return made
 
 
-def _members(rows: Rows, group: int, rate: str) -> Rows:
-    """The rows of a group that its rate is about."""
-    if rows.groups is None:
-        return rows
-    chosen = rows.groups == group
+def _members(rows: Rows, group: int, rate: str) -> Tensor:
+    """Whether each row is of a group, and of the class that a rate is about."""
+    chosen = torch.ones(len(rows), dtype=torch.bool)
+    if rows.groups is not None:
+        chosen = rows.groups == group
     if rate in CLASS_OF_RATE:
         chosen = chosen & (rows.y == CLASS_OF_RATE[rate])
-    return rows.of(chosen)
+    return chosen
 
 
-def _rate(rate: Rate, score: Score, rows: Rows, name: str) -> AbstractExpression:
-    """The rate of these rows, whose gradient follows their losses: few errors."""
+def _rate(
+    rate: Rate, score: Score, rows: Rows, where: Tensor, name: str
+) -> AbstractExpression:
+    """The rate of some rows, whose gradient follows their losses: few errors.
+
+    The groups are masks over one table, so that ``confirm`` knows that no row is in two
+    of them, also where rows are equal.
+    """
     data = rows.x if name == "positive rate" else (rows.x, rows.y)
-    return rate(score, data=data).with_loss_gradient(rows.y)
+    return rate(score, data=data, where=where).with_loss_gradient(rows.y)
