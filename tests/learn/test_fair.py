@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.rates.adult import adult_folder, load_adult
-from oneproj import InfeasibleError, InvalidProblemError, OneprojWarning
+from oneproj import InfeasibleError, InvalidProblemError, OneprojWarning, Status
 from oneproj.learn import FairClassifier
 
 WHERE = {
@@ -143,6 +143,18 @@ def test_groups_of_a_few_rows_are_said() -> None:
     with pytest.warns(OneprojWarning) as said:
         clf.fit(X, y, sensitive_features=list("aaabbb"))
     assert "Group 'a' has 3 row(s)" in str(said[0].message)
+
+
+def test_one_decision_for_all_rows_is_said_with_advice_that_can_be_followed() -> None:
+    X, turns = np.ones((400, 1)), np.arange(400)  # no model can tell rows apart
+    clf = FairClassifier(steps=20, C=np.inf, validation_fraction=0, random_state=0)
+    with pytest.warns(OneprojWarning) as said:
+        clf.fit(X, turns // 4 % 2, sensitive_features=turns % 4)
+    assert clf.solution_.status is Status.START
+    (message,) = (str(warning.message) for warning in said)
+    assert message.startswith("The fitted classifier predicts 0 for every row")
+    assert "the 12 bounds between 4 groups" in message
+    assert "larger tolerance (it is 0.05), fewer groups" in message
 
 
 def test_parity_that_cannot_be_met_names_the_estimator() -> None:

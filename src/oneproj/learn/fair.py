@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from itertools import permutations
 from typing import Any, Literal, Self, TypeAlias
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from oneproj import rates
 from oneproj.arguments import at_most_five
-from oneproj.errors import InvalidProblemError, warn
+from oneproj.errors import InvalidProblemError, OneprojWarning, warn
 from oneproj.learn.base import DEFAULTS, AbstractGroupClassifier, Constraints
 from oneproj.learn.models import ModelLike
 from oneproj.learn.tables import Rows
@@ -122,6 +123,36 @@ class FairClassifier(AbstractGroupClassifier):
     def _prepare_start(self, rows: Rows) -> None:
         """Reject all rows: rates of positives then agree, a feasible start."""
         self.model_.shift.fill_(-self._scores_of(rows.x).max())
+
+    def _minimise_loss(
+        self,
+        score: Callable[[Tensor], Tensor],
+        rows: Rows,
+        constraints: Constraints,
+        seed: int,
+    ) -> None:
+        with warnings.catch_warnings():
+            if not self.warm_start:  # the start rejects all rows, which is said below
+                start = "The answer is the start"
+                warnings.filterwarnings("ignore", start, OneprojWarning)
+            super()._minimise_loss(score, rows, constraints, seed)
+        self._warn_of_one_decision(rows, len(constraints))
+
+    def _warn_of_one_decision(self, rows: Rows, bounds: int) -> None:
+        """Say that the fitted classifier does not tell rows apart."""
+        positive = self._scores_of(rows.x)[:, 0] > 0
+        if positive.any() and not positive.all():
+            return
+        label = self.classes_.tolist()[int(positive.all())]
+        k = len(self.groups_)
+        fewer = "fewer groups (merge small ones), " if k > 2 else ""  # noqa: PLR2004 - a pair
+        warn(
+            f"The fitted classifier predicts {label!r} for every row trained on: it "
+            "keeps parity, but tells no rows apart. Training found no better model "
+            f"within the {bounds} bounds between {k} groups. Try a larger tolerance "
+            f"(it is {self.tolerance:g}), {fewer}or more steps (there were "
+            f"{self.steps})."
+        )
 
     def _check_groups(self, rows: Rows) -> None:
         if self.constraint not in PARITIES:
