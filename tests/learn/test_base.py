@@ -13,7 +13,11 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from oneproj import InvalidProblemError, OneprojWarning, Status, rates
-from oneproj.learn import ConstrainedClassifier
+from oneproj.learn import (
+    AbstainingClassifier,
+    ConstrainedClassifier,
+    NeymanPearsonClassifier,
+)
 
 X = np.random.default_rng(0).normal(size=(40, 2))
 Y = np.arange(40) % 2
@@ -120,3 +124,17 @@ def test_ctrl_c_ends_the_training_and_not_the_fit() -> None:
     assert clf.solution_.residuals["flagged"] <= 0
     assert clf.confirmation_ is not None
     assert clf.predict(X).shape == (40,)
+
+
+@pytest.mark.parametrize("estimator", [NeymanPearsonClassifier, AbstainingClassifier])
+def test_ctrl_c_while_the_score_is_trained_is_the_status(estimator: Any) -> None:
+    plain = estimator(0.3, None, steps=100, random_state=0).fit(X, Y)
+    assert plain.solution_.status is not Status.INTERRUPTED
+    clf = estimator(
+        0.3, None, model=lambda k: Interrupting(k, 1), steps=2000, random_state=0
+    )
+    with pytest.warns(OneprojWarning, match="status of the solution is INTERRUPTED"):
+        clf.fit(X, Y)
+    assert clf.solution_.status is Status.INTERRUPTED
+    assert "training of the score was stopped" in clf.solution_.status_text
+    assert clf.solution_.feasible

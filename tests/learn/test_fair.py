@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.rates.adult import adult_folder, load_adult
-from oneproj import InfeasibleError, InvalidProblemError, OneprojWarning
+from oneproj import InfeasibleError, InvalidProblemError, OneprojWarning, Status
 from oneproj.learn import FairClassifier
 
 WHERE = {
@@ -76,6 +76,20 @@ def test_held_out_rows_are_confirmed(table) -> None:
     assert clf.confirmation_.holds
 
 
+@pytest.mark.parametrize("constraint", WHERE)
+def test_gaps_are_exact_where_rows_of_two_groups_are_equal(constraint) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (600, 2)).astype(float)  # 16 different rows
+    y = (X[:, 0] + rng.normal(size=600) > 2).astype(int)
+    group = rng.integers(0, 2, 600)
+    clf = FairClassifier(constraint, tolerance=0.3, steps=20, random_state=0)
+    clf.fit(X, y, sensitive_features=group)
+    new = clf.confirm(X, y, sensitive_features=group)
+    for found in (clf.confirmation_, new):
+        methods = {check.method for check in found.checks.values()}
+        assert methods == {"exact, two binomials"}
+
+
 def test_three_groups_are_compared_in_pairs(table) -> None:
     group = np.arange(len(table.y)) % 3
     clf = FairClassifier("equalized_odds", steps=5, random_state=0)
@@ -129,6 +143,18 @@ def test_groups_of_a_few_rows_are_said() -> None:
     with pytest.warns(OneprojWarning) as said:
         clf.fit(X, y, sensitive_features=list("aaabbb"))
     assert "Group 'a' has 3 row(s)" in str(said[0].message)
+
+
+def test_one_decision_for_all_rows_is_said_with_advice_that_can_be_followed() -> None:
+    X, turns = np.ones((400, 1)), np.arange(400)  # no model can tell rows apart
+    clf = FairClassifier(steps=20, C=np.inf, validation_fraction=0, random_state=0)
+    with pytest.warns(OneprojWarning) as said:
+        clf.fit(X, turns // 4 % 2, sensitive_features=turns % 4)
+    assert clf.solution_.status is Status.START
+    (message,) = (str(warning.message) for warning in said)
+    assert message.startswith("The fitted classifier predicts 0 for every row")
+    assert "the 12 bounds between 4 groups" in message
+    assert "larger tolerance (it is 0.05), fewer groups" in message
 
 
 def test_parity_that_cannot_be_met_names_the_estimator() -> None:

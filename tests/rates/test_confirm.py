@@ -300,6 +300,35 @@ def test_it_prints_and_converts() -> None:
         found["c"]
 
 
+def test_of_many_constraints_the_worst_are_printed() -> None:
+    terms = flags(*((k, 300) for k in range(25)))
+    upper = {f"c{k}": term <= 0.1 for k, term in enumerate(terms)}
+    lines = str(confirm(upper)).splitlines()
+    assert [line.split()[0] for line in lines[2:5]] == ["c24", "c23", "c22"]
+    assert lines[12].startswith("and 15 more, all of which hold: shown are the 10")
+    assert len(lines) == 15
+    assert "and 15 more" in confirm(upper)._repr_html_()
+    assert len(confirm(upper).to_dict()["checks"]) == 25
+
+    lower = {f"c{k}": term >= 0.02 for k, term in enumerate(terms)}
+    text = str(confirm(lower))
+    assert text.splitlines()[2].startswith("c0 ")
+    held = sum(check.holds for check in confirm(lower).checks.values())
+    assert f"and 15 more, {held} of which hold" in text
+    none = {f"c{k}": term >= 0.5 for k, term in enumerate(terms)}
+    assert "and 15 more, none of which is confirmed" in str(confirm(none))
+
+
+def test_twenty_constraints_and_a_fixed_sequence_are_printed_in_full() -> None:
+    terms = flags(*((k, 300) for k in range(25)))
+    named = {f"c{k}": term <= 0.1 for k, term in enumerate(terms)}
+    twenty = confirm({f"c{k}": named[f"c{k}"] for k in range(20)})
+    in_order = confirm(named, correction="fixed-sequence")
+    for found in (twenty, in_order):
+        shown = [line.split()[0] for line in str(found).splitlines()[2:-2]]
+        assert shown == list(found.checks)
+
+
 def test_a_module_is_evaluated_in_evaluation_mode() -> None:
     x, _ = sample(200)
     model = torch.nn.Sequential(torch.nn.Dropout(0.9), torch.nn.Linear(2, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -26,6 +27,7 @@ from oneproj.problem.terms import AbstractExpression
 from oneproj.rates.bounds import Count, check_share, neyman_pearson_rank, rows_needed
 from oneproj.rates.confirm import Confirmation, ConstraintCheck
 from oneproj.rates.functions import positive_rate
+from oneproj.results import Status
 
 
 class Cap(NamedTuple):
@@ -72,7 +74,14 @@ class AbstractCappedClassifier(AbstractClassifier):
             train, held_out = self._split(rows, generator)
             self._make_model(train.x, generator, scores=len(self._caps))
             self._minimise_loss(self.model_.plain, train, {}, seed)
+            was_interrupted = self.solution_.status is Status.INTERRUPTED
             self._train_shifts(train, seed)
+        if was_interrupted:  # ``solution_`` is of the shifts, which were not
+            self.solution_ = replace(
+                self.solution_,
+                status=Status.INTERRUPTED,
+                remark="the training of the score was stopped, that of its shifts not",
+            )
         self._calibrate(held_out)
         return held_out
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from itertools import permutations
 from typing import Any, Literal, Self, TypeAlias
 
 import torch
+from torch import Tensor
 
 from oneproj import rates
 from oneproj.arguments import at_most_five
-from oneproj.errors import InvalidProblemError, warn
+from oneproj.errors import InvalidProblemError, OneprojWarning, warn
 from oneproj.learn.base import DEFAULTS, AbstractGroupClassifier, Constraints
 from oneproj.learn.models import ModelLike
 from oneproj.learn.tables import Rows
@@ -122,6 +124,36 @@ class FairClassifier(AbstractGroupClassifier):
         """Reject all rows: rates of positives then agree, a feasible start."""
         self.model_.shift.fill_(-self._scores_of(rows.x).max())
 
+    def _minimise_loss(
+        self,
+        score: Callable[[Tensor], Tensor],
+        rows: Rows,
+        constraints: Constraints,
+        seed: int,
+    ) -> None:
+        with warnings.catch_warnings():
+            if not self.warm_start:  # the start rejects all rows, which is said below
+                start = "The answer is the start"
+                warnings.filterwarnings("ignore", start, OneprojWarning)
+            super()._minimise_loss(score, rows, constraints, seed)
+        self._warn_of_one_decision(rows, len(constraints))
+
+    def _warn_of_one_decision(self, rows: Rows, bounds: int) -> None:
+        """Say that the fitted classifier does not tell rows apart."""
+        positive = self._scores_of(rows.x)[:, 0] > 0
+        if positive.any() and not positive.all():
+            return
+        label = self.classes_.tolist()[int(positive.all())]
+        k = len(self.groups_)
+        fewer = "fewer groups (merge small ones), " if k > 2 else ""  # noqa: PLR2004 - a pair
+        warn(
+            f"The fitted classifier predicts {label!r} for every row trained on: it "
+            "keeps parity, but tells no rows apart. Training found no better model "
+            f"within the {bounds} bounds between {k} groups. Try a larger tolerance "
+            f"(it is {self.tolerance:g}), {fewer}or more steps (there were "
+            f"{self.steps})."
+        )
+
     def _check_groups(self, rows: Rows) -> None:
         if self.constraint not in PARITIES:
             known = ", ".join(repr(name) for name in PARITIES)
@@ -145,7 +177,7 @@ class FairClassifier(AbstractGroupClassifier):
             raise InvalidProblemError(message)
         for name in PARITIES[self.constraint]:
             for j, label in enumerate(self.groups_):
-                if len(_members(rows, j, name)) == 0:
+                if not _members(rows, j, name).any():
                     of = self.classes_.tolist()[CLASS_OF_RATE[name]]
                     message = (
                         f"Group {label!r} has no row of class {of!r}, so it has no "
@@ -156,7 +188,9 @@ class FairClassifier(AbstractGroupClassifier):
     def _warn_of_small_groups(self, rows: Rows) -> None:
         """Say where one row changes a rate by more than the tolerance."""
         for name in PARITIES[self.constraint]:
-            sizes = [len(_members(rows, j, name)) for j in range(len(self.groups_))]
+            sizes = [
+                int(_members(rows, j, name).sum()) for j in range(len(self.groups_))
+            ]
             fewest = min(sizes)
             if fewest * self.tolerance < 1:
                 label = self.groups_[sizes.index(fewest)]
@@ -178,7 +212,7 @@ class FairClassifier(AbstractGroupClassifier):
         made: dict[str, AbstractTerm] = {}
         for name, rate in PARITIES[self.constraint].items():
             each = [
-                _rate(rate, self._score, _members(rows, j, name), name)
+                _rate(rate, self._score, rows, _members(rows, j, name), name)
                 for j in range(len(self.groups_))
             ]
             for a, b in permutations(range(len(each)), 2):
@@ -187,17 +221,23 @@ class FairClassifier(AbstractGroupClassifier):
         return made
 
 
-def _members(rows: Rows, group: int, rate: str) -> Rows:
-    """The rows of a group that its rate is about."""
-    if rows.groups is None:
-        return rows
-    chosen = rows.groups == group
+def _members(rows: Rows, group: int, rate: str) -> Tensor:
+    """Whether each row is of a group, and of the class that a rate is about."""
+    chosen = torch.ones(len(rows), dtype=torch.bool)
+    if rows.groups is not None:
+        chosen = rows.groups == group
     if rate in CLASS_OF_RATE:
         chosen = chosen & (rows.y == CLASS_OF_RATE[rate])
-    return rows.of(chosen)
+    return chosen
 
 
-def _rate(rate: Rate, score: Score, rows: Rows, name: str) -> AbstractExpression:
-    """The rate of these rows, whose gradient follows their losses: few errors."""
+def _rate(
+    rate: Rate, score: Score, rows: Rows, where: Tensor, name: str
+) -> AbstractExpression:
+    """The rate of some rows, whose gradient follows their losses: few errors.
+
+    The groups are masks over one table, so that ``confirm`` knows that no row is in two
+    of them, also where rows are equal.
+    """
     data = rows.x if name == "positive rate" else (rows.x, rows.y)
-    return rate(score, data=data).with_loss_gradient(rows.y)
+    return rate(score, data=data, where=where).with_loss_gradient(rows.y)

@@ -59,6 +59,9 @@ STATEMENTS = CORRECTIONS | {
     )
 }
 """What the bounds of a ``Confirmation`` mean; ``confirm`` makes the first three."""
+MOST_ROWS = 20
+"""Constraints that are printed; of more, the worst ``WORST_ROWS`` are."""
+WORST_ROWS = 10
 OWN_BOUND = (
     "A confidence bound that equals the bound itself says that the constraint holds, "
     "and no more: a tighter one would not be right together with all the others."
@@ -94,6 +97,11 @@ class ConstraintCheck(Readable):
     holds: bool
     method: str
     rows_each: tuple[int, ...] = ()
+
+    def _excess(self) -> float:
+        """By how much the confidence bound is on the wrong side of the bound."""
+        excess = self.confidence_bound - self.bound
+        return excess if self.sense == "<=" else -excess
 
     def _cells(self) -> tuple[str, ...]:
         bound, confidence_bound = _told_apart(self.bound, self.confidence_bound)
@@ -148,6 +156,8 @@ class Confirmation(Readable):
         correction: How several constraints share the error; ``"independent"`` for
             thresholds that an estimator chose, each on rows of its own.
 
+    Of more than 20 constraints the worst 10 are printed; ``checks`` has all.
+
     Example:
         >>> check = ConstraintCheck(0.003, "<=", 0.01, 0.0077, 1000, True, "binomial")
         >>> found = Confirmation({"fpr": check}, 0.95, "holm")
@@ -175,8 +185,26 @@ class Confirmation(Readable):
         """This confirmation in plain JSON types, for ``json.dump``."""
         return super().to_dict() | {"holds": self.holds}
 
+    def _shown(self) -> tuple[Sequence[str], list[str]]:
+        """The constraints to print, and a sentence about the others."""
+        names = list(self.checks)
+        if len(names) <= MOST_ROWS or self.correction == "fixed-sequence":
+            return names, []  # a fixed sequence is read in its order
+        names.sort(key=lambda name: self.checks[name]._excess(), reverse=True)  # noqa: SLF001 - our own
+        others = [self.checks[name] for name in names[WORST_ROWS:]]
+        held = sum(check.holds for check in others)
+        share = {0: "none of which is confirmed", len(others): "all of which hold"}
+        which = share.get(held, f"{held} of which hold")
+        said = (
+            f"and {len(others)} more, {which}: shown are the {WORST_ROWS} whose "
+            "confidence bound is worst, compared with what it must be. All are in "
+            "`checks`."
+        )
+        return names[:WORST_ROWS], [said]
+
     def _parts(self) -> list[Rows | str]:
-        rows = [(name, *check._cells()) for name, check in self.checks.items()]  # noqa: SLF001 - our own
+        names, others = self._shown()
+        rows = [(name, *self.checks[name]._cells()) for name in names]  # noqa: SLF001 - our own
         said = STATEMENTS[self.correction].format(
             at_least=f"at least {self.confidence:g}",
             at_most=f"at most {1 - self.confidence:.6g}",
@@ -187,7 +215,7 @@ class Confirmation(Readable):
         ):
             said += " " + OWN_BOUND
         verdict = "All hold together." if self.holds else "Not all are confirmed."
-        return [[HEADING, *rows], said, verdict]
+        return [[HEADING, *rows], *others, said, verdict]
 
 
 def confirm(
