@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
 from oneproj import InvalidProblemError, OneprojWarning
-from oneproj.learn import AbstainingClassifier, NeymanPearsonClassifier
+from oneproj.learn import AbstainingClassifier, NeymanPearsonClassifier, base
 
 
 def test_the_cap_holds_on_new_rows(table, new_table) -> None:
@@ -144,3 +147,24 @@ def test_both_trainings_are_penalised(estimator, table) -> None:
         weights = list(clf.fit(table.X, table.y).model_.parameters())
         sizes.append(sum(float(w.detach().square().sum()) for w in weights[::2]))
     assert sizes[0] < 0.1 * sizes[1]
+
+
+def test_an_interrupted_training_of_the_shifts_leaves_a_model_to_go_on_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X, y = make_classification(400, random_state=0)
+    clf = NeymanPearsonClassifier(alpha=0.1, steps=50, warm_start=True, random_state=0)
+    solve, calls = base.solve, []
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:  # of the shifts
+            raise KeyboardInterrupt
+        return solve(*args, **options)
+
+    monkeypatch.setattr(base, "solve", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(X, y)
+    assert not clf.model_.training
+    monkeypatch.undo()
+    assert clf.fit(X, y).solution_.feasible

@@ -241,9 +241,11 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
                 return scale * torch.stack([w.square().sum() for w in weights]).sum()
 
             risk = risk + function(penalty)
-        problem = Problem(model.parameters(), risk, constraints, model=model)
-        self._solve(problem, seed, self.steps)
-        model.eval()
+        try:
+            problem = Problem(model.parameters(), risk, constraints, model=model)
+            self._solve(problem, seed, self.steps)
+        finally:
+            model.eval()
 
     def _solve(self, problem: Problem, seed: int, steps: int) -> None:
         """Solve, and keep what ``solve`` returns."""

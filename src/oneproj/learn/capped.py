@@ -108,11 +108,14 @@ class AbstractCappedClassifier(AbstractClassifier):
         losses = [self._acceptances(k, rows) for k in range(len(self._caps))]
         constraints = self._constraints(rows)
         shift.requires_grad_()
-        problem = Problem(shift, sum(losses[1:], losses[0]), constraints)
-        with warnings.catch_warnings():  # to go back to the start is an ordinary end
-            warnings.filterwarnings("ignore", "The answer is the start", OneprojWarning)
-            self._solve(problem, seed, DEFAULTS.shift_steps)
-        shift.requires_grad = False
+        try:
+            problem = Problem(shift, sum(losses[1:], losses[0]), constraints)
+            with warnings.catch_warnings():  # to return to the start is an ordinary end
+                start = "The answer is the start"
+                warnings.filterwarnings("ignore", start, OneprojWarning)
+                self._solve(problem, seed, DEFAULTS.shift_steps)
+        finally:
+            shift.requires_grad = False
 
     def _refusing(self, k: int) -> Callable[[Tensor], Tensor]:
         """The differentiable score by which rows are refused for the class of a cap."""
