@@ -401,11 +401,7 @@ class _Search:
         return min(margin, TOLERANCES.wider * max(rounding, self._sets.missed))
 
     def _add_cuts(self) -> None:
-        """Linearise here what is violated, or nearly, and learn how it curves.
-
-        All cuts of a linear function are the same, but for rounding: another is taken
-        only where more than that is violated.
-        """
+        """Linearise here what is violated, or nearly, and learn how it curves."""
         seen, bundle, evaluator = self._seen, self._bundle, self._evaluator
         mu, far, places = bundle.multipliers(), self._at.norm(), self._places()
         wanted = {

@@ -313,8 +313,10 @@ class _Search:
         if not found.status.ok:
             self._move_thresholds(found)
         now = self._best[0]
-        if now is best or not best.status.ok:
-            return now is not best or not best.status.ok
+        if not best.status.ok:
+            return True
+        if now is best:
+            return False
         return now.distance < (1.0 - DEFAULTS.gain) * best.distance
 
     def _judge(self, found: Projection) -> Projection:
