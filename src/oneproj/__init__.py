@@ -48,6 +48,7 @@ from oneproj.errors import NonFiniteError as NonFiniteError
 from oneproj.errors import OneprojError as OneprojError
 from oneproj.errors import OneprojWarning as OneprojWarning
 from oneproj.errors import ProjectionFailed as ProjectionFailed
+from oneproj.methods.auto_penalty import AutoPenalty as AutoPenalty
 from oneproj.methods.one_projection import OneProjection as OneProjection
 from oneproj.oracles.penalties import Hinge as Hinge
 from oneproj.oracles.penalties import Softplus as Softplus

@@ -12,7 +12,7 @@ import oneproj
 from oneproj import Projection, Status, distributed
 from oneproj.methods.base import TWICE, Context, prepare
 from oneproj.oracles import ORACLES, Anchored, Exact
-from oneproj.oracles.anchor import (
+from oneproj.oracles.plan import (
     ANCHORS_PER_PASS,
     BETWEEN_ANCHORS,
     CENTERS_PER_ANCHOR,

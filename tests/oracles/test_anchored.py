@@ -18,9 +18,9 @@ from torch import Tensor
 
 from oneproj import Counts, Hinge, NonFiniteError, Problem, function, mean
 from oneproj.oracles import AbstractOracle, Anchored, Minibatch, anchored
-from oneproj.oracles.anchor import AnchorPlan
 from oneproj.oracles.anchored import UPDATES_PER_BATCH
 from oneproj.oracles.penalties import AbstractPenalty
+from oneproj.oracles.plan import AnchorPlan
 from oneproj.sets import Ball
 
 N = 5

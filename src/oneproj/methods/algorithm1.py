@@ -29,7 +29,7 @@ from oneproj.methods.base_steps import (
 )
 from oneproj.methods.checks import Select
 from oneproj.methods.diagnostics import RunDiagnostics
-from oneproj.methods.one_projection import OneProjection
+from oneproj.methods.one_projection import LATE_WEIGHT, OneProjection
 from oneproj.methods.step_size import (
     choose_inner_steps,
     default_lr,
@@ -202,7 +202,7 @@ class Algorithm1(AbstractMethod):
     far from feasible lengthens the steps, the prox weight falls by as much."""
     inner_steps: int | None = None
     """None for 10, or half of fewer than 20 updates."""
-    late_weight: float = 3.0
+    late_weight: float = LATE_WEIGHT
     """How much later inner iterates count for in the next centre; 0 for the mean."""
     strength: float | Literal["auto"] = "auto"
     smoothing: float | None = None

@@ -29,15 +29,15 @@ from oneproj.arguments import check_count, plain
 from oneproj.defaults import Defaults
 from oneproj.errors import CheckpointError, InvalidProblemError, deprecate
 from oneproj.oracles import ORACLES, AbstractOracle, Estimate, OracleLike
-from oneproj.oracles.anchor import (
+from oneproj.oracles.anchor import BestAnchor
+from oneproj.oracles.penalties import AbstractPenalty
+from oneproj.oracles.plan import (
     BETWEEN_ANCHORS,
     AnchorPlan,
-    BestAnchor,
     plan_anchors,
     plan_at_once,
     plan_batches,
 )
-from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.problem.functions import function
 from oneproj.problem.modes import kind_with_two_modes
 from oneproj.problem.problem import Problem
@@ -467,7 +467,7 @@ def prepare(
     Raises:
         InvalidProblemError: An argument does not fit; the message names it.
     """
-    defaults = _check_defaults(defaults)
+    defaults = check_defaults(defaults)
     bits = "A run repeats to the bit with its seed, so it has one: 0 when left out."
     seed = check_count("seed", seed, bits, least=0)
     updates = "It is how many updates the run makes."
@@ -508,7 +508,13 @@ def prepare(
     )
 
 
-def _check_defaults(defaults: Defaults | None) -> Defaults:
+def check_defaults(defaults: Defaults | None) -> Defaults:
+    """Return the numbers that were given, or the library's own.
+
+    Example:
+        >>> check_defaults(None) == Defaults()
+        True
+    """
     if defaults is None or isinstance(defaults, Defaults):
         return defaults or Defaults()
     message = (

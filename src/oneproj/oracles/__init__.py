@@ -16,12 +16,12 @@ class behind ``AbstractOracle``, passed to ``oneproj.solve(oracle=...)``. It is 
 ``AbstractPenalty`` and an ``AnchorPlan``; each update returns an ``Estimate``.
 """
 
-from oneproj.oracles.anchor import AnchorPlan as AnchorPlan
 from oneproj.oracles.anchored import Anchored
 from oneproj.oracles.base import AbstractOracle as AbstractOracle
 from oneproj.oracles.base import Estimate as Estimate
 from oneproj.oracles.base import Exact, Minibatch
 from oneproj.oracles.penalties import AbstractPenalty as AbstractPenalty
+from oneproj.oracles.plan import AnchorPlan as AnchorPlan
 
 OracleLike = str | type[AbstractOracle]
 """A name of ``ORACLES`` or ``"auto"``, or a class."""
