@@ -83,7 +83,6 @@ from oneproj.methods.checks import (
 from oneproj.methods.nested import AbstractNested, Position
 from oneproj.problem.trainable import as_center
 
-
 LATE_WEIGHT = 3.0
 """How much later inner iterates count for. Source: ``benchmarks/NOTES.md``."""
 
@@ -113,7 +112,7 @@ class OneProjection(AbstractNested):
         radius: Of the ball B; infinite for none.
         center: Of the ball B, one tensor per parameter; None is the origin.
         base: Makes the optimiser of lines 11-12 from parameter groups. None for Adam
-            with ``betas=(0.9, 0.95)`` as in ``solve``, or plain ``torch.optim.SGD`` with
+            with ``betas=(0.9, 0.95)`` as in ``solve``, or plain SGD with
             ``strong_convexity``.
         select: ``"last"`` for x_T, ``"random"`` for x_J.
         outer_steps: T, needed by ``select="random"``.
