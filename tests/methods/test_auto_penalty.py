@@ -156,27 +156,37 @@ def test_the_value_is_corrected_by_the_anchor() -> None:
         )
 
 
-@pytest.mark.parametrize("clip", [1e-1, 1e-3])
-def test_clipping_does_not_change_the_strengths(clip: float) -> None:
-    # Adam's steps are the same whatever the scale of all gradients, so a run with
-    # clipped gradients should end where the other one does.
-    best = TwoTasks().best()
+def test_clipping_does_not_change_the_strengths() -> None:
+    # The model hardly moves, so the runs see the same gradients, but for clipping.
     strengths = []
-    for limit in (None, clip):
-        task = TwoTasks()
-        solution = finished(task, ADAM, clip=limit)
-        assert solution.objective <= 1.03 * best
-        strengths.append(solution.settings["strengths"]["old"])
-    plain, clipped = strengths
-    assert clipped == pytest.approx(plain, rel=0.3)
+    for limit in (math.inf, 1e-3):
+        task = TwoTasks(cap=0.6)
+        optimizer = torch.optim.SGD(task.model.parameters(), lr=1e-9)
+        penalty = AutoPenalty(optimizer, task.caps)
+        shorten = partial(
+            torch.nn.utils.clip_grad_norm_, list(task.model.parameters()), limit
+        )
+        for _ in train(task, optimizer, penalty, 35, before_step=shorten):
+            pass
+        strengths.append(penalty.strengths()["old"])
+    assert strengths[0] > 0
+    assert strengths[1] == pytest.approx(strengths[0], rel=1e-3)
 
 
-def test_a_scaled_loss_is_the_same_run() -> None:
-    # A power of two scales without rounding, and the step sees the unscaled gradient.
+def test_a_run_with_clipped_gradients_ends_where_others_do() -> None:
+    # Adam's steps are the same whatever the scale of all gradients.
+    solution = finished(TwoTasks(), ADAM, clip=1e-3)
+    assert solution.objective <= 1.03 * TwoTasks().best()
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_scaled_loss_is_the_same_run(*, fused: bool) -> None:
+    # A power of two scales without rounding. What a fused optimizer finds in .grad is
+    # still scaled; what another one finds is not.
     answers = []
     for scale in (1.0, 1024.0):
         task = TwoTasks()
-        optimizer = ADAM(task.model.parameters())
+        optimizer = torch.optim.Adam(task.model.parameters(), lr=0.1, fused=fused)
         penalty = AutoPenalty(optimizer, task.caps)
         scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=10**6)
         for _ in range(60):
@@ -184,27 +194,29 @@ def test_a_scaled_loss_is_the_same_run() -> None:
             scaler.scale(task.loss() + penalty()).backward()
             scaler.step(optimizer)
             scaler.update()
-        answers.append((task.model.weight.detach().clone(), penalty.strengths()))
-    assert torch.equal(answers[0][0], answers[1][0])
-    assert answers[0][1] == answers[1][1]
+        answers.append((task.model.weight.detach().clone(), penalty.strengths()["old"]))
+    torch.testing.assert_close(answers[0][0], answers[1][0], rtol=1e-5, atol=1e-6)
+    assert answers[1][1] == pytest.approx(answers[0][1], rel=1e-4)
+    assert answers[0][1] > 0
 
 
-def test_a_gradient_that_is_not_finite_teaches_nothing() -> None:
+@pytest.mark.parametrize("where", [0, 1])
+def test_a_gradient_that_is_not_finite_teaches_nothing(where: int) -> None:
     # A fused optimizer is called by a GradScaler even if the step is to be skipped.
-    task = TwoTasks()
+    task = TwoTasks(cap=0.6)
     optimizer = torch.optim.SGD(task.model.parameters(), lr=0.0)
     penalty = AutoPenalty(optimizer, task.caps)
-    for loss in (task.loss(), task.loss() * math.inf, task.loss(), task.loss()):
-        optimizer.zero_grad()
-        (loss + penalty()).backward()
-        with torch.no_grad():
-            kept = [p.clone() for p in task.model.parameters()]
+    for k in train(task, optimizer, penalty, 25, before_step=lambda: None):
+        if k == 5:
+            optimizer.zero_grad()
+            (task.loss() + penalty()).backward()
+            spoilt = list(task.model.parameters())[where]
+            kept = spoilt.detach().clone()
+            spoilt.grad = torch.full_like(spoilt, math.inf)
             optimizer.step()
-            for p, value in zip(task.model.parameters(), kept, strict=True):
-                p.copy_(value)
-    for _ in train(task, optimizer, penalty, 20):
-        pass
-    assert all(0 < s < 100 for s in penalty.strengths().values())
+            spoilt.data.copy_(kept)
+    assert all(0 <= s < 100 for s in penalty.strengths().values())
+    assert all(p.isfinite().all() for p in task.model.parameters())
 
 
 def test_accumulated_gradients_are_one_update() -> None:
