@@ -222,11 +222,6 @@ PATCHED: tuple[Ablation, ...] = (
         "minibatches without repetition within an epoch: independent",
         patches={"oneproj.oracles.base.Sampler.draw": _independent},
     ),
-    Ablation(
-        "reused_minibatches",
-        "a minibatch of a constraint serves three updates: one",
-        patches={"oneproj.oracles.anchored.UPDATES_PER_BATCH": 1},
-    ),
 )
 """No argument controls them. After a move of modules, change the names here."""
 

@@ -71,8 +71,8 @@ class Defaults:
         largest_batch_size: Examples of a minibatch of a table where more cost next to
             nothing. Source: low_rank.
         free_work: Parameters times examples up to which that is so.
-        whole_data_batches: Minibatches that cost what one anchored minibatch costs: a
-            constraint with no more examples is seen as a whole.
+        whole_data_batches: A constraint with no more examples than in so many
+            minibatches is seen as a whole.
         whole_data_work: Parameters times examples up to which a constraint of a table
             is seen as a whole. Source: false_positive_rate_saturated.
         anchor_work: Parameters times examples whose values an anchor may take, on

@@ -27,7 +27,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -265,7 +265,7 @@ class AutoPenalty:
             objective=value,
             residuals=problem.residuals(),
             certificate=certificate,
-            counts=self._counts,
+            counts=replace(self._counts),
             projection=projection,
             settings={
                 "optimizer": type(self._optimizer).__name__,
@@ -368,6 +368,7 @@ class AutoPenalty:
 
         def note(gradient: Tensor) -> None:
             received = gradient.item()
+            self._counts.objective_gradients += 1
             backward.received += received
             for name in graphs:
                 pushed = backward.pushes.get(name, 0.0)

@@ -110,8 +110,8 @@ class Problem(Constrained):
             that has two is in training mode.
 
     **Dropout** adds noise to the minibatches; the answer is that of ``model.eval()``.
-    Two evaluations of one minibatch then differ, which makes the anchored oracle less
-    precise. The noise comes from torch's global generator: seed it yourself.
+    Two evaluations of one minibatch then differ, so anchors do not correct its values.
+    The noise comes from torch's global generator: seed it yourself.
 
     **Batch norm** moves its running statistics with every minibatch that it sees in
     training mode. ``solve`` lets it do so in the first half of the planned updates, or

@@ -38,7 +38,7 @@ from oneproj.projection.margins import MARGIN_POWER
 from oneproj.schema import SchemaError, check_plain
 from oneproj.vectors.arithmetic import norm, rounding_unit
 
-VERSION = 12  # of the format; a state that is read in another way needs another
+VERSION = 13  # of the format; a state that is read in another way needs another
 INTERVAL = "It is how many updates there are from one checkpoint to the next."
 MAGIC = b"oneproj checkpoint, format "
 SAMPLE = 256  # examples of each term that are compared: a few minibatches

@@ -174,8 +174,8 @@ def solve(
             any constraint; ``"auto"`` for the first of these that can; or an
             ``AbstractProjector`` of your own.
         oracle: ``"exact"`` sees the constraints on all data at every update,
-            ``"minibatch"`` on a sample, ``"anchored"`` on a sample corrected by all
-            data at the proximal centre; ``"auto"`` is exact for small data, minibatch
+            ``"minibatch"`` on a sample, ``"anchored"`` on a sample whose value all data
+            at the proximal centre corrects; ``"auto"`` is exact for small data, minibatch
             for a model with dropout or batch norm in training mode, else anchored; the
             solution's settings say which. Or a class of your own behind
             ``oneproj.oracles.AbstractOracle``. ``"slsqp"`` sees all data whatever the
