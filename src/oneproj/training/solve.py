@@ -174,10 +174,10 @@ def solve(
             any constraint; ``"auto"`` for the first of these that can; or an
             ``AbstractProjector`` of your own.
         oracle: ``"exact"`` sees the constraints on all data at every update,
-            ``"minibatch"`` on a sample, ``"anchored"`` on a sample whose value all data
-            at the proximal centre corrects; ``"auto"`` is exact for small data, minibatch
-            for a model with dropout or batch norm in training mode, else anchored; the
-            solution's settings say which. Or a class of your own behind
+            ``"minibatch"`` on a sample, ``"anchored"`` on a sample whose value all
+            data at the proximal centre corrects; ``"auto"`` is exact for small data,
+            minibatch for a model with dropout or batch norm in training mode, else
+            anchored; the solution's settings say which. Or a class of your own behind
             ``oneproj.oracles.AbstractOracle``. ``"slsqp"`` sees all data whatever the
             oracle and the batch size are.
         batch_size: Examples per minibatch, of the objective and each constraint; None
