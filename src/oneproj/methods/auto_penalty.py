@@ -91,8 +91,8 @@ class AutoPenalty:
             its ``step`` observe the gradients; they change nothing.
         constraints: Name to constraint, as ``Problem`` takes them.
         seed: Of the minibatches of the constraints.
-        batch_size: Examples of a constraint per update; None for 64, or up to 256 where
-            more cost next to nothing.
+        batch_size: Examples of a constraint per update; None for 128, or up to 1,024
+            where more cost next to nothing.
         anchor_every: Steps between two anchors; None for 10. Only for an optimizer that
             has no centres.
         defaults: Other numbers than the library's own.
@@ -149,8 +149,8 @@ class AutoPenalty:
         self._parameters = [p for group in groups for p in group["params"]]
         problem = Constrained(self._parameters, constraints, model=model)
         self._problem, self._counts = problem, Counts()
-        given, batch_size = batch_size, plan_batches(batch_size, problem, numbers)
-        at_once = plan_at_once(problem, batch_size, numbers, given=given is not None)
+        batch_size = plan_batches(batch_size, problem, numbers)
+        at_once = plan_at_once(batch_size, defaults=numbers)
         kind = "anchored" if sees_the_same(problem) else "minibatch"
         plan = plan_anchors(
             None, problem, batch_size, kind, at_once=at_once, defaults=numbers

@@ -472,16 +472,11 @@ def prepare(
     seed = check_count("seed", seed, bits, least=0)
     updates = "It is how many updates the run makes."
     steps = check_count("steps", _choose_steps(steps, schedule, defaults), updates)
-    given, batch_size = (
-        batch_size is not None,
-        plan_batches(batch_size, problem, defaults),
-    )
+    batch_size = plan_batches(batch_size, problem, defaults)
     if anchor_size is not None:
         examples = "It is how many examples of a constraint an anchor sees."
         anchor_size = check_count("anchor_size", anchor_size, examples)
-    at_once = plan_at_once(
-        problem, batch_size, defaults, given=given, anchor_size=anchor_size
-    )
+    at_once = plan_at_once(batch_size, anchor_size, defaults)
     chosen = _choose_oracle(oracle, problem, schedule, at_once)
     # Independent streams for sampling and selection, both fixed by the seed.
     sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)

@@ -60,9 +60,9 @@ def plan_batches(
         >>> import oneproj, torch
         >>> few, many = (torch.ones(n, requires_grad=True) for n in (18, 100_000))
         >>> plan_batches(None, oneproj.Problem(few, oneproj.function(few.sum), {}))
-        256
+        1024
         >>> plan_batches(None, oneproj.Problem(many, oneproj.function(many.sum), {}))
-        64
+        128
     """
     if batch_size is not None:
         sampled = "It is how many examples of each term an update sees."
@@ -74,30 +74,17 @@ def plan_batches(
 
 
 def plan_at_once(
-    problem: Constrained,
-    batch_size: int,
-    defaults: Defaults = OWN,
-    *,
-    given: bool = False,
-    anchor_size: int | None = None,
+    batch_size: int, anchor_size: int | None = None, defaults: Defaults = OWN
 ) -> int:
-    """Examples of a constraint that are all seen for what a minibatch would cost.
+    """Examples of a constraint that are all seen for what minibatches would cost.
 
-    A batch size that was given says what is too much, whatever the parameters do, and
-    so does the size of anchors.
+    No more than an anchor may see, if that was asked for.
 
     Example:
-        >>> import oneproj, torch
-        >>> w = torch.ones(1000, requires_grad=True)
-        >>> problem = oneproj.Problem(w, oneproj.function(w.sum), {})
-        >>> plan_at_once(problem, batch_size=64)
-        1250
-        >>> plan_at_once(problem, batch_size=64, given=True)
-        128
+        >>> plan_at_once(batch_size=64), plan_at_once(batch_size=64, anchor_size=100)
+        (128, 100)
     """
-    free = _is_tabular(problem) and not given
-    cheap = defaults.whole_data_work // dimension(problem.parameters) if free else 0
-    most = max(defaults.whole_data_batches * batch_size, min(GRADIENT_EXAMPLES, cheap))
+    most = defaults.whole_data_batches * batch_size
     return most if anchor_size is None else min(most, anchor_size)
 
 

@@ -181,10 +181,10 @@ def solve(
             ``oneproj.oracles.AbstractOracle``. ``"slsqp"`` sees all data whatever the
             oracle and the batch size are.
         batch_size: Examples per minibatch, of the objective and each constraint; None
-            for 64, but up to 256 where an update hardly takes longer for it: all data
-            is in tensors of one or two dimensions, and parameters times examples are
-            2.5 million at most. The solution's settings say how many. Constraints with
-            up to twice as many examples, or what costs as little, are seen as a whole.
+            for 128, but up to 1,024 where an update hardly takes longer for it: all
+            data is in tensors of one or two dimensions, and parameters times examples
+            are 10 million at most. The solution's settings say how many. Constraints
+            with up to twice as many examples are seen as a whole.
         anchor_size: Examples of a constraint that an anchor evaluates; None for all or,
             where that is costly, for a sample of up to 0.4 times the examples that the
             updates between two anchors see. All data is then seen every few anchors,
