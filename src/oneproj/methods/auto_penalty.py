@@ -41,6 +41,7 @@ from oneproj.defaults import Defaults
 from oneproj.distributed import world_size
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.methods.base import check_defaults
+from oneproj.methods.engine import PenaltyEngine
 from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.strength import AutoStrength
 from oneproj.oracles.anchored import Anchored
@@ -166,11 +167,11 @@ class AutoPenalty:
             counts=self._counts,
             plan=plan,
         )
-        self._anchor_plan = plan
         self._strength = AutoStrength(numbers)
+        self._engine = PenaltyEngine(self._oracle, self._strength, every=plan.every)
+        self._anchor_size = plan.size
         self._steps = 0  # of the optimizer
-        self._anchor_step: int | None = None  # before which the anchor was taken
-        self._centers = 0  # of OneProjection, at which penalty() was called
+        self._center_step: int | None = None  # before which the last centre was
         self._residuals: dict[str, float] = {}
         self._backward = _Backward()
         self._without = 0  # steps in a row without a part of the penalty
@@ -184,8 +185,12 @@ class AutoPenalty:
             NonFiniteError: The value of a constraint is NaN or infinite.
         """
         self._check_call()
-        if self._is_due():
-            self._take_anchor()
+        if self._is_at_center():
+            self._center_step = self._steps
+            with fresh_casts():
+                anchor = self._engine.at_center()
+            if anchor is not None:
+                self._engine.adapt(anchor)
         values: dict[str, float] = {}
         graphs: dict[str, Tensor] = {}
         for name, constraint in self._problem.constraints.items():
@@ -271,7 +276,7 @@ class AutoPenalty:
                 "optimizer": type(self._optimizer).__name__,
                 "updates": self._steps,
                 "batch_size": self._oracle.batch_size,
-                "anchor_size": self._anchor_plan.size,
+                "anchor_size": self._anchor_size,
                 "strengths": self.strengths(),
             },
         )
@@ -307,12 +312,10 @@ class AutoPenalty:
         return {
             "constraints": self._names,
             "steps": self._steps,
-            "anchor_step": self._anchor_step,
-            "centers": self._centers,
+            "center_step": self._center_step,
             "residuals": self._residuals,
             "generator": self._generator.get_state(),
-            "oracle": self._oracle.state_dict(),
-            "strength": self._strength.state_dict(),
+            "engine": self._engine.state_dict(),
             "counts": vars(self._counts),
         }
 
@@ -320,40 +323,28 @@ class AutoPenalty:
         if state["constraints"] != self._names:
             message = f"it has the constraints {state['constraints']}"
             raise SchemaError(message)
-        self._oracle.load_state_dict(state["oracle"])
-        self._strength.load_state_dict(state["strength"])
+        self._engine.load_state_dict(state["engine"])
         self._generator.set_state(state["generator"].cpu())
         vars(self._counts).update(state["counts"])
-        self._steps, self._anchor_step = state["steps"], state["anchor_step"]
-        self._centers, self._residuals = state["centers"], state["residuals"]
+        self._steps, self._center_step = state["steps"], state["center_step"]
+        self._residuals = state["residuals"]
         self._backward = _Backward()
 
     @property
     def _names(self) -> list[str]:
         return list(self._problem.constraints)
 
-    def _is_due(self) -> bool:
-        """Whether an anchor is to be taken before this update's penalty."""
-        if self._anchor_step is None:
-            return True
-        if self._steps == self._anchor_step:  # accumulation: the same update
-            return False
-        optimizer = self._optimizer
-        if not isinstance(optimizer, OneProjection):
-            since = self._steps - self._anchor_step
-            return since >= self._every * self._anchor_plan.every
-        if not optimizer.at_center:
-            return False
-        self._centers += 1
-        return self._centers % self._anchor_plan.every == 0
+    def _is_at_center(self) -> bool:
+        """Whether this update is the first from a centre; accumulation has no others.
 
-    def _take_anchor(self) -> None:
-        """Evaluate the constraints here, and adapt the strengths to what was seen."""
-        with fresh_casts():
-            anchor = self._oracle.anchor()
-        self._anchor_step = self._steps
-        if self._strength.has_seen:
-            self._strength.adapt(anchor)
+        Another optimizer than ``OneProjection`` has one every ``anchor_every`` steps.
+        """
+        if self._center_step is None:
+            return True
+        since = self._steps - self._center_step
+        if isinstance(self._optimizer, OneProjection):
+            return since > 0 and self._optimizer.at_center
+        return since >= self._every
 
     def _scalar(
         self, value: float, weights: Mapping[str, float], graphs: Mapping[str, Tensor]
@@ -417,13 +408,13 @@ class AutoPenalty:
             return
         anchor = self._oracle.known
         pushes = {n: p / backward.received for n, p in backward.pushes.items()}
-        self._strength.watch(
+        self._engine.watch(
             gradients,
             scale=1.0 / scale,
             less=[(push, anchor.jacobian[name]) for name, push in pushes.items()],
         )
         if not self._strength.penalty.strengths:
-            self._strength.adapt(anchor)
+            self._engine.adapt(anchor)
 
     def _shrinking(self, backward: _Backward) -> float:
         """Return what the step finds of a gradient, as a share of what backward left.
