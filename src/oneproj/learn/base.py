@@ -62,9 +62,6 @@ class LearnDefaults:
     score_rounding: float = 1e-9
     """By how much a threshold exceeds the score that it is chosen by, relative to the
     largest: far above what the order of sums changes a score by in float64."""
-    shift_steps: int = 20
-    """Stochastic gradients by which shifts are trained. They begin where the caps are
-    reached, which is the best place, so more would find nothing."""
     most_groups: int = 100
     """Groups that are compared: each pair is two bounds. 20 groups take 26 seconds of
     100 updates on 2,000 rows, and twice as many take four times as long."""
@@ -96,9 +93,11 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     Attributes:
         classes_: The two labels, sorted; the second one is the positive class.
         model_: The trained module; it takes rows in the units of the table.
-        solution_: What ``oneproj.solve`` returned.
+        solution_: What ``oneproj.solve`` returned. ``NeymanPearsonClassifier`` and
+            ``AbstainingClassifier`` have none: no constraint was trained under, and
+            their caps are met by thresholds that are chosen afterwards.
         multipliers_: Of each constraint: by about how much the objective would fall
-            per unit by which its bound is loosened.
+            per unit by which its bound is loosened. None either for those two.
         confirmation_: Bounds on new rows from the held-out rows; None if there are
             none, or if nothing can be said, with a warning that has the reason.
             Thresholds that these rows chose are order statistics of them, whose bounds
@@ -226,7 +225,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         rows: Rows,
         constraints: Constraints,
         seed: int,
-    ) -> None:
+    ) -> Solution:
         """Minimise the logistic loss of a score of the model, plus the penalty ``C``.
 
         The penalty is on the matrices of the model, and so not on intercepts.
@@ -243,14 +242,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             risk = risk + function(penalty)
         try:
             problem = Problem(model.parameters(), risk, constraints, model=model)
-            self._solve(problem, seed, self.steps)
-        finally:
-            model.eval()
-
-    def _solve(self, problem: Problem, seed: int, steps: int) -> None:
-        """Solve, and keep what ``solve`` returns."""
-        try:
-            self.solution_ = solve(problem, steps=steps, seed=seed, progress=False)
+            return solve(problem, steps=self.steps, seed=seed, progress=False)
         except InfeasibleError as error:
             error.add_note(
                 f"{type(self).__name__} found no model that keeps its constraints on "
@@ -258,7 +250,13 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
                 "rows: with few of them only some rates can occur."
             )
             raise
-        self.multipliers_ = dict(self.solution_.certificate.multipliers)
+        finally:
+            model.eval()
+
+    def _keep(self, solution: Solution) -> None:
+        """Remember what ``solve`` returned for the model under its constraints."""
+        self.solution_ = solution
+        self.multipliers_ = dict(solution.certificate.multipliers)
 
     @abstractmethod
     def _constraints(self, rows: Rows) -> Constraints:
@@ -333,7 +331,8 @@ class AbstractThresholdClassifier(AbstractClassifier):
             self._make_model(train.x, generator)
             if not goes_on:
                 self._prepare_start(train)
-            self._minimise_loss(self._score, train, self._constraints(train), seed)
+            constraints = self._constraints(train)
+            self._keep(self._minimise_loss(self._score, train, constraints, seed))
         self._confirm_held_out(held_out)
 
     def _prepare_start(self, rows: Rows) -> None:

@@ -19,6 +19,7 @@ from oneproj.learn.tables import Rows
 from oneproj.problem.terms import AbstractExpression, AbstractTerm
 from oneproj.rates.bounds import check_share
 from oneproj.rates.functions import Score
+from oneproj.results import Solution
 
 Parity = Literal[
     "demographic_parity", "equal_opportunity", "equalized_odds", "error_parity"
@@ -130,13 +131,14 @@ class FairClassifier(AbstractGroupClassifier):
         rows: Rows,
         constraints: Constraints,
         seed: int,
-    ) -> None:
+    ) -> Solution:
         with warnings.catch_warnings():
             if not self.warm_start:  # the start rejects all rows, which is said below
                 start = "The answer is the start"
                 warnings.filterwarnings("ignore", start, OneprojWarning)
-            super()._minimise_loss(score, rows, constraints, seed)
+            solution = super()._minimise_loss(score, rows, constraints, seed)
         self._warn_of_one_decision(rows, len(constraints))
+        return solution
 
     def _warn_of_one_decision(self, rows: Rows, bounds: int) -> None:
         """Say that the fitted classifier does not tell rows apart."""

@@ -103,7 +103,8 @@ class TransferClassifier(ProbabilityMixin, AbstractThresholdClassifier):
             self._minimise_loss(self._score, train, {}, seed)
             errors = rates.error_rate(self._score, data=(train.x, train.y))
             self.source_error_ = errors.value()
-            self._minimise_loss(self._score, target, self._constraints(train), seed)
+            constraints = self._constraints(train)
+            self._keep(self._minimise_loss(self._score, target, constraints, seed))
         self._confirm_held_out(held_out)
         return self
 
