@@ -12,7 +12,7 @@ DRAWS = 2000
 
 
 def calibrate(scores: torch.Tensor, alpha: float, error: float) -> CalibratedThreshold:
-    return calibrate_threshold(scores, Cap("rate", 0, alpha), error, trained=-1.0)
+    return calibrate_threshold([scores], Cap("rate", 0, alpha), error, trained=-1.0)
 
 
 @pytest.mark.parametrize(("rows", "alpha"), [(200, 0.05), (70, 0.1)])

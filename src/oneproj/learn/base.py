@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -37,12 +37,13 @@ from oneproj.learn.tables import (
     check_binary,
     held_out_rows,
     read_groups,
+    readings,
 )
 from oneproj.problem.functions import CHUNK_SIZE, function, mean
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractExpression, AbstractTerm
 from oneproj.rates.bounds import check_share
-from oneproj.rates.confirm import Confirmation, Range, confirm
+from oneproj.rates.confirm import Confirmation, Range, confirm, worst_of
 from oneproj.results import Solution
 from oneproj.training.solve import solve
 
@@ -178,19 +179,31 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         rng = check_random_state(self.random_state)
         return int(rng.randint(LARGEST_SEED))
 
-    def _split(self, rows: Rows, generator: torch.Generator) -> tuple[Rows, Rows]:
-        """The rows to train on, and those held out, a share of every stratum."""
+    def _split(
+        self, rows: Rows, generator: torch.Generator
+    ) -> tuple[Rows, tuple[Rows, ...]]:
+        """The rows to train on, and the readings of those held out.
+
+        No row of one side is equal to a row of the other.
+        """
         why = "It is the share of rows that training never sees."
         share = check_share(
             "validation_fraction", self.validation_fraction, why, zero=True
         )
-        held_out = held_out_rows(rows.strata(), share, generator)
+        held_out = held_out_rows(rows, share, generator)
         if self._goes_on(rows.x):
             held_out = self._never_seen(rows)
         else:  # if this fit fails, no later one goes on from a model of other rows
             self.__dict__.pop("model_", None)
+        held_out &= self._is_judged(rows)
         self._kept_out = rows.digest(), held_out
-        return rows.of(~held_out), rows.of(held_out)
+        judged = rows.of(held_out)
+        train = rows.of(~rows.among(judged))
+        return train, readings(judged, train)
+
+    def _is_judged(self, rows: Rows) -> Tensor:
+        """Whether each row would be of use if it is held out, as a mask."""
+        return torch.ones(len(rows), dtype=torch.bool)
 
     def _goes_on(self, x: Tensor) -> bool:
         """Whether the model of the last fit is the start of this one."""
@@ -262,17 +275,18 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     def _constraints(self, rows: Rows) -> Constraints:
         """The constraints on these rows, at the current thresholds."""
 
-    def _confirm_held_out(self, rows: Rows) -> None:
-        """Bound the constraints on new rows, from rows that training did not see."""
+    def _confirm_held_out(self, held_out: Sequence[Rows]) -> None:
+        """Bound the constraints on new rows, from readings of rows held out."""
         self.confirmation_ = None
-        if not len(rows):
+        if not len(held_out[0]):
             return
         try:
-            constraints = self._constraints(rows)
-            if constraints:
-                self.confirmation_ = self._bounds(constraints)
+            made = [self._constraints(rows) for rows in held_out]
+            if made[0]:
+                self.confirmation_ = self._bounds(made)
         except InvalidProblemError as error:
-            warn(f"There is no confirmation, from {len(rows)} held-out rows: {error}")
+            count = len(held_out[0])
+            warn(f"There is no confirmation, from {count} held-out rows: {error}")
 
     def confirm(self, X: object, y: object) -> Confirmation:
         """Bound the constraints on new rows, from such rows.
@@ -283,15 +297,20 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
         Returns:
             What ``oneproj.confirm`` found, at the confidence of this estimator; 0.95
-            if that is None.
+            if that is None. Where rows are equal, the worse of two bounds: one counts
+            equal rows once, the other all of them.
         """
-        return self._bounds(self._constraints(self._labelled(X, y)))
+        return self._confirmed(self._labelled(X, y))
 
-    def _bounds(self, constraints: Constraints) -> Confirmation:
-        """What ``oneproj.confirm`` finds on rows that training did not see."""
+    def _confirmed(self, rows: Rows) -> Confirmation:
+        """Bound the constraints on new rows, from these."""
+        return self._bounds([self._constraints(each) for each in readings(rows)])
+
+    def _bounds(self, made: Sequence[Constraints]) -> Confirmation:
+        """What ``oneproj.confirm`` finds on each reading of some rows; the worst."""
         confidence = self.confidence
         sure = DEFAULTS.confidence if confidence is None else confidence
-        return confirm(constraints, sure, range=self.range)
+        return worst_of([confirm(each, sure, range=self.range) for each in made])
 
     # --- predicting -------------------------------------------------------------------
 
@@ -387,13 +406,14 @@ class AbstractGroupClassifier(AbstractThresholdClassifier):
             sensitive_features: The group of each row, if ``fit`` got it.
 
         Returns:
-            What ``oneproj.confirm`` found, at the confidence of this estimator.
+            What ``oneproj.confirm`` found, at the confidence of this estimator; where
+            rows are equal, the worse of counting them once and counting them all.
         """
         rows = self._labelled(X, y)
         if self.groups_ is not None:
             _, groups = read_groups(sensitive_features, X, known=self.groups_)
             rows = replace(rows, groups=groups)
-        return self._bounds(self._constraints(rows))
+        return self._confirmed(rows)
 
 
 class ProbabilityMixin:

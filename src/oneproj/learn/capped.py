@@ -62,7 +62,7 @@ class AbstractCappedClassifier(AbstractClassifier):
     """For each cap: a row is refused where ``_refusing_sign * score`` is above it."""
 
     def _fit_capped(self, rows: Rows, seed: int) -> Rows:
-        """Train the scores, choose the cuts; return the rows that were held out."""
+        """Train the scores, choose the cuts; return the rows held out, each once."""
         self._cuts = np.zeros(len(self._caps))
         with own_random_numbers(seed) as generator:
             train, held_out = self._split(rows, generator)
@@ -72,18 +72,19 @@ class AbstractCappedClassifier(AbstractClassifier):
             self._minimise_loss(self.model_.plain, train, {}, seed)
         self._cut_at_caps(train)
         self._calibrate(held_out)
-        return held_out
+        return held_out[0]
 
-    def _split(self, rows: Rows, generator: torch.Generator) -> tuple[Rows, Rows]:
-        """Hold out rows of the capped classes only, and none without a confidence."""
+    def _split(
+        self, rows: Rows, generator: torch.Generator
+    ) -> tuple[Rows, tuple[Rows, ...]]:
+        """Hold out no rows without a confidence."""
         if self.confidence is None:
             self._kept_out = None
-            return rows, rows.of(rows.y > 1)
-        train, held_out = super()._split(rows, generator)
-        for free in {0, 1} - {cap.of_class for cap in self._caps}:
-            train = train.of(train.y != free).with_rows(rows.of(rows.y == free))
-            held_out = held_out.of(held_out.y != free)
-        return train, held_out
+            return rows, (rows.of(rows.y > 1),)
+        return super()._split(rows, generator)
+
+    def _is_judged(self, rows: Rows) -> Tensor:
+        return torch.isin(rows.y, torch.tensor([float(c.of_class) for c in self._caps]))
 
     def _cut_at_caps(self, rows: Rows) -> None:
         """Choose the least cuts at which the caps hold on the rows trained on."""
@@ -109,7 +110,7 @@ class AbstractCappedClassifier(AbstractClassifier):
             made[cap.name] = refused <= cap.share
         return made
 
-    def _calibrate(self, rows: Rows) -> None:
+    def _calibrate(self, held_out: Sequence[Rows]) -> None:
         """Choose the cuts so that the caps hold on new rows; keep what is promised."""
         self.confirmation_, self.guaranteed_ = None, False
         if self.confidence is None:
@@ -118,7 +119,8 @@ class AbstractCappedClassifier(AbstractClassifier):
         error = 1 - self.confidence ** (1 / len(self._caps))
         checks: dict[str, ConstraintCheck] = {}
         for k, cap in enumerate(self._caps):
-            scores = self._refusals(k, rows.x[rows.y == cap.of_class])
+            own = (rows.x[rows.y == cap.of_class] for rows in held_out)
+            scores = [self._refusals(k, x) for x in own]
             cut = float(self._cuts[k])
             found = calibrate_threshold(scores, cap, error, trained=cut)
             self._cuts[k] = found.threshold
@@ -135,9 +137,10 @@ class NeymanPearsonClassifier(AbstractCappedClassifier, AbstractThresholdClassif
     With a confidence, the promise is about new rows: over the draw of the training
     rows, the false positive rate of the fitted classifier on rows from the same source
     is at most alpha, with at least this probability. It holds for every sample size
-    and every distribution of independent rows. With ``confidence=None`` the cap is on
-    the false positives among the rows that were trained on, exactly, and nothing is
-    promised about new ones.
+    and every distribution of independent rows. Rows that are equal may be copies: the
+    threshold is one that holds if they count once, and if each counts. With
+    ``confidence=None`` the cap is on the false positives among the rows that were
+    trained on, exactly, and nothing is promised about new ones.
 
     A logistic score is trained. Then the threshold is chosen on negative rows that
     training did not see: the smallest of their scores that is high enough by the exact
@@ -358,7 +361,7 @@ class CalibratedThreshold(NamedTuple):
 
 
 def calibrate_threshold(
-    scores: Tensor, cap: Cap, error: float, *, trained: float
+    scores: Sequence[Tensor], cap: Cap, error: float, *, trained: float
 ) -> CalibratedThreshold:
     """Return the least threshold that new scores exceed as rarely as a cap says.
 
@@ -372,40 +375,48 @@ def calibrate_threshold(
     is at most the exact binomial bound for n - k events, with probability 1 - error.
 
     Args:
-        scores: Of rows that training did not see, all of the kind that is counted.
+        scores: Of rows that training did not see, all of the kind that is counted: one
+            sample, or several readings of it, the smallest first, which is reported.
+            The threshold holds in each, and the bound is the largest.
         cap: On the share of new scores above the threshold.
         error: Probability with which the promise may fail.
         trained: The threshold if there are too few scores, which a warning says.
 
     Example:
         >>> cap = Cap("false positive rate", of_class=0, share=0.1)
-        >>> found = calibrate_threshold(torch.arange(100.0), cap, 0.05, trained=0.0)
+        >>> found = calibrate_threshold([torch.arange(100.0)], cap, 0.05, trained=0.0)
         >>> round(found.threshold, 3), found.check.observed
         (95.0, 0.04)
         >>> round(found.check.confidence_bound, 4), found.check.holds
         (0.0892, True)
     """
-    n, alpha = len(scores), cap.share
-    least = order_statistic(scores, alpha, error)
-    threshold = trained if least is None else _just_above(least.score, scores)
-    if least is None:
+    n, alpha = len(scores[0]), cap.share
+    found = [(order_statistic(each, alpha, error), each) for each in scores]
+    least = [(at, each) for at, each in found if at is not None]
+    holds = len(least) == len(scores)
+    if not holds:
         needed = rows_needed(alpha, error)
+        which = "different rows" if len(scores) > 1 else "rows"
         warn(
-            f"{n} rows were held out for the cap on the {cap.name}, {alpha:g}. To "
+            f"{n} {which} were held out for the cap on the {cap.name}, {alpha:g}. To "
             f"promise it for new rows with confidence {1 - error:.4g} takes {needed} "
             "of them, so nothing is promised: the threshold is the trained one. Give "
             "more rows of that class, a larger validation_fraction or alpha, or a "
             "smaller confidence."
         )
-    if n == 0:
-        return CalibratedThreshold(threshold, None)
-    events = int((scores > threshold).sum())
-    counted = events if least is None else least.above
-    bound, holds = Count(counted, n).upper(error), least is not None
-    method = "order statistic" if holds else "exact binomial"
+        if n == 0:
+            return CalibratedThreshold(trained, None)
+    threshold, method = trained, "exact binomial"
+    if holds:
+        threshold = max(_just_above(at.score, each) for at, each in least)
+        method = "order statistic"
+    events = [int((each > threshold).sum()) for each in scores]
+    counted = [at.above for at, _ in least] if holds else events
+    pairs = zip(counted, scores, strict=True)
+    bound = max(Count(k, len(each)).upper(error) for k, each in pairs)
     if holds:
         bound = min(bound, alpha)  # equal up to rounding, by the choice of the rank
-    check = ConstraintCheck(events / n, "<=", alpha, bound, n, holds, method)
+    check = ConstraintCheck(events[0] / n, "<=", alpha, bound, n, holds, method)
     return CalibratedThreshold(threshold, check)
 
 

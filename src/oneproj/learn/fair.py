@@ -205,7 +205,9 @@ class FairClassifier(AbstractGroupClassifier):
                 )
                 return
 
-    def _split(self, rows: Rows, generator: torch.Generator) -> tuple[Rows, Rows]:
+    def _split(
+        self, rows: Rows, generator: torch.Generator
+    ) -> tuple[Rows, tuple[Rows, ...]]:
         train, held_out = super()._split(rows, generator)
         self._warn_of_small_groups(train)
         return train, held_out

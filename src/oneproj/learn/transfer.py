@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 from oneproj import rates
-from oneproj.errors import InvalidProblemError
+from oneproj.errors import InvalidProblemError, warn
 from oneproj.learn.base import (
     AbstractThresholdClassifier,
     Constraints,
@@ -98,6 +99,7 @@ class TransferClassifier(ProbabilityMixin, AbstractThresholdClassifier):
         source = self._read_source(X_source, y_source)
         with own_random_numbers(seed) as generator:
             train, held_out = self._split(source, generator)
+            held_out = self._not_trained_on(held_out, target)
             self._make_model(target.x, generator)
             self.threshold_ = 0.0
             self._minimise_loss(self._score, train, {}, seed)
@@ -107,6 +109,19 @@ class TransferClassifier(ProbabilityMixin, AbstractThresholdClassifier):
             self._keep(self._minimise_loss(self._score, target, constraints, seed))
         self._confirm_held_out(held_out)
         return self
+
+    def _not_trained_on(
+        self, held_out: Sequence[Rows], target: Rows
+    ) -> tuple[Rows, ...]:
+        """The readings of the held-out source, without rows that the target has."""
+        kept = tuple(rows.of(~rows.among(target)) for rows in held_out)
+        if len(held_out[0]) and not len(kept[0]):
+            warn(
+                "Every source row that was held out is also a target row, which is "
+                "trained on, so there is no confirmation. Give source rows that are "
+                "not in the target, or call confirm with rows that no fit has seen."
+            )
+        return kept
 
     def _read_source(self, X: object, y: object) -> Rows:
         if X is None or y is None:

@@ -181,7 +181,7 @@ class AbstentionThresholds(NamedTuple):
     below: float
     above: float
 
-    def decide(self, scores: TensorLike) -> Tensor:
+    def decide(self, scores: TensorLike) -> torch.Tensor:
         """Return 0, 1, or -1 where it abstains, for each score."""
         given = as_tensor("scores", scores)
         decided = torch.where(given > self.above, 1, -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -216,6 +216,24 @@ class Confirmation(Readable):
             said += " " + OWN_BOUND
         verdict = "All hold together." if self.holds else "Not all are confirmed."
         return [[HEADING, *rows], *others, said, verdict]
+
+
+def worst_of(found: Sequence[Confirmation]) -> Confirmation:
+    """Return the check of every constraint whose confidence bound is worst.
+
+    It is right wherever one of those given is. They are of the same constraints.
+
+    Example:
+        >>> check = ConstraintCheck(0.1, "<=", 0.3, 0.2, 50, True, "exact binomial")
+        >>> found = Confirmation({"a": check}, 0.95, "holm")
+        >>> worst_of([found, found]) == found
+        True
+    """
+    checks = {
+        name: max((each[name] for each in found), key=lambda c: c._excess())  # noqa: SLF001 - our own
+        for name in found[0].checks
+    }
+    return replace(found[0], checks=checks)
 
 
 def confirm(

@@ -71,7 +71,7 @@ class RowSet(NamedTuple):
                 if _says_nothing(tensor):
                     continue
                 key = str(tensor.dtype), tuple(tensor.shape[1:])
-                found.setdefault(key, []).extend(_hashes(tensor))
+                found.setdefault(key, []).extend(row_hashes(tensor))
         return found
 
 
@@ -245,8 +245,14 @@ def _says_nothing(tensor: Tensor) -> bool:
     return tensor[0].numel() == 1 and not tensor.is_floating_point()
 
 
-def _hashes(tensor: Tensor) -> list[int]:
-    """One hash per row, of its bytes."""
+def row_hashes(tensor: Tensor) -> list[int]:
+    """Return one hash per row, of its numbers: equal rows have equal hashes.
+
+    Example:
+        >>> first, second = row_hashes(torch.tensor([[0.0, 1.0], [-0.0, 1.0]]))
+        >>> first == second
+        True
+    """
     plain = tensor.detach().cpu().contiguous()
     if plain.is_floating_point():
         plain = plain + 0.0  # minus zero equals zero
