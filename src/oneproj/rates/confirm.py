@@ -27,7 +27,7 @@ from oneproj.rates.bounds import (
 )
 from oneproj.rates.defaults import DEFAULTS
 from oneproj.rates.functions import PrecisionTerm
-from oneproj.rates.rows import RowSet, Training, check_untouched, shared_rows
+from oneproj.rates.rows import RowSet, Training, check_untouched, rows_in_common
 from oneproj.rates.terms import Rate, parts
 from oneproj.results import Readable, Rows
 
@@ -282,7 +282,8 @@ def confirm(
     - ``precision >= p``: the same, given the accepted rows;
     - ``a r + b s`` of two rates over different rows, such as a gap between groups: the
       inverted exact test of both counts (Buehler 1957). Rows count as different if they
-      are different rows of one table, or no two of them are equal;
+      are different rows of one table in memory, chosen by ``where``: of two tables one
+      may hold the rows of the other, changed;
     - other sums: the bounds of the parts, which share the error (the union bound, valid
       whatever the rows have in common);
     - ``oneproj.mean``: betting (Waudby-Smith and Ramdas 2024);
@@ -507,8 +508,7 @@ def _have_different_rows(terms: Sequence[AbstractExpression]) -> bool:
     if len(terms) != 2 or not all(isinstance(term, Rate) for term in terms):  # noqa: PLR2004 - a pair
         return False
     first, second = (RowSet(*term.read_rows()[0]) for term in terms)
-    found = shared_rows(first, second)
-    return found.comparable and found.equal == 0
+    return rows_in_common(first, second) == 0
 
 
 def _judge(
