@@ -43,7 +43,7 @@ from oneproj.problem.functions import CHUNK_SIZE, function, mean
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractExpression, AbstractTerm
 from oneproj.rates.bounds import check_share
-from oneproj.rates.confirm import Confirmation, Range, confirm, worst_of
+from oneproj.rates.confirm import Confirmation, Range, confirm
 from oneproj.results import Solution
 from oneproj.training.solve import solve
 
@@ -310,7 +310,12 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         """What ``oneproj.confirm`` finds on each reading of some rows; the worst."""
         confidence = self.confidence
         sure = DEFAULTS.confidence if confidence is None else confidence
-        return worst_of([confirm(each, sure, range=self.range) for each in made])
+        found = [confirm(each, sure, range=self.range) for each in made]
+        checks = {
+            name: max((each[name] for each in found), key=lambda c: c._excess())  # noqa: SLF001 - our own
+            for name in found[0].checks
+        }
+        return replace(found[0], checks=checks)
 
     # --- predicting -------------------------------------------------------------------
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 
 from oneproj.arguments import as_number, check_count
+from oneproj.distributed import Fact, agreeing, compares_ranks, setting_facts
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.problem.functions import Function, Mean
 from oneproj.problem.modes import evaluating_when_called
@@ -218,24 +219,6 @@ class Confirmation(Readable):
         return [[HEADING, *rows], *others, said, verdict]
 
 
-def worst_of(found: Sequence[Confirmation]) -> Confirmation:
-    """Return the check of every constraint whose confidence bound is worst.
-
-    It is right wherever one of those given is. They are of the same constraints.
-
-    Example:
-        >>> check = ConstraintCheck(0.1, "<=", 0.3, 0.2, 50, True, "exact binomial")
-        >>> found = Confirmation({"a": check}, 0.95, "holm")
-        >>> worst_of([found, found]) == found
-        True
-    """
-    checks = {
-        name: max((each[name] for each in found), key=lambda c: c._excess())  # noqa: SLF001 - our own
-        for name in found[0].checks
-    }
-    return replace(found[0], checks=checks)
-
-
 def confirm(
     constraints: Constraints,
     confidence: float = 0.95,
@@ -292,8 +275,8 @@ def confirm(
 
     Raises:
         InvalidProblemError: Rows were trained on; a rate has weights, so that its count
-            is not binomial; a mean has no range, or a value outside of it; or an
-            argument does not make sense.
+            is not binomial; a mean has no range, or a value outside of it; an argument
+            does not make sense; or the ranks of a process group have different rows.
 
     Example:
         >>> import oneproj
@@ -308,20 +291,39 @@ def confirm(
         >>> round(found["fpr"].observed, 4), round(found["fpr"].confidence_bound, 4)
         (0.0257, 0.0355)
     """
-    error = as_error(confidence)
-    named = named_constraints(constraints)
-    if correction not in CORRECTIONS:
-        message = (
-            f"correction must be one of {', '.join(map(repr, CORRECTIONS))}, got "
-            f"{correction!r}. It says how several constraints share the error."
-        )
-        raise InvalidProblemError(message)
-    if not named:
-        message = "There is no constraint to confirm. Pass a dict: {'fpr': fpr <= 0.1}."
-        raise InvalidProblemError(message)
-    check_untouched(named, training)
-    evidence = gather(named, error, range, seed)
-    return _judge(evidence, error, correction, float(confidence))
+    with agreeing("oneproj.confirm") as facts:
+        error = as_error(confidence)
+        named = named_constraints(constraints)
+        if correction not in CORRECTIONS:
+            known = ", ".join(map(repr, CORRECTIONS))
+            message = (
+                f"correction must be one of {known}, got {correction!r}. It says how "
+                "several constraints share the error."
+            )
+            raise InvalidProblemError(message)
+        if not named:
+            message = (
+                "There is no constraint to confirm. Pass a dict: {'fpr': fpr <= 0.1}."
+            )
+            raise InvalidProblemError(message)
+        check_untouched(named, training)
+        evidence = gather(named, error, range, seed)
+        found = _judge(evidence, error, correction, float(confidence))
+        if compares_ranks():
+            facts.update(setting_facts({"confidence": confidence, "seed": seed}))
+            facts.update(_facts(found))
+    return found
+
+
+def _facts(found: Confirmation) -> dict[str, Fact]:
+    """What all ranks of a process group must agree on."""
+    facts = setting_facts({"correction": found.correction})
+    for name, check in found.checks.items():
+        room = DEFAULTS.range_rounding * (1.0 + abs(check.observed))
+        facts[f"the number of rows of {name!r}"] = Fact(str(check.rows), "data")
+        facts[f"the observed value of {name!r}"] = Fact(check.observed, "data", room)
+        facts[f"the bound of {name!r}"] = Fact(check.bound, "data")
+    return facts
 
 
 class Claim:
@@ -507,8 +509,7 @@ def _have_different_rows(terms: Sequence[AbstractExpression]) -> bool:
     """Whether two rates are known to be over different rows."""
     if len(terms) != 2 or not all(isinstance(term, Rate) for term in terms):  # noqa: PLR2004 - a pair
         return False
-    first, second = (RowSet(*term.read_rows()[0]) for term in terms)
-    return rows_in_common(first, second) == 0
+    return rows_in_common(*(RowSet(*t.read_rows()[0]) for t in terms)) == 0
 
 
 def _judge(
@@ -523,8 +524,7 @@ def _judge(
     """
     exact = {name: c.upper(error) for name, c in claims.items() if c.is_exact}
     tested = [name for name in claims if name not in exact]
-    held = {name: value <= 0 for name, value in exact.items()}
-    uppers = dict(exact)
+    held, uppers = {name: value <= 0 for name, value in exact.items()}, dict(exact)
     if correction == "none":
         uppers |= {name: claims[name].upper(error) for name in tested}
         held |= {name: uppers[name] <= 0 for name in tested}
