@@ -25,7 +25,7 @@ from oneproj.arguments import at_most_five, check_count, check_flag, check_numbe
 from oneproj.errors import InfeasibleError, InvalidProblemError, warn
 from oneproj.learn.models import (
     ModelLike,
-    Scores,
+    Score,
     make_network,
     own_random_numbers,
 )
@@ -115,7 +115,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     range: Range | Mapping[str, Range] | None = None
     classes_: Array
     n_features_in_: int
-    model_: Scores
+    model_: Score
     solution_: Solution
     multipliers_: dict[str, float]
     confirmation_: Confirmation | None
@@ -208,7 +208,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     def _goes_on(self, x: Tensor) -> bool:
         """Whether the model of the last fit is the start of this one."""
         kept = vars(self).get("model_") if self.warm_start else None
-        return isinstance(kept, Scores) and len(kept.mean) == x.shape[1]
+        return isinstance(kept, Score) and len(kept.mean) == x.shape[1]
 
     def _never_seen(self, rows: Rows) -> Tensor:
         """Rows that the model of the last fit was not trained on, if that is known."""
@@ -224,13 +224,11 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
     # --- training ---------------------------------------------------------------------
 
-    def _make_model(
-        self, x: Tensor, generator: torch.Generator, scores: int = 1
-    ) -> None:
+    def _make_model(self, x: Tensor, generator: torch.Generator) -> None:
         """Make the model, unless that of the last fit is kept."""
         if not self._goes_on(x):
             network = make_network(self.model, x.shape[1], generator)
-            self.model_ = Scores(network, x, scores)
+            self.model_ = Score(network, x)
 
     def _minimise_loss(
         self,
@@ -270,6 +268,11 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         """Remember what ``solve`` returned for the model under its constraints."""
         self.solution_ = solution
         self.multipliers_ = dict(solution.certificate.multipliers)
+
+    def _score(self, x: Tensor) -> Tensor:
+        """The differentiable score of rows, in the units of the table."""
+        scores: Tensor = self.model_(x)
+        return scores
 
     @abstractmethod
     def _constraints(self, rows: Rows) -> Constraints:
@@ -320,7 +323,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     # --- predicting -------------------------------------------------------------------
 
     def _scores(self, X: object) -> Array:
-        """The raw scores of the rows of a table, shape (n, scores)."""
+        """The raw scores of the rows of a table, shape (n,)."""
         check_is_fitted(self, "model_")
         return self._scores_of(self._table(X))
 
@@ -340,11 +343,6 @@ class AbstractThresholdClassifier(AbstractClassifier):
     """
 
     threshold_: float
-
-    def _score(self, x: Tensor) -> Tensor:
-        """The differentiable score of rows, in the units of the table."""
-        scores: Tensor = self.model_(x)
-        return scores[:, 0]
 
     def _fit_constrained(self, rows: Rows, seed: int) -> None:
         """Train on some rows under the constraints, and confirm these on the others."""
@@ -371,8 +369,7 @@ class AbstractThresholdClassifier(AbstractClassifier):
         Returns:
             Shape (n,); positive where ``predict`` says the second class.
         """
-        scores = self._scores(X)[:, 0]
-        found: Array = scores - self.threshold_
+        found: Array = self._scores(X) - self.threshold_
         return found
 
     def predict(self, X: object) -> Array:

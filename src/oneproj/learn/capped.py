@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -54,22 +55,18 @@ class AbstractCappedClassifier(AbstractClassifier):
         guaranteed_: Whether the caps are promised for new rows.
     """
 
-    _refusing_sign: ClassVar[float]
-    """1 where high scores refuse the class, -1 where low ones do."""
     guaranteed_: bool
     _caps: tuple[Cap, ...]
     _cuts: Array
-    """For each cap: a row is refused where ``_refusing_sign * score`` is above it."""
+    """For each cap: a row is refused for the class where ``_refusal`` is above it."""
 
     def _fit_capped(self, rows: Rows, seed: int) -> Rows:
         """Train the scores, choose the cuts; return the rows held out, each once."""
         self._cuts = np.zeros(len(self._caps))
         with own_random_numbers(seed) as generator:
             train, held_out = self._split(rows, generator)
-            self._make_model(train.x, generator, scores=len(self._caps))
-            for k, cap in enumerate(self._caps):
-                self.model_.sign[k] = self._refusing_sign * (1 - BINARY * cap.of_class)
-            self._minimise_loss(self.model_.plain, train, {}, seed)
+            self._make_model(train.x, generator)
+            self._minimise_loss(self._score, train, {}, seed)
         self._cut_at_caps(train)
         self._calibrate(held_out)
         return held_out[0]
@@ -89,24 +86,27 @@ class AbstractCappedClassifier(AbstractClassifier):
     def _cut_at_caps(self, rows: Rows) -> None:
         """Choose the least cuts at which the caps hold on the rows trained on."""
         for k, cap in enumerate(self._caps):
-            own = self._refusals(k, rows.x[rows.y == cap.of_class]).sort().values
+            own = self._refusals(k, rows).sort().values
             allowed = math.floor(cap.share * len(own))
             self._cuts[k] = _just_above(own[-1 - allowed], own)
 
-    def _refusing(self, k: int) -> Callable[[Tensor], Tensor]:
-        """The score by which rows are refused for the class of a cap."""
-        return lambda x: self._refusing_sign * self.model_(x)[:, k]
+    def _refusal(self, k: int, x: Tensor) -> Tensor:
+        """What refuses rows for the class of a cap: the score, negated for class 1."""
+        return -self._score(x) if self._caps[k].of_class else self._score(x)
 
-    def _refusals(self, k: int, x: Tensor) -> Tensor:
-        """By how much rows are refused for the class of a cap, without gradients."""
-        return torch.from_numpy(self._refusing_sign * self._scores_of(x)[:, k])
+    def _refusals(self, k: int, rows: Rows) -> Tensor:
+        """What refuses the rows of the class of a cap, without gradients."""
+        of_class = self._caps[k].of_class
+        scores = torch.from_numpy(self._scores_of(rows.x[rows.y == of_class]))
+        return -scores if of_class else scores
 
     def _constraints(self, rows: Rows) -> Constraints:
         made = {}
         for k, cap in enumerate(self._caps):
             own = rows.x[rows.y == cap.of_class]
             cut = float(self._cuts[k])
-            refused = positive_rate(self._refusing(k), data=own, threshold=cut)
+            score = partial(self._refusal, k)
+            refused = positive_rate(score, data=own, threshold=cut)
             made[cap.name] = refused <= cap.share
         return made
 
@@ -119,8 +119,7 @@ class AbstractCappedClassifier(AbstractClassifier):
         error = 1 - self.confidence ** (1 / len(self._caps))
         checks: dict[str, ConstraintCheck] = {}
         for k, cap in enumerate(self._caps):
-            own = (rows.x[rows.y == cap.of_class] for rows in held_out)
-            scores = [self._refusals(k, x) for x in own]
+            scores = [self._refusals(k, rows) for rows in held_out]
             cut = float(self._cuts[k])
             found = calibrate_threshold(scores, cap, error, trained=cut)
             self._cuts[k] = found.threshold
@@ -180,8 +179,6 @@ class NeymanPearsonClassifier(AbstractCappedClassifier, AbstractThresholdClassif
         >>> float(clf.predict(X[700:])[negative].mean()) <= 0.1
         True
     """
-
-    _refusing_sign = 1.0
 
     def __init__(
         self,
@@ -268,7 +265,6 @@ class AbstainingClassifier(AbstractCappedClassifier):
         ([-1, 0, 1], True)
     """
 
-    _refusing_sign = -1.0
     thresholds_: Array
 
     def __init__(
@@ -311,13 +307,14 @@ class AbstainingClassifier(AbstractCappedClassifier):
         held_out = self._fit_capped(rows, seed)
         self.thresholds_ = 0.0 - self._cuts
         judged = held_out if len(held_out) else rows
-        accepted = self._accepted(self._scores_of(judged.x))
+        accepted = self._excess(self._scores_of(judged.x)) >= 0
         self.coverage_ = float((~accepted.all(axis=1)).mean())
         return self
 
-    def _accepted(self, scores: Array) -> Array:
-        accepted: Array = scores >= self.thresholds_
-        return accepted
+    def _excess(self, scores: Array) -> Array:
+        """By how much each of the two scores of rows exceeds its threshold."""
+        both: Array = np.column_stack([-scores, scores]) - self.thresholds_
+        return both
 
     def class_scores(self, X: object) -> Array:
         """Return by how much each score exceeds its threshold, shape (n, 2).
@@ -325,9 +322,7 @@ class AbstainingClassifier(AbstractCappedClassifier):
         Args:
             X: Rows with the columns that ``fit`` saw.
         """
-        scores = self._scores(X)
-        found: Array = scores - self.thresholds_
-        return found
+        return self._excess(self._scores(X))
 
     def predict_set(self, X: object) -> Array:
         """Return which classes are accepted for each row, as booleans (n, 2).
@@ -335,7 +330,8 @@ class AbstainingClassifier(AbstractCappedClassifier):
         Args:
             X: Rows with the columns that ``fit`` saw.
         """
-        return self._accepted(self._scores(X))
+        accepted: Array = self.class_scores(X) >= 0
+        return accepted
 
     def predict(self, X: object) -> Array:
         """Return the label of each row, or ``abstain_label_``.
@@ -343,9 +339,9 @@ class AbstainingClassifier(AbstractCappedClassifier):
         Args:
             X: Rows with the columns that ``fit`` saw.
         """
-        scores = self._scores(X)
-        chosen = (scores - self.thresholds_).argmax(axis=1)
-        chosen[self._accepted(scores).all(axis=1)] = BINARY
+        excess = self.class_scores(X)
+        chosen = excess.argmax(axis=1)
+        chosen[(excess >= 0).all(axis=1)] = BINARY
         labels = np.append(self.classes_, self.abstain_label_)
         found: Array = labels[chosen]
         return found

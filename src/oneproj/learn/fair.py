@@ -142,7 +142,7 @@ class FairClassifier(AbstractGroupClassifier):
 
     def _warn_of_one_decision(self, rows: Rows, bounds: int) -> None:
         """Say that the fitted classifier does not tell rows apart."""
-        positive = self._scores_of(rows.x)[:, 0] > 0
+        positive = self._scores_of(rows.x) > 0
         if positive.any() and not positive.all():
             return
         label = self.classes_.tolist()[int(positive.all())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import reprlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -66,22 +67,20 @@ class Rows:
 
     def once(self) -> Rows:
         """The first of each set of copies."""
-        first, _, _ = self._copies()
-        return self.of(first.sort().values)
+        keys = self._copy_keys()
+        first = {key: k for k, key in reversed(list(enumerate(keys)))}
+        return self.of(torch.tensor(sorted(first.values())))
 
     def repeated(self) -> Rows:
         """The rows that have copies among these."""
-        _, which, count = self._copies()
-        return self.of(count[which] > 1)
+        keys = self._copy_keys()
+        count = Counter(keys)
+        return self.of(torch.tensor([count[key] > 1 for key in keys]))
 
-    def _copies(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The first of each set of copies, the set of each row, the sizes of sets."""
-        keys = torch.stack([self.hashes(), self.strata()]).numpy()
-        _, *found = np.unique(
-            keys, axis=1, return_index=True, return_inverse=True, return_counts=True
-        )
-        first, which, count = (torch.from_numpy(each).reshape(-1) for each in found)
-        return first, which, count
+    def _copy_keys(self) -> list[tuple[int, int]]:
+        """A key of each row, the same for copies."""
+        pairs = zip(self.hashes().tolist(), self.strata().tolist(), strict=True)
+        return list(pairs)
 
     def hashes(self) -> Tensor:
         """A number for each row, the same for equal rows."""
