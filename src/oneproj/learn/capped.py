@@ -166,7 +166,9 @@ class NeymanPearsonClassifier(AbstractCappedClassifier, AbstractThresholdClassif
         guaranteed_: Whether the cap is promised for new rows.
 
     The positive class is the second of the sorted labels. There are no probabilities:
-    the score is trained for one operating point.
+    the score is trained for one operating point. ``score`` is the accuracy, which says
+    nothing about caps: a ``GridSearchCV`` over ``alpha`` tends to the loosest. Choose
+    alpha by what false positives cost, and search over ``C`` or ``model``.
 
     Example:
         >>> from sklearn.datasets import make_classification
@@ -255,7 +257,9 @@ class AbstainingClassifier(AbstractCappedClassifier):
         coverage_: Share of the held-out rows, or of all if none is, that get a label.
         guaranteed_: Whether the caps are promised for new rows.
 
-    ``score`` counts an abstention as an error.
+    ``score`` is the accuracy: it counts an abstention as an error, and says nothing
+    about caps. A ``GridSearchCV`` over ``alpha`` tends to the loosest, which abstains
+    least. Choose alpha by what errors cost, and search over ``C`` or ``model``.
 
     Example:
         >>> from sklearn.datasets import make_classification

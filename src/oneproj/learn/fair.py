@@ -68,7 +68,8 @@ class FairClassifier(AbstractGroupClassifier):
         random_state: A seed, a ``RandomState``, or None for NumPy's global one.
 
     The positive class is the second of the sorted labels. With k groups there are
-    k (k - 1) constraints for each rate.
+    k (k - 1) constraints for each rate. ``score`` is the accuracy: a ``GridSearchCV``
+    over ``tolerance`` tends to the loosest.
 
     Example:
         >>> from sklearn.datasets import make_classification

@@ -47,7 +47,8 @@ class TransferClassifier(ProbabilityMixin, AbstractThresholdClassifier):
         source_error_: Of the reference, on the source rows that were trained on.
 
     In a ``Pipeline`` earlier steps transform X alone, unless it is made with
-    ``transform_input=["X_source"]``.
+    ``transform_input=["X_source"]``. ``score`` is the accuracy on the rows it is given,
+    of the target: a ``GridSearchCV`` over ``tolerance`` tends to the loosest.
 
     Example:
         >>> from sklearn.datasets import make_classification
