@@ -43,7 +43,7 @@ from oneproj.problem.functions import CHUNK_SIZE, function, mean
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractExpression, AbstractTerm
 from oneproj.rates.bounds import check_share
-from oneproj.rates.confirm import Confirmation, Range, confirm
+from oneproj.rates.confirm import Confirmation, ConstraintCheck, Range, confirm
 from oneproj.results import Solution
 from oneproj.training.solve import solve
 
@@ -314,8 +314,13 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         confidence = self.confidence
         sure = DEFAULTS.confidence if confidence is None else confidence
         found = [confirm(each, sure, range=self.range) for each in made]
+
+        def excess(check: ConstraintCheck) -> float:
+            over = check.confidence_bound - check.bound
+            return over if check.sense == "<=" else -over
+
         checks = {
-            name: max((each[name] for each in found), key=lambda c: c._excess())  # noqa: SLF001 - our own
+            name: max((each[name] for each in found), key=excess)
             for name in found[0].checks
         }
         return replace(found[0], checks=checks)
