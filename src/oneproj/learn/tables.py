@@ -140,8 +140,9 @@ def readings(held_out: Rows, trained: Rows | None = None) -> tuple[Rows, ...]:
 
     Equal rows are copies of one draw, or draws that happen to be equal: nothing in a
     table tells which. Bounds assume independent draws, so that copies count once, and
-    the others count each. A bound that holds in both readings holds in either. In the
-    second a value that is repeated among the rows trained on counts as well: all rows
+    the others count each. The worse of both bounds is exact for copies; for draws
+    that are equal it was only tried (``docs/learn/learn.md``). In the second reading a
+    value that is repeated among the rows trained on counts as well: all rows
     of that value are there, so that the others say nothing about new rows like them.
 
     Args:
