@@ -87,6 +87,17 @@ def certify(made: oneproj.Problem) -> dict[str, Any]:
     return answer(made) | {"kkt": certificate["KKT residual"].value}
 
 
+def confirm(
+    x: torch.Tensor, confidence: float = 0.9, *, largest: float = 1.0
+) -> dict[str, Any]:
+    risk = oneproj.mean(lambda batch: batch[:, 0].sigmoid(), x)
+    rate = oneproj.rates.positive_rate(lambda batch: batch[:, 0], x)
+    found = oneproj.confirm(
+        {"risk": risk <= 0.9, "rate": rate <= 0.9}, confidence, range=(0, largest)
+    )
+    return found.to_dict()
+
+
 def answer(made: oneproj.Problem) -> dict[str, Any]:
     return {
         "weights": [value.hex() for value in made.parameters[0].tolist()],
@@ -230,9 +241,20 @@ SCENARIOS: dict[str, Callable[[int], dict[str, Any]]] = {
     ),
     "project with the same data": lambda _: project(problem(rows(0), start=2.0)),
     "certify with the same data": lambda _: certify(problem(rows(0))),
+    "confirm with the same data": lambda _: confirm(rows(0)[0]),
     "solve with shards": lambda rank: solve(problem(halves(rank))),
     "project with shards": lambda rank: project(problem(halves(rank), start=2.0)),
     "certify with shards": lambda rank: certify(problem(halves(rank))),
+    "confirm with shards": lambda rank: confirm(halves(rank)[0]),
+    "confirm with shards of different sizes": lambda rank: confirm(
+        rows(rank, 31 + 150 * rank)[0]
+    ),
+    "confirm with another confidence": lambda rank: confirm(
+        rows(0)[0], 0.9 + 0.05 * rank
+    ),
+    "fail to confirm on one rank": lambda rank: confirm(
+        rows(0)[0], largest=1.0 - 0.9 * rank
+    ),
     "solve with shards from zero": lambda rank: solve(problem(halves(rank), start=0.0)),
     "solve with shards in a function": lambda rank: solve(
         problem(halves(rank), closure=True)
