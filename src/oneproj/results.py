@@ -477,7 +477,8 @@ class Solution(Readable):
         seconds: Of training, projection and certificate, and of the start's check: a
             start that is feasible on all data is never exchanged for a worse answer.
         settings: Of the run, with what was chosen for you (oracle, lr, ...).
-        remark: What the status leaves out: that training ended far from feasible.
+        remark: What the status leaves out: that training ended far from feasible, or
+            that a schedule ended with a higher objective than a feasible start.
 
     Example:
         >>> solution = Solution(
