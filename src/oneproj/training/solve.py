@@ -254,6 +254,7 @@ def solve(
         CheckpointError: A checkpoint is missing, damaged, or that of another run, or
             cannot be written when the run begins. A disk that fills up later on is
             warned of, and the run goes on.
+        RankError: Another rank of the process group has ended.
 
     Example:
         >>> import torch, oneproj
