@@ -26,8 +26,8 @@ What comes back: ``Solution``, with its ``Status``, ``Certificate`` (of ``Measur
 What is raised is an ``OneprojError``: ``InvalidProblemError`` for what does not fit,
 ``InvalidScheduleError`` where a theorem does not hold, ``NonFiniteError`` for NaN and
 inf, ``CheckpointError``, ``RankError`` where another process has ended, and
-``ProjectionFailed``, of which ``InfeasibleError`` says that no feasible point was found.
-Warnings are ``OneprojWarning``.
+``ProjectionFailed``, of which ``InfeasibleError`` says that no feasible point was
+found. Warnings are ``OneprojWarning``.
 """
 
 from importlib.metadata import PackageNotFoundError as _PackageNotFoundError

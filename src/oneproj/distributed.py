@@ -4,8 +4,8 @@ Data cannot be declared as sharded yet, so all ranks of the default process grou
 ``torch.distributed`` must pose the same problem: equal parameters, equal settings and
 all of the data on each. Otherwise each rank finds a point that is feasible for its own
 rows, and the ranks disagree. ``agreeing`` compares the ranks before a call,
-``staying_in_step`` compares the parameters after it. A rank that ends in between shows at
-the next comparison: the others raise a ``RankError``.
+``staying_in_step`` compares the parameters after it. A rank that ends in between shows
+at the next comparison: the others raise a ``RankError``.
 
 Without a process group, or with one rank, nothing is computed and nothing is sent.
 

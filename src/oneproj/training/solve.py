@@ -202,7 +202,9 @@ def solve(
             without the stop. The command that can be run again after a crash is
             ``solve(..., checkpoint=oneproj.Checkpoint(path))``. A path alone saves
             every 100 updates and refuses a file that exists. A file of other settings,
-            of another problem, or with other values on a sample of the data is refused.
+            of another problem, or with other values on a sample of the data is refused,
+            and so is one that another process is writing (not on Windows, nor on disks
+            without locks: two runs would overwrite each other's updates there).
         checkpoint_every: Deprecated since 0.2.0: ``Checkpoint(every=...)``.
         resume: Deprecated since 0.2.0: ``Checkpoint(resume=...)``.
         on_failure: ``"raise"`` when the projection fails, or ``"return"`` the solution
