@@ -250,6 +250,12 @@ def number(value: Data, where: str, known: Known) -> None:
     check_range(value, where, -INF, INF)
 
 
+def finite(value: Data, where: str, known: Known) -> None:
+    """Require a finite number: a form."""
+    del known
+    check_range(value, where, -LARGEST)
+
+
 def amount(value: Data, where: str, known: Known) -> None:
     """Require a finite number that is not negative: a form."""
     del known

@@ -124,7 +124,7 @@ def _reference(value: schema.Data, where: str, known: schema.Known) -> None:
     """Require a ``ConstraintEvaluation`` as a list: a form."""
     schema.check_list(value, where, 5, 5)
     forms = (
-        schema.number,
+        schema.finite,
         schema.examples,
         schema.optional(schema.vector),
         schema.optional(schema.indices),
@@ -136,7 +136,7 @@ def _reference(value: schema.Data, where: str, known: schema.Known) -> None:
 
 ANCHOR = schema.record(
     point=schema.vector,
-    values=schema.by_constraint(schema.number),
+    values=schema.by_constraint(schema.finite),
     jacobian=schema.by_constraint(schema.vector),
     each=schema.by_constraint(schema.examples, some=True),
     sample=schema.by_constraint(schema.indices, some=True),

@@ -117,7 +117,7 @@ class Anchored(AbstractOracle):
         """Return what the anchor, and the minibatches in use, may hold."""
         batch = schema.record(
             indices=schema.optional(schema.indices),
-            value=schema.number,
+            value=schema.finite,
             correction=schema.optional(schema.vector),
             uses=1,
             graph=None,
