@@ -7,6 +7,7 @@ It prints what happened in each scenario as a line of JSON.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import warnings
@@ -149,6 +150,16 @@ def alike_at_the_start(rank: int) -> dict[str, Any]:
         lambda: 1.0 - w.sum() + (1 + rank) * (w[0] - 0.4).clamp(min=0).square()
     )
     return project(oneproj.Problem(w, objective, {"bend": bend <= 0.0}))
+
+
+def ended_on_one_rank(rank: int) -> dict[str, Any]:
+    """Rank 1 is killed in the middle of a run: it has no outcome."""
+
+    def end(update: Update) -> None:
+        if rank == 1 and update.update == 5:
+            os._exit(0)
+
+    return solve(problem(rows(0)), callbacks=end)
 
 
 def folder() -> Path:
@@ -301,6 +312,9 @@ SCENARIOS |= {
     for made_by in ("fully_shard", "distribute_tensor")
     for used_by in ("Problem", "project", "OneProjection")
 }
+
+
+SCENARIOS["end on one rank"] = ended_on_one_rank  # the last: it leaves one rank
 
 
 def main(rank: str, ranks: str, folder: str) -> None:

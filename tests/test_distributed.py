@@ -165,6 +165,13 @@ def test_a_checkpoint_that_one_rank_refuses_ends_all(
         assert word in outcome["message"]
 
 
+def test_a_rank_that_ends_is_named_by_the_others(two: Outcomes) -> None:
+    (left,) = two["end on one rank"]
+    assert left["error"] == "RankError"
+    assert "At the end of oneproj.solve, rank 0 of 2" in left["message"]
+    assert "no answer from rank 1" in left["message"]
+
+
 def test_one_rank_may_look_during_a_run(two: Outcomes) -> None:
     first, second = two["solve and look from one rank"]
     assert first == second

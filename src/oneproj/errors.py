@@ -103,6 +103,15 @@ class CheckpointError(OneprojError, RuntimeError):
     """
 
 
+class RankError(OneprojError, RuntimeError):
+    """Another rank of the process group has ended, or cannot be reached.
+
+    Example:
+        >>> issubclass(RankError, RuntimeError)
+        True
+    """
+
+
 class OneprojWarning(UserWarning):
     """Something was changed or could not be done, and the user should know.
 

@@ -251,6 +251,17 @@ def cannot_write(path: Path, error: OSError | ValueError) -> CheckpointError:
     return CheckpointError(message)
 
 
+def written_by_another(path: Path) -> CheckpointError:
+    """The error for a run whose checkpoint another process is writing."""
+    message = (
+        f"The checkpoint {str(path)!r} is being written by another process, whose run "
+        "has not ended: two runs would overwrite each other's updates. No update was "
+        "made. Wait for that run, or stop it and go on from its file, or choose "
+        "another path."
+    )
+    return CheckpointError(message)
+
+
 def _target(location: Location) -> Path:
     """The file to write: not a folder."""
     path = as_path("checkpoint", location, also=", a oneproj.Checkpoint or None")

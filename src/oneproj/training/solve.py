@@ -202,7 +202,9 @@ def solve(
             without the stop. The command that can be run again after a crash is
             ``solve(..., checkpoint=oneproj.Checkpoint(path))``. A path alone saves
             every 100 updates and refuses a file that exists. A file of other settings,
-            of another problem, or with other values on a sample of the data is refused.
+            of another problem, or with other values on a sample of the data is refused,
+            and so is one that another process is writing (not on Windows, nor on disks
+            without locks: two runs would overwrite each other's updates there).
         checkpoint_every: Deprecated since 0.2.0: ``Checkpoint(every=...)``.
         resume: Deprecated since 0.2.0: ``Checkpoint(resume=...)``.
         on_failure: ``"raise"`` when the projection fails, or ``"return"`` the solution
@@ -217,7 +219,10 @@ def solve(
     problem's ``model``. The status is START, the certificate carries no theorem, and a
     warning says why, unless the two objectives differ by rounding only. In the same
     two cases a feasible anchor with a lower objective is the answer, if one was seen:
-    the status is EARLIER. Anchors that see a sample of the data do not count.
+    the status is EARLIER. Anchors that see a sample of the data do not count. With a
+    schedule the answer is x_J projected, which the theorem is about, also where the
+    start was better: then the status says so. Only if that projection fails is it the
+    start.
 
     **Failure.** If no feasible point is reached, and none was kept, the
     parameters hold the trained point, unprojected, since the point with the smallest
@@ -251,6 +256,7 @@ def solve(
         CheckpointError: A checkpoint is missing, damaged, or that of another run, or
             cannot be written when the run begins. A disk that fills up later on is
             warned of, and the run goes on.
+        RankError: Another rank of the process group has ended.
 
     Example:
         >>> import torch, oneproj
@@ -382,11 +388,9 @@ def _certified(
             remark = "thresholds were moved there, so that the bounds on rates hold"
     elif status.ok:
         status = end.status
-        if context.unprojected:
-            before = context.unprojected
-            remark = diagnostics.far_from_feasible(
-                projection, problem.constraints, before
-            )
+        remark = diagnostics.remark_on_end(
+            context, projection, objective, run.start.objective
+        )
     else:
         if on_failure == "raise":
             raise_if_infeasible(projection)
@@ -421,7 +425,8 @@ def _return_to_kept(
 
     That is the start or an anchor. Only where the run ended infeasible, or worse than
     the start or than an anchor with moved thresholds, the anchor is judged on all data:
-    that is a pass per constraint.
+    that is a pass per constraint. The feasible end of a schedule stays, whatever its
+    objective is: the theorem is about no other point.
 
     Args:
         run: That has ended.
@@ -432,6 +437,8 @@ def _return_to_kept(
         Status, objective and residuals of that point; None where the parameters stay.
     """
     context, start, best = run.context, run.start, run.context.best_anchor
+    if context.schedule is not None and projection.status.ok:
+        return None
     problem = context.problem
     least = math.inf if start.objective is None else start.objective
     if best.moved and best.objective is not None:  # which is that of all data
