@@ -297,36 +297,12 @@ def test_whatever_is_changed_the_error_is_one_of_checkpoints(
     for case in range(14):
         file = tmp_path / "run.pt"
         error = outcome_of_a_random_change(file, case, draw, rewrite_saved)
-        if error is not None and not isinstance(error, oneproj.CheckpointError):
+        # A value that is not finite is reported as such, where it is used.
+        own = oneproj.CheckpointError | oneproj.NonFiniteError
+        if error is not None and not isinstance(error, own):
             raise error
         refused += error is not None
     assert refused >= 7, "most of these changes leave no run to go on with"
-
-
-@pytest.mark.parametrize(
-    ("at", "value"),
-    [
-        (("method", "optimizer", "base", "state", 0, "exp_avg"), [1.0]),
-        (("method", "strength", "patience", "most"), -1),
-        (("method", "strength", "strengths", "risk"), {"a": 1}),
-        (("method", "oracle", "sampler", "order"), True),
-        (("method", "oracle", "anchor", "sample"), 7),
-        (("method", "diagnostics", "lowest"), []),
-        (("history", "columns", "objective"), "word"),
-        (("start", "objective"), "word"),
-        (("best anchor", "objective"), {"a": 1}),
-    ],
-)
-def test_what_a_new_run_does_not_have_yet_is_checked_too(
-    tmp_path: Path, at: Path_, value: object, rewrite_saved: Rewrite
-) -> None:
-    file = tmp_path / "run.pt"
-    arguments = {"method": "one-projection", "oracle": "anchored"}
-    state = save(file, until=STEPS - 1, **arguments)
-    rewrite_saved(file, changed(state, at, lambda _: value))
-    where = rf"{at[-1]}\b.* should be"
-    with pytest.raises(oneproj.CheckpointError, match=where):
-        solve(file, **arguments)
 
 
 @pytest.mark.parametrize("update", [-5, 10**9, STEPS + 1, True, 2.5, "3", None])

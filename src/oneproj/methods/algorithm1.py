@@ -43,7 +43,7 @@ from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge, Softplus
 from oneproj.problem.problem import Problem
 from oneproj.rates.correction import has_rates
 from oneproj.results import Projection
-from oneproj.schema import Resumable, memory, per_parameter
+from oneproj.schema import Resumable
 from oneproj.theory import Schedule
 from oneproj.theory.constants import ROUNDINGS, Observations
 from oneproj.vectors.arithmetic import (
@@ -359,11 +359,6 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
         super().load_state_dict(state)
         if self._strength is not None and self._strength.penalty.strengths:
             self._oracle.penalize(self._strength.penalty)
-
-    def later(self) -> dict[str, Any]:
-        """Return what a run may put where the state of a new one is None or empty."""
-        base = {"state": memory(self.optimizer.base)}
-        return super().later() | {"optimizer": {"state": per_parameter, "base": base}}
 
     def _anchor(self) -> Anchor | None:
         wanted = self._strength is not None or self._context.oracle_class.uses_anchors

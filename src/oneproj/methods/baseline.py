@@ -15,8 +15,8 @@ The answer is the last iterate, the average of the iterates, or a random one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal, get_args
+from collections.abc import Sequence
+from typing import Literal, get_args
 
 import torch
 
@@ -31,7 +31,7 @@ from oneproj.methods.base_steps import (
     step_in_ball_,
 )
 from oneproj.methods.checks import STEP, make_base, move_start_into_ball
-from oneproj.schema import Form, Resumable, vector
+from oneproj.schema import Resumable
 from oneproj.vectors.arithmetic import Vector, assign, snapshot
 
 
@@ -115,7 +115,6 @@ class Answer(Resumable):
     """
 
     STATE = ("_kept", "_total")
-    LATER: ClassVar[Mapping[str, Form]] = {"kept": vector}
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean, variance
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,7 +46,7 @@ from oneproj.problem.modes import has_statistics
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm, Constraint
 from oneproj.results import KEPT, Projection, Status
-from oneproj.schema import Form, Resumable, number
+from oneproj.schema import Resumable
 from oneproj.vectors.arithmetic import (
     Vector,
     dimension,
@@ -110,7 +110,6 @@ class RunDiagnostics(Resumable):
     """
 
     STATE = ("_first_share", "_last_share", "_lowest", "_scale")
-    LATER: ClassVar[Mapping[str, Form]] = {"first_share": number, "lowest": number}
 
     def __init__(self) -> None:
         """Begin without observations."""

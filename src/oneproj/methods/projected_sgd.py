@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from oneproj import schema
 from oneproj.methods.base import AbstractMethod, AbstractUpdater, Context
 from oneproj.methods.base_steps import BaseLike, DecayLike
 from oneproj.methods.baseline import BallStep
@@ -98,10 +97,6 @@ class ProjectedSGDUpdater(Resumable, AbstractUpdater):
             "projection": None if done is None else _plain(done),
         }
 
-    def later(self) -> dict[str, Any]:
-        """Return the form of a projection; the projector checks its own state."""
-        return super().later() | {"projector": None, "projection": PROJECTION}
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from such a state."""
         super().load_state_dict(state)
@@ -113,23 +108,6 @@ class ProjectedSGDUpdater(Resumable, AbstractUpdater):
             self._context.projector.load_state_dict(
                 state["projector"], problem.parameters, problem.constraints
             )
-
-
-_NUMBERS = schema.by_name(schema.number)
-PROJECTION = schema.record(
-    status="",
-    distance=schema.number,
-    residuals=_NUMBERS,
-    multipliers=_NUMBERS,
-    gradients=0,
-    kkt_residual=schema.number,
-    residuals_before=_NUMBERS,
-    lower_bound=schema.optional(schema.number),
-    remark="",
-    residuals_in_float64=_NUMBERS,
-    relative_distance=schema.optional(schema.number),
-)
-"""The form of what ``_plain`` makes."""
 
 
 def _plain(projection: Projection) -> dict[str, Any]:

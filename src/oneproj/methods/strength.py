@@ -36,9 +36,9 @@ All estimates scale with the objective and the constraints: no unit is built in.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -47,16 +47,7 @@ from torch import Tensor
 from oneproj.defaults import Defaults
 from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.penalties import Hinges
-from oneproj.schema import (
-    Form,
-    Resumable,
-    amount,
-    by_constraint,
-    many,
-    number,
-    require,
-    vector,
-)
+from oneproj.schema import Resumable
 from oneproj.vectors.arithmetic import Vector, distance, norm
 from oneproj.vectors.qp import estimate_multipliers, gram
 
@@ -106,11 +97,6 @@ class Patience(Resumable):
     """
 
     STATE = ("_residuals", "_floors", "_most")
-    LATER: ClassVar[Mapping[str, Form]] = {
-        "residuals": by_constraint(many(number)),
-        "floors": by_constraint(amount),
-        "most": by_constraint(amount),
-    }
 
     def __init__(self, defaults: Defaults) -> None:
         """Begin without residuals."""
@@ -176,12 +162,6 @@ class AutoStrength(Resumable):
         *("_sum", "_count", "_last", "_longest", "most_push"),
         *("_strengths", "_widths", "_largest", "_patience"),
     )
-    LATER: ClassVar[Mapping[str, Form]] = {
-        "sum": vector,
-        "last": vector,
-        "most_push": amount,
-        **dict.fromkeys(("strengths", "widths", "largest"), by_constraint(amount)),
-    }
 
     def __init__(self, defaults: Defaults) -> None:
         """Begin without gradients."""
@@ -196,13 +176,6 @@ class AutoStrength(Resumable):
         self.most_push: float | None = None
         """Longest push of the penalty until the next anchor; None for any length."""
         self._patience = Patience(defaults)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from such a state; an anchor fills all of its mappings."""
-        parts = [state[name] for name in ("strengths", "widths", "largest")]
-        even = len({len(part) for part in parts}) == 1
-        require(even, parts, "strength", "of all constraints or of none")
-        super().load_state_dict(state)
 
     def watch(self, gradient: Vector) -> None:
         """Add an objective gradient to the mean."""

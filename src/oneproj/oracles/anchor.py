@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from oneproj import schema
 from oneproj.arguments import check_count
 from oneproj.defaults import OWN, Defaults
 from oneproj.problem.autograd import accumulate
@@ -118,32 +117,6 @@ class Anchor:
             for name, (value, t, *rest) in state["references"].items()
         }
         return cls(**{**state, "each": each, "references": references})
-
-
-def _reference(value: schema.Data, where: str, known: schema.Known) -> None:
-    """Require a ``ConstraintEvaluation`` as a list: a form."""
-    schema.check_list(value, where, 5, 5)
-    forms = (
-        schema.finite,
-        schema.examples,
-        schema.optional(schema.vector),
-        schema.optional(schema.indices),
-        schema.number,
-    )
-    for form, item in zip(forms, value, strict=True):
-        form(item, where, known)
-
-
-ANCHOR = schema.record(
-    point=schema.vector,
-    values=schema.by_constraint(schema.finite),
-    jacobian=schema.by_constraint(schema.vector),
-    each=schema.by_constraint(schema.examples, some=True),
-    sample=schema.by_constraint(schema.indices, some=True),
-    references=schema.by_constraint(_reference, some=True),
-    on_all_data=True,
-)
-"""The form of an anchor's state."""
 
 
 @dataclass

@@ -44,8 +44,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneproj import schema
-from oneproj.oracles.anchor import ANCHOR, Anchor
+from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.base import AbstractOracle
 from oneproj.problem.autograd import accumulate
 from oneproj.problem.terms import AbstractTerm
@@ -112,18 +111,6 @@ class Anchored(AbstractOracle):
         self._batches = {
             n: AnchoredBatch(**batch) for n, batch in state["batches"].items()
         }
-
-    def later(self) -> dict[str, Any]:
-        """Return what the anchor, and the minibatches in use, may hold."""
-        batch = schema.record(
-            indices=schema.optional(schema.indices),
-            value=schema.finite,
-            correction=schema.optional(schema.vector),
-            uses=1,
-            graph=None,
-        )
-        batches = schema.by_constraint(batch, some=True)
-        return super().later() | {"anchor": ANCHOR, "batches": batches}
 
     def add_penalty(self) -> dict[str, float]:
         """Add a stochastic gradient of p(c), corrected by the anchor."""

@@ -29,7 +29,7 @@ from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
 from oneproj.results import Counts
-from oneproj.schema import Form, Resumable, order, position
+from oneproj.schema import Resumable
 from oneproj.vectors.arithmetic import Vector, is_finite
 
 MOST_SHUFFLED = 10**6
@@ -59,7 +59,6 @@ class Sampler(Resumable):
     """
 
     STATE = ("_order", "_used")
-    LATER: ClassVar[Mapping[str, Form]] = {"order": order, "used": position}
 
     def __init__(
         self, term: AbstractTerm, batch_size: int, generator: torch.Generator

@@ -25,7 +25,6 @@ from oneproj.methods.base import AbstractUpdater, Context
 from oneproj.problem.problem import Problem
 from oneproj.results import Counts, Update
 from oneproj.training.checkpoints import (
-    IMPLEMENTATION,
     State,
     check_sample,
     outline,
@@ -242,7 +241,6 @@ class Run:
             torch.default_generator.set_state(state["model"]["noise"])
             check_sample(problem, state["sample"])
             state = _on_devices(state, problem.parameters)
-            _keep_implementation(state["method"], self.method.state_dict())
             self.method.load_state_dict(state["method"])
             self.history.load_state_dict(state["history"])
             vars(self.start).update(state["start"])
@@ -277,17 +275,7 @@ class Run:
         refuse_others(state["outline"], self._outline)
         schema.check_range(state["update"], "update", 0, self.context.steps)
         new["model"]["buffers"] = {}  # a module may add some as it goes
-        like = new | {"update": 0, "outline": {}}
-        sizes = {name: term.size for name, term in problem.constraints.items()}
-        known = schema.Known(problem.parameters, sizes, problem.objective.size)
-        schema.check_like(state, like, "it", self._later(state), known)
-        columns = state["history"]["columns"]
-        even = len({len(column) for column in columns.values()}) == 1
-        schema.require(even, columns, "history.columns", "columns of one length")
-        for name in ("start", "best anchor"):
-            kept, point = state[name]["objective"], state[name]["parameters"]
-            whole = kept is None or bool(point)
-            schema.require(whole, point, f"{name}.parameters", "a point")
+        schema.check_like(state, new | {"update": 0, "outline": {}}, "it")
         for generator in (
             state["sampling"],
             state["selection"],
@@ -295,56 +283,10 @@ class Run:
         ):
             torch.Generator().set_state(generator)
 
-    def _later(self, state: State) -> dict[str, Any]:
-        """What a run may put where the state of a new one is None or empty."""
-        names, number = self.history.columns, schema.number
-
-        def buffers(value: schema.Data, where: str, known: schema.Known) -> None:
-            schema.by_name(_tensor)(value, where, known)
-            schema.check_names(value, where, state["model"]["buffers"], ())
-
-        point = {
-            "objective": number,
-            "parameters": schema.vector,
-            "buffers": buffers,
-        }
-        return {
-            "outline": None,  # which is compared before
-            "method": schema.later(self.method),
-            "history": {
-                "columns": dict.fromkeys(names, schema.many(number))
-                | {"update": schema.many(schema.amount)},
-                "pending": schema.record(**dict.fromkeys(names, number)),
-                "outer": number,
-            },
-            "model": {"buffers": schema.by_name(_tensor)},
-            "start": point,
-            "best anchor": point,
-        }
-
     @cached_property
     def _outline(self) -> dict[str, str]:
         """The outline of the run before its first update, or before it is resumed."""
         return outline(self.context.problem, self.settings, self.method.state_dict())
-
-
-def _tensor(value: schema.Data, where: str, known: schema.Known) -> None:
-    """Require a tensor: a form."""
-    del known
-    fits = type(value) is Tensor and value.layout is torch.strided
-    schema.require(fits, value, where, "a tensor")
-
-
-def _keep_implementation(state: Any, new: Any) -> None:  # noqa: ANN401 - plain data
-    """Give parameter groups the new run's settings that may differ between devices."""
-    if not (isinstance(state, dict) and isinstance(new, dict)):
-        return
-    for name, part in new.items():
-        if name == "param_groups":
-            for group, own in zip(state[name], part, strict=True):
-                group.update({k: own[k] for k in IMPLEMENTATION if k in own})
-        elif name in state:
-            _keep_implementation(state[name], part)
 
 
 def _on_devices(state: Any, like: Vector) -> Any:  # noqa: ANN401 - plain data

@@ -38,7 +38,13 @@ from oneproj.projection.project import (
 from oneproj.results import KEPT, Projection, Solution, Status
 from oneproj.theory import Schedule
 from oneproj.theory.schedules import check_schedule
-from oneproj.training.checkpoints import Checkpoint, Files, Location, read_checkpoint
+from oneproj.training.checkpoints import (
+    Checkpoint,
+    Files,
+    Location,
+    read_checkpoint,
+    resumed_from,
+)
 from oneproj.training.loop import Callback, Callbacks, End, Loop, warn_of_end
 from oneproj.training.run import History, Run, Start
 from oneproj.vectors.arithmetic import norm
@@ -306,7 +312,7 @@ def solve(
             done = _judge_start(run, files)
         judged = time.perf_counter() - prepared
         loop.begin(run, done)
-        with in_step as ending:
+        with in_step as ending, resumed_from(files.source):
             with closing(calls), _start_after_overflow(run):
                 end, stopped = loop.run(run, done), time.monotonic()
             trained = run.history.seconds_before + time.perf_counter() - began - judged
