@@ -225,7 +225,7 @@ class Evaluator:
         """Evaluate where the parameters are; one evaluation, however many there are.
 
         The gradient of a function that is violated for the first time takes a second
-        pass, which is counted in ``tried``.
+        pass, which is counted in ``extra_passes``.
 
         Args:
             only: The constraint whose gradient is wanted; None for all that may bind.
