@@ -202,7 +202,7 @@ def remove_rounding_from_sets(evaluator: Evaluator) -> None:
 
     Example:
         >>> import torch, oneproj
-        >>> w = torch.tensor([-1e-15, 1.0], dtype=torch.float64, requires_grad=True)
+        >>> w = torch.tensor([-1e-16, 1.0], dtype=torch.float64, requires_grad=True)
         >>> both = {
         ...     "box": oneproj.sets.Box(lower=0.0).on(w),
         ...     "plane": oneproj.sets.Affine([[1.0, 1.0]], [1.0]).on(w),
