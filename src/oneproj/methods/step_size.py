@@ -34,6 +34,7 @@ from oneproj.problem.modes import evaluating, evaluating_when_called
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
 from oneproj.results import Counts
+from oneproj.sets import SetConstraint
 from oneproj.vectors.arithmetic import Vector, assign, rounding_unit, snapshot
 
 EXAMPLES = 64
@@ -48,7 +49,7 @@ one update with a step that ruins it by the third. Source: ``benchmarks.overhead
 ROUNDINGS = 8.0
 """Units of rounding: a difference of values is no more exact than this."""
 FLAT = 1e-30
-"""Least L1 norm of a gradient: a constraint without one may not become violated."""
+"""Least L1 norm of a gradient: a function without one may not become violated."""
 FARTHEST = 1e6
 """Longest distance to a bound that is believed: c_j may be flat at the start."""
 
@@ -145,7 +146,12 @@ def default_lr(
     ]
     start = snapshot(parameters)
     direction, steepness = _mean_step(objective, parameters)
-    sizes = [_l1_norm(_gradient(value, parameters)) for value in constraints]
+    sizes = [
+        _steepness(constraint, _gradient(value, parameters))
+        for constraint, value in zip(
+            problem.constraints.values(), constraints, strict=True
+        )
+    ]
     if counts is not None:
         counts.objective_gradients += several
         counts.constraint_gradients += len(constraints)
@@ -235,6 +241,18 @@ def _mean_step(
 def _l1_norm(gradient: Sequence[Tensor]) -> float:
     """Return the sum of absolute entries, or nearly 0 where they are 0."""
     return max(math.fsum(float(part.abs().sum()) for part in gradient), FLAT)
+
+
+def _steepness(constraint: AbstractTerm, gradient: Sequence[Tensor]) -> float:
+    """Return the L1 norm of a gradient; of a set that has none here, what it may be.
+
+    The residual of a set is a distance, whose gradient has a Euclidean norm of 1 at
+    most. At points such as a matrix of zeros in a set of low rank it is 0.
+    """
+    found = _l1_norm(gradient)
+    if found <= FLAT and isinstance(constraint, SetConstraint):
+        return math.sqrt(constraint.tensor.numel())
+    return found
 
 
 @torch.enable_grad()
