@@ -388,3 +388,28 @@ def test_a_start_on_a_plane_through_zero_is_left() -> None:
     )
     least = float((torch.linalg.pinv(A) @ A @ target).square().sum())
     assert oneproj.solve(problem, seed=0).objective == pytest.approx(least, rel=1e-3)
+
+
+def held_by(cap: float, start: float) -> oneproj.Problem:
+    """Every step from 0 raises the product, whose gradient is 0 there."""
+    w = torch.full((20,), start, requires_grad=True)
+    return oneproj.Problem(
+        w,
+        objective=oneproj.function(lambda: (w - 1.0).square().sum()),
+        constraints={"size": oneproj.function(lambda: w.square().sum()) <= cap},
+    )
+
+
+def test_a_start_that_no_step_may_leave_is_named() -> None:
+    with pytest.warns(oneproj.OneprojWarning, match="hardly leave.*'size'"):
+        oneproj.solve(held_by(1e-12, 0.0), steps=20, seed=0, method="one-projection")
+
+
+@pytest.mark.parametrize(("cap", "start"), [(5.0, 0.0), (20.0, 1.0), (5.0, 0.5)])
+def test_a_start_that_may_be_left_or_is_the_optimum_is_not(
+    cap: float, start: float
+) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*hardly leave")
+        warnings.filterwarnings("ignore", message="(?!.*hardly leave).*")
+        oneproj.solve(held_by(cap, start), steps=20, seed=0, method="one-projection")
