@@ -112,10 +112,9 @@ def test_an_answer_that_only_underflow_makes_feasible_is_said_to_be_that(
     w = torch.tensor([start], dtype=torch.float64, requires_grad=True)
     never = oneproj.function(lambda: w.exp().sum(), curvature="convex") <= 0.0
     done = oneproj.project(w, {"never": never}, on_failure="return")
-    if done.status is oneproj.Status.FEASIBLE:
-        assert done.residuals["never"] == 0.0
-        assert "'never'" in done.remark
-        assert "underflow" in done.remark
+    assert (done.status, done.residuals["never"]) == (Status.FEASIBLE, 0.0)
+    assert "'never'" in done.remark
+    assert "underflow" in done.remark
 
 
 def test_a_hinge_that_is_proven_to_be_met_at_the_nearest_point_is_no_underflow() -> (

@@ -206,8 +206,8 @@ def _warn_of_flat(sizes: Mapping[str, float], lr: float) -> None:
     message = (
         "The run will hardly leave its start: the gradient of "
         f"{at_most_five(names)} is 0 there and every step violates it, so the first "
-        f"step is the shortest, lr={lr:.1g}. A function that says nothing at its start, "
-        "such as a squared norm at 0, needs another start, a little noise for example; "
+        f"step is the shortest, lr={lr:.1g}. A function that says nothing at its "
+        "start, as a squared norm at 0, needs another one, a little noise for example; "
         "or pass lr=0.01."
     )
     warn(message)
