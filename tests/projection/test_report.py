@@ -135,3 +135,26 @@ def test_a_step_function_is_named_as_one() -> None:
     done = oneproj.project(w, {"steps": steps}, on_failure="return")
     assert "gradient of 'steps' is zero" in done.remark
     assert "surrogate" in done.remark
+
+
+@pytest.mark.parametrize("start", [0.0, 3.0])
+def test_an_answer_that_only_underflow_makes_feasible_is_said_to_be_that(
+    start: float,
+) -> None:
+    w = torch.tensor([start], dtype=torch.float64, requires_grad=True)
+    never = oneproj.function(lambda: w.exp().sum(), curvature="convex") <= 0.0
+    done = oneproj.project(w, {"never": never}, on_failure="return")
+    assert (done.status, done.residuals["never"]) == (Status.FEASIBLE, 0.0)
+    assert "'never'" in done.remark
+    assert "underflow" in done.remark
+
+
+def test_a_hinge_that_is_proven_to_be_met_at_the_nearest_point_is_no_underflow() -> (
+    None
+):
+    w = torch.tensor([3.0], dtype=torch.float64, requires_grad=True)
+    hinge = oneproj.function(lambda: (w - 0.5).relu().sum(), curvature="convex")
+    done = oneproj.project(w, {"hinge": hinge <= 0.0})
+    assert done.residuals["hinge"] == 0.0
+    assert w.item() == pytest.approx(0.5)
+    assert "underflow" not in done.remark

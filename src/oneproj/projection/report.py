@@ -62,7 +62,7 @@ def describe(
         >>> describe(evaluator, evaluator.best, 0.0).status.name
         'INFEASIBLE'
     """
-    weights = multipliers or {}
+    weights, flat = multipliers or {}, _flat_remark(evaluator, best)
     status = Status.FEASIBLE if best.worst <= 0 else Status.INFEASIBLE
     projection = Projection(
         status=Status.PROVEN_INFEASIBLE if empty else status,
@@ -75,7 +75,8 @@ def describe(
         lower_bound=lower_bound,
         history=tuple(evaluator.history),
         relative_distance=relative_distance(distance, evaluator.origin),
-        remark=remark
+        remark=("" if lower_bound and distance <= LOOSE * lower_bound else flat)
+        or remark
         or _zero_gradient_remark(evaluator, best, empty=empty)
         or _rounding_remark(evaluator, best, empty=empty),
     )
@@ -111,6 +112,25 @@ def _zero_gradient_remark(
                 f"The gradient of {name!r} is zero, at the start and here: a step "
                 "function (sign, round, a comparison) has none, and whatever point was "
                 "found is a guess. Use a surrogate with a slope, such as a sigmoid."
+            )
+    return ""
+
+
+def _flat_remark(evaluator: Evaluator, best: Evaluation) -> str:
+    """What to say where a function that was violated is 0 with a gradient of 0."""
+    if best.worst > 0:
+        return ""
+    for name, slope in evaluator.first.gradients.items():
+        fell = evaluator.first.values[name] > 0 == best.values[name]
+        sloped = any(part.any() for part in slope)  # a step function is another matter
+        here = best.gradients.get(name, slope)
+        if fell and sloped and not any(part.any() for part in here):
+            return (
+                f"{name!r} is exactly on its bound and its gradient is exactly 0: its "
+                "value no longer depends on the parameters. A function that is flat "
+                "there, such as a maximum with 0, is met. One that only comes near its "
+                "bound, such as exp(x) <= 0, is met by underflow only, where x is far "
+                "enough: loosen that bound to a value that the function can reach."
             )
     return ""
 
