@@ -7,6 +7,7 @@ It prints what happened in each scenario as a line of JSON.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import warnings
@@ -87,6 +88,17 @@ def certify(made: oneproj.Problem) -> dict[str, Any]:
     return answer(made) | {"kkt": certificate["KKT residual"].value}
 
 
+def confirm(
+    x: torch.Tensor, confidence: float = 0.9, *, largest: float = 1.0
+) -> dict[str, Any]:
+    risk = oneproj.mean(lambda batch: batch[:, 0].sigmoid(), x)
+    rate = oneproj.rates.positive_rate(lambda batch: batch[:, 0], x)
+    found = oneproj.confirm(
+        {"risk": risk <= 0.9, "rate": rate <= 0.9}, confidence, range=(0, largest)
+    )
+    return found.to_dict()
+
+
 def answer(made: oneproj.Problem) -> dict[str, Any]:
     return {
         "weights": [value.hex() for value in made.parameters[0].tolist()],
@@ -138,6 +150,16 @@ def alike_at_the_start(rank: int) -> dict[str, Any]:
         lambda: 1.0 - w.sum() + (1 + rank) * (w[0] - 0.4).clamp(min=0).square()
     )
     return project(oneproj.Problem(w, objective, {"bend": bend <= 0.0}))
+
+
+def ended_on_one_rank(rank: int) -> dict[str, Any]:
+    """Rank 1 is killed in the middle of a run: it has no outcome."""
+
+    def end(update: Update) -> None:
+        if rank == 1 and update.update == 5:
+            os._exit(0)
+
+    return solve(problem(rows(0)), callbacks=end)
 
 
 def folder() -> Path:
@@ -230,9 +252,20 @@ SCENARIOS: dict[str, Callable[[int], dict[str, Any]]] = {
     ),
     "project with the same data": lambda _: project(problem(rows(0), start=2.0)),
     "certify with the same data": lambda _: certify(problem(rows(0))),
+    "confirm with the same data": lambda _: confirm(rows(0)[0]),
     "solve with shards": lambda rank: solve(problem(halves(rank))),
     "project with shards": lambda rank: project(problem(halves(rank), start=2.0)),
     "certify with shards": lambda rank: certify(problem(halves(rank))),
+    "confirm with shards": lambda rank: confirm(halves(rank)[0]),
+    "confirm with shards of different sizes": lambda rank: confirm(
+        rows(rank, 31 + 150 * rank)[0]
+    ),
+    "confirm with another confidence": lambda rank: confirm(
+        rows(0)[0], 0.9 + 0.05 * rank
+    ),
+    "fail to confirm on one rank": lambda rank: confirm(
+        rows(0)[0], largest=1.0 - 0.9 * rank
+    ),
     "solve with shards from zero": lambda rank: solve(problem(halves(rank), start=0.0)),
     "solve with shards in a function": lambda rank: solve(
         problem(halves(rank), closure=True)
@@ -279,6 +312,9 @@ SCENARIOS |= {
     for made_by in ("fully_shard", "distribute_tensor")
     for used_by in ("Problem", "project", "OneProjection")
 }
+
+
+SCENARIOS["end on one rank"] = ended_on_one_rank  # the last: it leaves one rank
 
 
 def main(rank: str, ranks: str, folder: str) -> None:

@@ -75,6 +75,13 @@ def test_ranks_with_the_same_data_come_to_the_same_bits(
         assert max(first["residuals"].values()) <= 0
 
 
+def test_ranks_with_the_same_data_confirm_the_same(
+    two: Outcomes, one: Outcomes
+) -> None:
+    first, second = two["confirm with the same data"]
+    assert first == second == one["confirm with the same data"][0]
+
+
 def test_a_comparison_is_counted_and_made_once_in_a_run(
     two: Outcomes, one: Outcomes
 ) -> None:
@@ -88,6 +95,10 @@ def test_a_comparison_is_counted_and_made_once_in_a_run(
         ("solve with shards", ("oneproj.solve", "'risk'", "same full data")),
         ("project with shards", ("oneproj.project", "'risk'", "same full data")),
         ("certify with shards", ("oneproj.certify", "'risk'", "same full data")),
+        ("confirm with shards", ("oneproj.confirm", "'risk'", "same full data")),
+        ("confirm with shards of different sizes", ("(31 on rank 0, 181 on rank 1)",)),
+        ("confirm with another confidence", ("confidence (0.9 on rank 0",)),
+        ("fail to confirm on one rank", ("outside of its range",)),
         # Where the loss is log 2 whatever the data.
         ("solve with shards from zero", ("gradient of 'risk'", "same full data")),
         ("solve with shards in a function", ("'risk'", "same full data")),
@@ -152,6 +163,13 @@ def test_a_checkpoint_that_one_rank_refuses_ends_all(
     assert "failed on rank 1 of 2" in first["message"]
     for outcome in (first, second):
         assert word in outcome["message"]
+
+
+def test_a_rank_that_ends_is_named_by_the_others(two: Outcomes) -> None:
+    (left,) = two["end on one rank"]
+    assert left["error"] == "RankError"
+    assert "At the end of oneproj.solve, rank 0 of 2" in left["message"]
+    assert "no answer from rank 1" in left["message"]
 
 
 def test_one_rank_may_look_during_a_run(two: Outcomes) -> None:

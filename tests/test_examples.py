@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import oneproj
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -32,7 +34,10 @@ def test_quickstart_is_readmes_example(capsys: pytest.CaptureFixture[str]) -> No
     assert (EXAMPLES / "quickstart.py").read_text().endswith(f'"""\n\n{block}')
     solution = runpy.run_path(str(EXAMPLES / "quickstart.py"))["solution"]
     assert solution.feasible
-    assert "KKT residual" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "KKT residual" in printed
+    (status,) = re.findall(r"^status +(.*)$", printed, re.MULTILINE)
+    assert status == oneproj.Status.FEASIBLE.value, "a success reads as one"
 
 
 def test_models_of_other_optimisers_become_feasible(

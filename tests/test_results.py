@@ -281,7 +281,8 @@ def found(kkt: float, bound: float | None = None, **fields: Any) -> Projection: 
 
 
 def test_a_projection_that_is_not_the_nearest_says_so() -> None:
-    text = "feasible; not yet the nearest point: KKT residual of the projection 0.57"
+    because = "KKT residual of the projection 0.57"
+    text = f"feasible; a nearer feasible point may exist: {because}"
     assert found(0.57).status_text == text
     assert text in str(found(0.57))
     assert found(0.57).to_dict()["status_text"] == text
@@ -296,18 +297,24 @@ def test_a_projection_that_is_not_the_nearest_says_so() -> None:
 
 @pytest.mark.parametrize(
     "done",
-    [found(0.01), found(0.57, 0.95), found(0.57, status=Status.INFEASIBLE)],
-    ids=["balanced", "proven", "infeasible"],
+    [
+        found(0.01),
+        found(0.57, 0.95),
+        found(0.57, status=Status.INFEASIBLE),
+        found(0.57, relative_distance=1e-5),
+        found(math.inf, relative_distance=0.0),
+    ],
+    ids=["balanced", "proven", "infeasible", "hardly moved", "not moved"],
 )
 def test_a_projection_that_is_the_nearest_or_failed_says_no_more(
     done: Projection,
 ) -> None:
     assert done.status_text == done.status.value
-    assert "not yet the nearest" not in str(done)
+    assert "a nearer feasible point" not in str(done)
 
 
 def test_a_loose_proof_vouches_for_nothing() -> None:
-    assert "not yet the nearest point" in found(0.57, 0.5).status_text
+    assert "a nearer feasible point may exist" in found(0.57, 0.5).status_text
 
 
 def risk_problem() -> oneproj.Problem:

@@ -26,8 +26,9 @@ What comes back: ``Solution``, with its ``Status``, ``Certificate`` (of ``Measur
 
 What is raised is an ``OneprojError``: ``InvalidProblemError`` for what does not fit,
 ``InvalidScheduleError`` where a theorem does not hold, ``NonFiniteError`` for NaN and
-inf, ``CheckpointError``, and ``ProjectionFailed``, of which ``InfeasibleError`` says
-that no feasible point was found. Warnings are ``OneprojWarning``.
+inf, ``CheckpointError``, ``RankError`` where another process has ended, and
+``ProjectionFailed``, of which ``InfeasibleError`` says that no feasible point was
+found. Warnings are ``OneprojWarning``.
 """
 
 from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
@@ -49,6 +50,7 @@ from oneproj.errors import NonFiniteError as NonFiniteError
 from oneproj.errors import OneprojError as OneprojError
 from oneproj.errors import OneprojWarning as OneprojWarning
 from oneproj.errors import ProjectionFailed as ProjectionFailed
+from oneproj.errors import RankError as RankError
 from oneproj.methods.auto_penalty import AutoPenalty as AutoPenalty
 from oneproj.methods.one_projection import OneProjection as OneProjection
 from oneproj.oracles.penalties import Hinge as Hinge

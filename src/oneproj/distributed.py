@@ -4,7 +4,8 @@ Data cannot be declared as sharded yet, so all ranks of the default process grou
 ``torch.distributed`` must pose the same problem: equal parameters, equal settings and
 all of the data on each. Otherwise each rank finds a point that is feasible for its own
 rows, and the ranks disagree. ``agreeing`` compares the ranks before a call,
-``staying_in_step`` compares the parameters after it.
+``staying_in_step`` compares the parameters after it. A rank that ends in between shows
+at the next comparison: the others raise a ``RankError``.
 
 Without a process group, or with one rank, nothing is computed and nothing is sent.
 
@@ -26,7 +27,7 @@ import torch
 from torch import Tensor, distributed
 
 from oneproj.arguments import plain
-from oneproj.errors import InvalidProblemError
+from oneproj.errors import InvalidProblemError, RankError
 
 MOST_NAMED = 3
 """Differences that a message spells out."""
@@ -143,6 +144,7 @@ def agreeing(call: str) -> Iterator[dict[str, Fact]]:
 
     Raises:
         InvalidProblemError: A fact differs between ranks, or another rank failed.
+        RankError: Another rank has ended.
 
     Example:
         >>> with agreeing("oneproj.solve") as facts:
@@ -156,9 +158,12 @@ def agreeing(call: str) -> Iterator[dict[str, Fact]]:
         yield facts
     except Exception as error:
         failure = f"{type(error).__name__}: {error}"
-        _gather(_Statement(call, failure, {}))
+        try:
+            _gather(call, _Statement(call, failure, {}))
+        except RankError as lost:  # what failed here says more
+            error.add_note(str(lost))
         raise
-    _refuse_differences(_gather(_Statement(call, None, facts)))
+    _refuse_differences(_gather(call, _Statement(call, None, facts)))
 
 
 @contextmanager
@@ -176,6 +181,7 @@ def staying_in_step(
 
     Raises:
         InvalidProblemError: The ranks have drifted apart.
+        RankError: Another rank has ended.
 
     Example:
         >>> with staying_in_step("oneproj.project", [torch.ones(2)]) as facts:
@@ -191,7 +197,8 @@ def staying_in_step(
     finally:
         _INSIDE.reset(before)
     facts["the parameters at the end"] = Fact(digest(parameters), "end")
-    _refuse_differences(_gather(_Statement(f"the end of {call}", None, facts)))
+    end = f"the end of {call}"
+    _refuse_differences(_gather(end, _Statement(end, None, facts)))
 
 
 def is_first_with(value: str) -> bool:
@@ -203,7 +210,8 @@ def is_first_with(value: str) -> bool:
     """
     if not compares_ranks():
         return True
-    return _gather(value).index(value) == distributed.get_rank()
+    found = _gather("the first save of a checkpoint", value)
+    return found.index(value) == distributed.get_rank()
 
 
 def digest(vector: Sequence[Tensor]) -> str:
@@ -238,11 +246,34 @@ def setting_facts(settings: Mapping[str, object]) -> dict[str, Fact]:
     return facts
 
 
-def _gather(own: Sent) -> list[Sent]:
-    """What every rank sends, by rank."""
+def _gather(call: str, own: Sent) -> list[Sent]:
+    """What every rank sends, by rank.
+
+    Raises:
+        RankError: Another rank does not answer.
+    """
     found: list[Any] = [None] * world_size()
-    distributed.all_gather_object(found, own)
+    try:
+        distributed.all_gather_object(found, own)
+    except RuntimeError as error:  # torch's own are of this class
+        raise _lost_rank(call, len(found), error) from error
     return found
+
+
+def _lost_rank(call: str, ranks: int, error: RuntimeError) -> RankError:
+    """The error on a rank whose others do not answer; with two, the other is known."""
+    own = distributed.get_rank()
+    lost = f"rank {1 - own}" if ranks == 2 else "another rank"  # noqa: PLR2004 - a pair
+    unknown = "" if ranks == 2 else " torch does not tell which one it was."  # noqa: PLR2004
+    message = (
+        f"At {call}, rank {own} of {ranks} got no answer from {lost}: its process has "
+        f"ended, or it cannot be reached.{unknown} No answer can be trusted that the "
+        "ranks did not compare, so this rank stops; its parameters are not checked "
+        "against the others. Look at the output of the other ranks for the first "
+        "error, and start all of them again: with checkpoint= they go on from the last "
+        f"save. torch said: {str(error).splitlines()[0]}"
+    )
+    return RankError(message)
 
 
 def _refuse_differences(statements: list[_Statement]) -> None:

@@ -6,6 +6,8 @@ A message says what is wrong, what was given, why it matters and what to try.
 from __future__ import annotations
 
 import inspect
+import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from functools import partial, wraps
@@ -103,6 +105,15 @@ class CheckpointError(OneprojError, RuntimeError):
     """
 
 
+class RankError(OneprojError, RuntimeError):
+    """Another rank of the process group has ended, or cannot be reached.
+
+    Example:
+        >>> issubclass(RankError, RuntimeError)
+        True
+    """
+
+
 class OneprojWarning(UserWarning):
     """Something was changed or could not be done, and the user should know.
 
@@ -128,8 +139,32 @@ def warn(message: str, kind: type[Warning] = OneprojWarning) -> None:
 
 
 def _is_inner(frame: FrameType) -> bool:
-    package, _, _ = str(frame.f_globals.get("__name__")).partition(".")
-    return package in INNER_PACKAGES
+    return _package(frame) in INNER_PACKAGES
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
+def is_of_users_code(error: BaseException) -> bool:
+    """Whether an error passed through code of the user's on its way here.
+
+    Code is the user's if it is neither this library's, nor that of a package that it
+    calls, nor Python's own.
+
+    Example:
+        >>> mine = {"__name__": "my_script"}
+        >>> exec("def loss(): raise KeyError", mine)
+        >>> try:
+        ...     mine["loss"]()
+        ... except KeyError as error:
+        ...     is_of_users_code(error)
+        True
+    """
+    frames = traceback.walk_tb(error.__traceback__)
+    known = {*INNER_PACKAGES, "numpy", "scipy", *sys.stdlib_module_names}
+    known -= {"__main__"}
+    return any(_package(frame) not in known for frame, _ in frames)
 
 
 def deprecate(old: str, new: str) -> None:

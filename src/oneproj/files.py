@@ -20,11 +20,12 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import EBADF, EINVAL, EISDIR, ENOTDIR, ENOTSUP
+from errno import EACCES, EAGAIN, EBADF, EINVAL, EISDIR, ENOTDIR, ENOTSUP
 from pathlib import Path
 from shutil import copyfileobj
 from stat import S_IMODE
 from tempfile import TemporaryDirectory
+from typing import BinaryIO
 
 ABANDONED = 86_400.0
 """Seconds without a write after which a draft may be removed. For drafts of other
@@ -180,6 +181,65 @@ def replacing(path: Path) -> Iterator[Path]:
             draft.chmod(S_IMODE(target.stat().st_mode))
         draft.replace(target)
         force_folder(target.parent)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes from locking the same file as long as the block lasts.
+
+    The lock is on ``<name>.lock`` beside the file, and belongs to this process alone:
+    it goes when the process ends, killed or not, also while forked workers live on. A
+    killed process leaves an empty ``.lock``, which the next one takes over. Where the
+    system or the disk has no such locks, nobody is kept out.
+
+    Raises:
+        BlockingIOError: Another process has it.
+        OSError: The folder cannot be written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     with locked(Path(folder, "run.pt")):
+        ...         [file.name for file in Path(folder).iterdir()]
+        ['run.pt.lock']
+    """
+    if os.name != "posix" or is_special(path):
+        yield
+        return
+    target = Path(os.path.realpath(path))
+    place = target.with_name(f"{target.name}.lock")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with _own(place):
+        yield
+
+
+@contextmanager
+def _own(place: Path) -> Iterator[None]:
+    """Lock a file that is there for nothing else, and remove it afterwards."""
+    import fcntl  # only there on POSIX
+
+    while True:
+        with place.open("ab") as stream:
+            try:  # not flock, which forked workers would go on holding
+                fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:  # any other error: there are no locks here
+                if error.errno in (EACCES, EAGAIN):
+                    raise BlockingIOError(EAGAIN, os.strerror(EAGAIN)) from error
+            if not _is_open(stream, place):
+                continue  # whoever had it removed it just now: try the next one
+            try:
+                yield
+            finally:
+                place.unlink(missing_ok=True)
+            return
+
+
+def _is_open(stream: BinaryIO, place: Path) -> bool:
+    """Whether an open file is the one that has this name."""
+    try:
+        return os.path.samestat(os.fstat(stream.fileno()), place.stat())
+    except FileNotFoundError:
+        return False
 
 
 def write_text(path: Path, text: str) -> None:

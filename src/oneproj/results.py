@@ -189,6 +189,8 @@ class _Nearest:
     """At most: a hundredth of the way moved is left unbalanced."""
     distance_over_bound: float = 1.1
     """The distance may exceed a proven lower bound by this factor, at most."""
+    negligible_move: float = 1e-4
+    """A move of this share of the parameters' norm: what is left to gain is nothing."""
 
 
 NEAREST = _Nearest()
@@ -279,6 +281,8 @@ class Projection(Readable):
             and its distance from x. Points where some values alone were taken are in
             it too. Empty for ``ClosedForm``, which visits no point on the way.
             ``oneproj.projection.plot_history`` draws it.
+        relative_distance: The distance as a share of the norm of the parameters before
+            it; None from a projector of your own that leaves it out.
 
     Example:
         >>> moved = Projection(Status.FEASIBLE, 0.25, {"cap": -1e-9}, {"cap": 0.5}, 1)
@@ -297,6 +301,7 @@ class Projection(Readable):
     remark: str = ""
     residuals_in_float64: Mapping[str, float] = field(default_factory=dict)
     history: Sequence[tuple[int, float, float]] = ()
+    relative_distance: float | None = None
 
     @property
     def evaluations(self) -> int:
@@ -318,8 +323,19 @@ class Projection(Readable):
         return self.kkt_residual <= NEAREST.kkt_residual
 
     @property
+    def may_be_nearer(self) -> bool:
+        """Whether a feasible point may exist that is noticeably nearer.
+
+        Not after a move of a ten-thousandth of the parameters' norm or less: a nearer
+        point would hardly differ.
+        """
+        share = self.relative_distance
+        hardly = share is not None and share <= NEAREST.negligible_move
+        return self.status.ok and not self.is_nearest and not hardly
+
+    @property
     def status_text(self) -> str:
-        """The status in words; a feasible point that is not the nearest says so."""
+        """The status in words; of a feasible point, also if a nearer one may exist."""
         return _with_notes(self.status, self._notes())
 
     def to_dict(self) -> dict[str, Any]:
@@ -327,14 +343,12 @@ class Projection(Readable):
         return super().to_dict() | {"status_text": self.status_text}
 
     def _notes(self) -> list[str]:
-        if not self.status.ok or self.is_nearest:
+        if not self.may_be_nearer:
             return []
+        because = f"KKT residual of the projection {self.kkt_residual:.2g}"
         if math.isinf(self.kkt_residual):
-            return [
-                "a nearer feasible point may exist: the projection has no KKT residual"
-            ]
-        residual = f"KKT residual of the projection {self.kkt_residual:.2g}"
-        return [f"not yet the nearest point: {residual}"]
+            because = "the projection has no KKT residual"
+        return [f"a nearer feasible point may exist: {because}"]
 
     def _parts(self) -> list[Rows | str]:
         bound = "unknown" if self.lower_bound is None else f"{self.lower_bound:.6e}"
@@ -464,7 +478,8 @@ class Solution(Readable):
         seconds: Of training, projection and certificate, and of the start's check: a
             start that is feasible on all data is never exchanged for a worse answer.
         settings: Of the run, with what was chosen for you (oracle, lr, ...).
-        remark: What the status leaves out: that training ended far from feasible.
+        remark: What the status leaves out: that training ended far from feasible, or
+            that a schedule ended with a higher objective than a feasible start.
 
     Example:
         >>> solution = Solution(

@@ -314,3 +314,112 @@ def test_it_constrains_a_problem(name: str) -> None:
     assert solution.feasible
     assert solution.residuals["set"] <= 0
     assert solution.counts.projections == 1
+
+
+IMAGES = (2, 3, 2, 2)
+"""A shape that has a layout of its own: channels last."""
+
+
+def image_sets(draw: Draw) -> dict[str, sets.AbstractSet]:
+    """The sets that take tensors of any dimension."""
+    lower = draw(*IMAGES)
+    return {
+        "ball": sets.Ball(1.0, draw(*IMAGES)),
+        "halfspace": sets.Halfspace(draw(*IMAGES), 0.5),
+        "box": sets.Box(lower, lower + 0.1),
+        "numbers": sets.Box(0.0, 0.1),
+        "affine": sets.Affine(draw(2, 24), draw(2)),
+        "simplex": sets.Simplex(),
+        "L1 ball": sets.L1Ball(1.0),
+        "second-order cone": sets.SecondOrderCone(),
+    }
+
+
+def dense(x: Tensor) -> Tensor:
+    return x.contiguous()
+
+
+def transposed(x: Tensor) -> Tensor:
+    backwards = tuple(reversed(range(x.dim())))
+    return x.permute(backwards).contiguous().permute(backwards)
+
+
+def every_other(x: Tensor) -> Tensor:
+    return torch.stack([x, torch.full_like(x, 9.0)], dim=-1)[..., 0]
+
+
+def channels_last(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+LAYOUTS = [transposed, every_other, channels_last]
+
+
+def layout_cases() -> list[tuple[str, Callable[[Tensor], Tensor]]]:
+    images = image_sets(lambda *shape: torch.ones(shape, dtype=torch.float64))
+    names = [*CASES, *(f"images in {name}" for name in images)]
+    return [
+        (name, layout)
+        for name in names
+        for layout in LAYOUTS
+        if layout is not channels_last or name.startswith("images")
+    ]
+
+
+def set_and_shape(name: str) -> tuple[sets.AbstractSet, tuple[int, ...], Draw]:
+    generator = torch.Generator().manual_seed(3)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    if name in CASES:
+        case = CASES[name][1](draw)
+        return case.members, case.shape, draw
+    return image_sets(draw)[name.removeprefix("images in ")], IMAGES, draw
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("name", "layout"), layout_cases())
+def test_the_layout_in_memory_changes_nothing(
+    name: str, layout: Callable[[Tensor], Tensor], dtype: torch.dtype
+) -> None:
+    members, shape, draw = set_and_shape(name)
+    fitted = members.rounded_to(dtype)
+    outside, *others = (draw(*shape).to(dtype) for _ in range(20))
+    middle = torch.stack([fitted.project(other) for other in others]).mean(0)
+    thin = isinstance(members, sets.Affine | sets.Simplex | sets.Rank)
+    for point in (outside, middle):
+        # Sums in another order differ by rounding.
+        close = 100 * float(torch.finfo(dtype).eps) * (1 + float(point.norm()))
+        found = []
+        for arranged in (dense(point.clone()), layout(point.clone())):
+            w = arranged.requires_grad_()
+            strides = w.stride()
+            constraint = members.on(w)
+            value, (gradient,) = constraint.value_and_gradient([w])
+            done = oneproj.project(w, {"set": constraint})
+            assert done.status is Status.FEASIBLE
+            assert constraint.value() == done.residuals["set"] <= 0
+            assert w.stride() == strides
+            found.append((value, gradient, w.detach()))
+        (value, gradient, answer), (value_, gradient_, answer_) = found
+        assert value_ == pytest.approx(value, abs=close)
+        torch.testing.assert_close(answer_, answer, atol=close, rtol=0)
+        if value > close or (value < -close and not thin):
+            torch.testing.assert_close(gradient_, gradient, atol=close, rtol=0)
+
+
+@pytest.mark.parametrize(("name", "layout"), layout_cases())
+def test_solve_takes_every_layout(
+    name: str, layout: Callable[[Tensor], Tensor]
+) -> None:
+    members, shape, draw = set_and_shape(name)
+    target = draw(*shape)
+    w = layout(members.project(draw(*shape))).requires_grad_()
+    problem = oneproj.Problem(
+        w,
+        objective=oneproj.function(lambda: 0.5 * (w - target).square().sum()),
+        constraints={"set": members.on(w), "half": oneproj.function(w.sum) <= 50.0},
+    )
+    solution = oneproj.solve(problem, steps=20, seed=0)
+    assert solution.feasible

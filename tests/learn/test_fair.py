@@ -76,6 +76,18 @@ def test_held_out_rows_are_confirmed(table) -> None:
     assert clf.confirmation_.holds
 
 
+def test_copies_confirm_no_more_than_the_rows_themselves(table, new_table) -> None:
+    clf = FairClassifier(tolerance=0.4, steps=30, random_state=0)
+    four = [np.repeat(part, 4, axis=0) for part in (table.X, table.y, table.group)]
+    clf.fit(*four[:2], sensitive_features=four[2])
+    assert clf.confirmation_["positive rate: b - a"].rows == 120
+    X, y, group = new_table
+    single = clf.confirm(X, y, sensitive_features=group)
+    four = [np.repeat(part, 4, axis=0) for part in (X, y, group)]
+    repeated = clf.confirm(*four[:2], sensitive_features=four[2])
+    assert repeated.to_dict() == single.to_dict()
+
+
 @pytest.mark.parametrize("constraint", WHERE)
 def test_gaps_are_exact_where_rows_of_two_groups_are_equal(constraint) -> None:
     rng = np.random.default_rng(0)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from oneproj import InvalidProblemError
-from oneproj.learn.models import Scores, linear, make_network, own_random_numbers
+from oneproj.learn.models import Score, linear, make_network, own_random_numbers
 
 
 def generator() -> torch.Generator:
@@ -33,7 +33,7 @@ def test_other_models_are_refused(model: object) -> None:
 
 
 def test_a_module_must_return_one_score_per_row() -> None:
-    score = Scores(nn.Linear(3, 2).double(), torch.ones(4, 3, dtype=torch.float64))
+    score = Score(nn.Linear(3, 2).double(), torch.ones(4, 3, dtype=torch.float64))
     with pytest.raises(InvalidProblemError, match=r"one score per row"):
         score(torch.ones(4, 3, dtype=torch.float64))
 
@@ -43,7 +43,7 @@ def test_columns_are_scaled_by_what_they_hold() -> None:
     rows = [[1e6, 7.0, 1.0], [1e6 + 3, 7.0, 0.0], [1e6 + 6, 7.0, 0.0]]
     x = torch.tensor(rows, dtype=torch.float64)
     seen = []
-    score = Scores(nn.Linear(3, 1).double(), x)
+    score = Score(nn.Linear(3, 1).double(), x)
     score.network.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     score(x)
     assert seen[0][:, 0].tolist() == pytest.approx([-(1.5**0.5), 0.0, 1.5**0.5])

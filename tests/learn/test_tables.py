@@ -8,15 +8,48 @@ import pytest
 import torch
 
 from oneproj import InvalidProblemError
-from oneproj.learn.tables import Rows, held_out_rows, read_groups
+from oneproj.learn.tables import Rows, held_out_rows, read_groups, readings
 
 X = np.zeros((4, 1))
 
 
 def test_every_stratum_gives_its_share() -> None:
-    strata = torch.tensor([0] * 100 + [1] * 10 + [2] * 2 + [3])
-    chosen = held_out_rows(strata, 0.3, torch.Generator().manual_seed(0))
-    assert [int(chosen[strata == j].sum()) for j in range(4)] == [30, 3, 1, 0]
+    groups = torch.tensor([0] * 100 + [1] * 10 + [2] * 2 + [3])
+    x = torch.arange(113.0)[:, None]
+    rows = Rows(x, torch.zeros(113), groups)
+    chosen = held_out_rows(rows, 0.3, torch.Generator().manual_seed(0))
+    assert [int(chosen[groups == j].sum()) for j in range(4)] == [30, 3, 1, 0]
+
+
+def test_equal_rows_are_held_out_together_and_every_stratum_keeps_a_row() -> None:
+    draws = np.random.default_rng(0)
+    for seed in range(30):
+        values = draws.integers(0, 2, size=(40, 3)).astype(float)  # 8 different rows
+        x = torch.from_numpy(values + 0.0 * draws.choice([-1, 1], size=(40, 3)))
+        y = torch.from_numpy(draws.integers(0, 2, size=40)).double()
+        y[:-1] = y[:-1] * (seed % 3 > 0)  # in some draws one row is all of its class
+        rows = Rows(x, y)
+        chosen = held_out_rows(rows, 0.5, torch.Generator().manual_seed(seed))
+        held_out, kept = (set(map(tuple, x[m].tolist())) for m in (chosen, ~chosen))
+        assert held_out
+        assert not held_out & kept
+        assert set(y[~chosen].tolist()) == set(y.tolist())
+
+
+def test_rows_are_judged_in_each_reading_of_equal_rows() -> None:
+    x = torch.tensor([[0.0], [1.0], [0.0], [2.0]])
+    held_out = Rows(x, torch.tensor([0.0, 0, 0, 1]), torch.tensor([0, 0, 0, 1]))
+    once, every = readings(held_out)
+    assert once.x[:, 0].tolist() == [0, 1, 2]
+    assert every is held_out
+    relabelled = Rows(x, torch.tensor([0.0, 0, 1, 1]))  # no copies: the labels differ
+    assert readings(relabelled) == (relabelled,)
+    trained = Rows(torch.full((3, 1), 5.0), torch.tensor([0.0, 0, 1]))
+    once, every = readings(relabelled, trained)
+    assert once is not every
+    assert every.x[:, 0].tolist() == [0, 1, 0, 2, 5, 5]
+    nothing = relabelled.of(torch.zeros(4, dtype=torch.bool))
+    assert [len(each) for each in readings(nothing, trained)] == [0]
 
 
 def test_strata_are_classes_within_groups() -> None:

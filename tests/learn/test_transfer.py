@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from oneproj import InvalidProblemError
+from oneproj import InvalidProblemError, OneprojWarning
 from oneproj.learn import TransferClassifier
 
 
@@ -45,6 +45,18 @@ def test_held_out_source_rows_are_confirmed() -> None:
     assert check.bound == pytest.approx(clf.source_error_ + 0.3)
     again = clf.confirm(X_source, y_source)
     assert again["source errors"].rows == 300
+
+
+def test_source_rows_that_the_target_has_are_not_held_out() -> None:
+    X, y, X_source, y_source = tables(300, 0)
+    both = np.vstack([X[:150], X_source[:150]]), np.hstack([y[:150], y_source[:150]])
+    clf = TransferClassifier(0.3, steps=20, random_state=0).fit(
+        *both, X_source, y_source
+    )
+    assert 20 <= clf.confirmation_["source errors"].rows <= 40  # of 60
+    with pytest.warns(OneprojWarning, match="is also a target row"):
+        clf.fit(X, y, X, y)
+    assert clf.confirmation_ is None
 
 
 def test_what_is_missing_is_said() -> None:

@@ -346,3 +346,70 @@ def test_steps_that_are_tried_leave_everything_as_it_was() -> None:
     assert 0.0 < default_lr(problem) < LR
     assert torch.equal(state, torch.random.get_rng_state())
     assert all(torch.equal(t, kept[name]) for name, t in model.state_dict().items())
+
+
+def test_a_low_rank_update_that_starts_at_zero_is_trained() -> None:
+    # There the distance to the set has no gradient, and no step seemed harmless.
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator)
+
+    W = draw(20, 16) / 4
+    target = W + draw(20, 6) @ draw(6, 16) / 12
+    x = draw(512, 16)
+    y = x @ target.T + 0.1 * draw(512, 20)
+
+    def trained(noise: float) -> float:
+        update = (noise * draw(20, 16)).requires_grad_()
+        problem = oneproj.Problem(
+            update,
+            objective=oneproj.mean(
+                lambda b: (b[0] @ (W + update).T - b[1]).square().mean(-1), data=(x, y)
+            ),
+            constraints={"rank": oneproj.sets.Rank(4).on(update)},
+        )
+        solution = oneproj.solve(problem, seed=0)
+        assert solution.feasible
+        return solution.objective
+
+    assert trained(0.0) == pytest.approx(trained(1e-3), rel=0.01)
+
+
+def test_a_start_on_a_plane_through_zero_is_left() -> None:
+    generator = torch.Generator().manual_seed(0)
+    target = torch.randn(12, generator=generator)
+    A = torch.randn(2, 12, generator=generator)
+    w = torch.zeros(12, requires_grad=True)
+    problem = oneproj.Problem(
+        w,
+        objective=oneproj.function(lambda: (w - target).square().sum()),
+        constraints={"plane": oneproj.sets.Affine(A, torch.zeros(2)).on(w)},
+    )
+    least = float((torch.linalg.pinv(A) @ A @ target).square().sum())
+    assert oneproj.solve(problem, seed=0).objective == pytest.approx(least, rel=1e-3)
+
+
+def held_by(cap: float, start: float) -> oneproj.Problem:
+    """Every step from 0 raises the product, whose gradient is 0 there."""
+    w = torch.full((20,), start, requires_grad=True)
+    return oneproj.Problem(
+        w,
+        objective=oneproj.function(lambda: (w - 1.0).square().sum()),
+        constraints={"size": oneproj.function(lambda: w.square().sum()) <= cap},
+    )
+
+
+def test_a_start_that_no_step_may_leave_is_named() -> None:
+    with pytest.warns(oneproj.OneprojWarning, match="hardly leave.*'size'"):
+        oneproj.solve(held_by(1e-12, 0.0), steps=20, seed=0, method="one-projection")
+
+
+@pytest.mark.parametrize(("cap", "start"), [(5.0, 0.0), (20.0, 1.0), (5.0, 0.5)])
+def test_a_start_that_may_be_left_or_is_the_optimum_is_not(
+    cap: float, start: float
+) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*hardly leave")
+        warnings.filterwarnings("ignore", message="(?!.*hardly leave).*")
+        oneproj.solve(held_by(cap, start), steps=20, seed=0, method="one-projection")

@@ -275,3 +275,59 @@ def test_a_point_far_off_does_not_widen_a_margin() -> None:
     width = margin.width
     margin.renew(1e20, [torch.full((2,), 1e20)], [1e10 * w], 1e10)
     assert margin.width == width
+
+
+# --- bands --------------------------------------------------------------------
+
+Functions = list[tuple[Callable[[Tensor], Tensor], float]]
+# Hock and Schittkowski's problems 77 and 78: a start, and functions with their values.
+EQUATIONS: dict[str, tuple[list[float], Functions]] = {
+    "77": (
+        [2.0, 2.0, 2.0, 2.0, 2.0],
+        [
+            (lambda x: x[0] ** 2 * x[3] + (x[3] - x[4]).sin(), 8**0.5),
+            (lambda x: x[1] + x[2] ** 4 * x[3] ** 2, 8 + 2**0.5),
+        ],
+    ),
+    "78": (
+        [-2.0, 1.5, 2.0, -1.0, -1.0],
+        [
+            (lambda x: x.square().sum(), 10.0),
+            (lambda x: x[1] * x[2] - 5 * x[3] * x[4], 0.0),
+            (lambda x: x[0] ** 3 + x[1] ** 3, -1.0),
+        ],
+    ),
+}
+HALF = 1e-5
+"""Half the width of each band: 10 units of rounding of a float32 that is about 10."""
+
+
+def one_term(fn: Callable[[], Tensor], b: float) -> list[AbstractTerm]:
+    e = oneproj.function(fn)
+    return [e <= b + HALF, e >= b - HALF]
+
+
+def two_functions(fn: Callable[[], Tensor], b: float) -> list[AbstractTerm]:
+    above = oneproj.function(lambda: fn() - b - HALF)
+    below = oneproj.function(lambda: b - HALF - fn())
+    return [above <= 0.0, below <= 0.0]
+
+
+@pytest.mark.filterwarnings("ignore:Rounding decides:oneproj.OneprojWarning")
+@pytest.mark.parametrize("band", [one_term, two_functions])
+@pytest.mark.parametrize("name", EQUATIONS)
+def test_a_band_narrower_than_the_margins_is_met_however_it_is_written(
+    name: str, band: Callable[[Callable[[], Tensor], float], list[AbstractTerm]]
+) -> None:
+    point, functions = EQUATIONS[name]
+    counts = []
+    for seed in range(8):
+        w = (torch.tensor(point) + 0.3 * normal(5, seed=seed)).requires_grad_()
+        sides = [
+            side for fn, b in functions for side in band(lambda fn=fn, w=w: fn(w), b)
+        ]
+        named = {f"c{j}": side for j, side in enumerate(sides)}
+        done = oneproj.project(w, named, on_failure="return")
+        assert done.status is Status.FEASIBLE
+        counts.append(done.gradients)
+    assert statistics.median(counts) <= 20

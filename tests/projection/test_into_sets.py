@@ -70,3 +70,30 @@ def test_a_function_without_a_slope_is_left_alone() -> None:
     evaluator = Evaluator([w], both, differentiate_all=True)
     move_into_sets(evaluator, region_of([w], both))
     assert evaluator.best.worst == 1.0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_box_and_a_plane_on_one_tensor_beside_a_risk_are_met(seed: int) -> None:
+    # One of the two is met as a function is: its rounding must not decide.
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    d = 60
+    share = (torch.rand(d, generator=generator, dtype=torch.float64) > 0.5).double()
+    share[:3] = 0.5
+    share /= share.sum()
+    M = draw(2 * d, d) / d**0.5
+    w = draw(d).requires_grad_()
+    risk = oneproj.function(lambda: (M @ w).square().sum(), curvature="convex")
+    stated = {
+        "box": oneproj.sets.Box(0.0, 1.0).on(w),
+        "sum": oneproj.sets.Affine(torch.ones(1, d), torch.ones(1)).on(w),
+        "risk": risk <= 1.01 * float((M @ share).square().sum()),
+    }
+    done = oneproj.project(w, stated)
+    assert done.status is oneproj.Status.FEASIBLE
+    assert max(done.residuals.values()) <= 0
+    assert done.lower_bound is not None
+    assert done.lower_bound <= done.distance <= 1.01 * done.lower_bound

@@ -9,6 +9,7 @@ import copy
 import hashlib
 import io
 import itertools
+import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -232,6 +233,76 @@ def test_an_entry_of_another_form_is_refused(
             solve(file, **arguments)
     rewrite_saved(file, state)
     assert solve(file, **arguments).status.ok, "the state itself is fine"
+
+
+# --- random changes, also of what a new run does not have yet -------------------------
+
+
+def all_places(state: Any, at: Path_ = ()) -> Iterator[Path_]:  # noqa: ANN401 - plain data
+    """Every entry, from the top down; of long lists the first few."""
+    items: Any = ()
+    if isinstance(state, dict):
+        items = state.items()
+    elif isinstance(state, list | tuple):
+        items = list(enumerate(state))[:4]
+    for name, item in items:
+        yield (*at, name)
+        yield from all_places(item, (*at, name))
+
+
+def odd_values(old: Any) -> list[Any]:  # noqa: ANN401 - plain data
+    """What does not belong there, or hardly; DELETE takes the entry out."""
+    odd: list[Any] = [
+        *(None, "word", True, -1, 2.5, float("nan"), 10**30, -(10**30), [], {}, DELETE),
+        *([1, 2, 3], {"a": 1}, {0: {"step": "x"}}, torch.ones(2, 2)),
+        *(torch.ones(3), [torch.ones(5)], [old], {"x": old}),
+    ]
+    if isinstance(old, Tensor):
+        odd += [old[None], old.reshape(-1)[:-1], old.to(torch.int16), old.tolist()]
+    if isinstance(old, list | tuple):
+        odd += [[*old, *old], list(old)[:-1]]
+    if isinstance(old, dict):
+        odd += [old | {"more": 1}, dict(list(old.items())[1:])]
+    return odd
+
+
+def outcome_of_a_random_change(
+    file: Path, case: int, draw: random.Random, rewrite: Rewrite
+) -> BaseException | None:
+    """Resume from a checkpoint with another value at one place; its error, if any."""
+    method, oracle, options = CASES[case % len(CASES)]
+    arguments = {"method": method, "oracle": oracle, **options}
+    state = save(file, until=STEPS - 1, **arguments)
+    at = draw.choice(list(all_places(state)))
+    entry = state
+    for name in at:
+        entry = entry[name]
+    odd = draw.choice(odd_values(entry))
+    rewrite(file, changed(state, at, odd if odd is DELETE else lambda _: odd))
+    try:
+        solve(file, **arguments)
+    except Exception as error:  # noqa: BLE001 - of any kind: that is the question
+        error.add_note(f"{odd!r} at {at} of {method}")
+        return error
+    finally:
+        file.unlink()
+    return None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_is_changed_the_error_is_one_of_checkpoints(
+    tmp_path: Path, seed: int, rewrite_saved: Rewrite
+) -> None:
+    draw, refused = random.Random(seed), 0  # noqa: S311 - a test, no secret
+    for case in range(14):
+        file = tmp_path / "run.pt"
+        error = outcome_of_a_random_change(file, case, draw, rewrite_saved)
+        # A value that is not finite is reported as such, where it is used.
+        own = oneproj.CheckpointError | oneproj.NonFiniteError
+        if error is not None and not isinstance(error, own):
+            raise error
+        refused += error is not None
+    assert refused >= 7, "most of these changes leave no run to go on with"
 
 
 @pytest.mark.parametrize("update", [-5, 10**9, STEPS + 1, True, 2.5, "3", None])

@@ -156,13 +156,44 @@ def test_a_start_that_is_met_by_chance_is_not_returned() -> None:
 # --- other ends ---------------------------------------------------------------------
 
 
-def test_a_theorem_is_not_claimed_for_the_start(short_schedule: Schedule) -> None:
+def nearly_optimal_in_a_ball() -> tuple[oneproj.Problem, Tensor]:
+    """A feasible start that a schedule of large steps leaves for a worse point."""
     w = torch.tensor([0.49, 0.0], dtype=torch.float64, requires_grad=True)
     loss = oneproj.function(lambda: (w[0] - 0.5).square() + w[1].square())
     ball = {"size": oneproj.sets.Ball(1.0).on(w)}
-    problem = oneproj.Problem(w, loss, ball, radius=1.0)
-    with pytest.warns(oneproj.OneprojWarning, match=f"{KEPT}.*smaller epsilon"):
-        solution = oneproj.solve(problem, schedule=short_schedule)
+    return oneproj.Problem(w, loss, ball, radius=1.0), w
+
+
+def test_a_schedule_returns_the_projected_iterate_and_names_a_better_start(
+    short_schedule: Schedule,
+) -> None:
+    problem, w = nearly_optimal_in_a_ball()
+    before = problem.objective.value()
+    solution = oneproj.solve(problem, schedule=short_schedule)
+    assert solution.status is Status.FEASIBLE
+    assert solution.objective == problem.objective.value() > before
+    assert w.tolist() != [0.49, 0.0]
+    assert "Moreau residual" in solution.certificate, "the theorem is about this point"
+    told = f"the start was feasible and its objective lower, {before:.4g} against"
+    assert told in solution.status_text
+    assert told in str(solution)
+
+
+def test_a_schedule_that_improves_on_its_start_says_no_more(
+    short_schedule: Schedule,
+) -> None:
+    problem, w = nearly_optimal_in_a_ball()
+    w.data.copy_(torch.tensor([-0.9, 0.0]))
+    solution = oneproj.solve(problem, schedule=short_schedule)
+    assert solution.status_text == Status.FEASIBLE.value
+
+
+def test_a_theorem_is_not_claimed_for_a_start_whose_projection_failed(
+    short_schedule: Schedule, gives_up: AbstractProjector
+) -> None:
+    problem, w = nearly_optimal_in_a_ball()
+    with pytest.warns(oneproj.OneprojWarning, match=KEPT):
+        solution = oneproj.solve(problem, schedule=short_schedule, projector=gives_up)
     assert solution.status is Status.START
     assert "Moreau residual" not in solution.certificate
     assert w.tolist() == [0.49, 0.0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -25,7 +25,7 @@ from oneproj.arguments import at_most_five, check_count, check_flag, check_numbe
 from oneproj.errors import InfeasibleError, InvalidProblemError, warn
 from oneproj.learn.models import (
     ModelLike,
-    Scores,
+    Score,
     make_network,
     own_random_numbers,
 )
@@ -37,12 +37,13 @@ from oneproj.learn.tables import (
     check_binary,
     held_out_rows,
     read_groups,
+    readings,
 )
 from oneproj.problem.functions import CHUNK_SIZE, function, mean
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractExpression, AbstractTerm
 from oneproj.rates.bounds import check_share
-from oneproj.rates.confirm import Confirmation, Range, confirm
+from oneproj.rates.confirm import Confirmation, ConstraintCheck, Range, confirm
 from oneproj.results import Solution
 from oneproj.training.solve import solve
 
@@ -62,9 +63,6 @@ class LearnDefaults:
     score_rounding: float = 1e-9
     """By how much a threshold exceeds the score that it is chosen by, relative to the
     largest: far above what the order of sums changes a score by in float64."""
-    shift_steps: int = 20
-    """Stochastic gradients by which shifts are trained. They begin where the caps are
-    reached, which is the best place, so more would find nothing."""
     most_groups: int = 100
     """Groups that are compared: each pair is two bounds. 20 groups take 26 seconds of
     100 updates on 2,000 rows, and twice as many take four times as long."""
@@ -96,9 +94,11 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     Attributes:
         classes_: The two labels, sorted; the second one is the positive class.
         model_: The trained module; it takes rows in the units of the table.
-        solution_: What ``oneproj.solve`` returned.
+        solution_: What ``oneproj.solve`` returned. ``NeymanPearsonClassifier`` and
+            ``AbstainingClassifier`` have none: no constraint was trained under, and
+            their caps are met by thresholds that are chosen afterwards.
         multipliers_: Of each constraint: by about how much the objective would fall
-            per unit by which its bound is loosened.
+            per unit by which its bound is loosened. None either for those two.
         confirmation_: Bounds on new rows from the held-out rows; None if there are
             none, or if nothing can be said, with a warning that has the reason.
             Thresholds that these rows chose are order statistics of them, whose bounds
@@ -115,7 +115,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
     range: Range | Mapping[str, Range] | None = None
     classes_: Array
     n_features_in_: int
-    model_: Scores
+    model_: Score
     solution_: Solution
     multipliers_: dict[str, float]
     confirmation_: Confirmation | None
@@ -179,24 +179,36 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         rng = check_random_state(self.random_state)
         return int(rng.randint(LARGEST_SEED))
 
-    def _split(self, rows: Rows, generator: torch.Generator) -> tuple[Rows, Rows]:
-        """The rows to train on, and those held out, a share of every stratum."""
+    def _split(
+        self, rows: Rows, generator: torch.Generator
+    ) -> tuple[Rows, tuple[Rows, ...]]:
+        """The rows to train on, and the readings of those held out.
+
+        No row of one side is equal to a row of the other.
+        """
         why = "It is the share of rows that training never sees."
         share = check_share(
             "validation_fraction", self.validation_fraction, why, zero=True
         )
-        held_out = held_out_rows(rows.strata(), share, generator)
+        held_out = held_out_rows(rows, share, generator)
         if self._goes_on(rows.x):
             held_out = self._never_seen(rows)
         else:  # if this fit fails, no later one goes on from a model of other rows
             self.__dict__.pop("model_", None)
+        held_out &= self._is_judged(rows)
         self._kept_out = rows.digest(), held_out
-        return rows.of(~held_out), rows.of(held_out)
+        judged = rows.of(held_out)
+        train = rows.of(~rows.among(judged))
+        return train, readings(judged, train)
+
+    def _is_judged(self, rows: Rows) -> Tensor:
+        """Whether each row would be of use if it is held out, as a mask."""
+        return torch.ones(len(rows), dtype=torch.bool)
 
     def _goes_on(self, x: Tensor) -> bool:
         """Whether the model of the last fit is the start of this one."""
         kept = vars(self).get("model_") if self.warm_start else None
-        return isinstance(kept, Scores) and len(kept.mean) == x.shape[1]
+        return isinstance(kept, Score) and len(kept.mean) == x.shape[1]
 
     def _never_seen(self, rows: Rows) -> Tensor:
         """Rows that the model of the last fit was not trained on, if that is known."""
@@ -212,13 +224,11 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
     # --- training ---------------------------------------------------------------------
 
-    def _make_model(
-        self, x: Tensor, generator: torch.Generator, scores: int = 1
-    ) -> None:
+    def _make_model(self, x: Tensor, generator: torch.Generator) -> None:
         """Make the model, unless that of the last fit is kept."""
         if not self._goes_on(x):
             network = make_network(self.model, x.shape[1], generator)
-            self.model_ = Scores(network, x, scores)
+            self.model_ = Score(network, x)
 
     def _minimise_loss(
         self,
@@ -226,7 +236,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
         rows: Rows,
         constraints: Constraints,
         seed: int,
-    ) -> None:
+    ) -> Solution:
         """Minimise the logistic loss of a score of the model, plus the penalty ``C``.
 
         The penalty is on the matrices of the model, and so not on intercepts.
@@ -243,14 +253,7 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
             risk = risk + function(penalty)
         try:
             problem = Problem(model.parameters(), risk, constraints, model=model)
-            self._solve(problem, seed, self.steps)
-        finally:
-            model.eval()
-
-    def _solve(self, problem: Problem, seed: int, steps: int) -> None:
-        """Solve, and keep what ``solve`` returns."""
-        try:
-            self.solution_ = solve(problem, steps=steps, seed=seed, progress=False)
+            return solve(problem, steps=self.steps, seed=seed, progress=False)
         except InfeasibleError as error:
             error.add_note(
                 f"{type(self).__name__} found no model that keeps its constraints on "
@@ -258,23 +261,35 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
                 "rows: with few of them only some rates can occur."
             )
             raise
-        self.multipliers_ = dict(self.solution_.certificate.multipliers)
+        finally:
+            model.eval()
+
+    def _keep(self, solution: Solution) -> None:
+        """Remember what ``solve`` returned for the model under its constraints."""
+        self.solution_ = solution
+        self.multipliers_ = dict(solution.certificate.multipliers)
+
+    def _score(self, x: Tensor) -> Tensor:
+        """The differentiable score of rows, in the units of the table."""
+        scores: Tensor = self.model_(x)
+        return scores
 
     @abstractmethod
     def _constraints(self, rows: Rows) -> Constraints:
         """The constraints on these rows, at the current thresholds."""
 
-    def _confirm_held_out(self, rows: Rows) -> None:
-        """Bound the constraints on new rows, from rows that training did not see."""
+    def _confirm_held_out(self, held_out: Sequence[Rows]) -> None:
+        """Bound the constraints on new rows, from readings of rows held out."""
         self.confirmation_ = None
-        if not len(rows):
+        if not len(held_out[0]):
             return
         try:
-            constraints = self._constraints(rows)
-            if constraints:
-                self.confirmation_ = self._bounds(constraints)
+            made = [self._constraints(rows) for rows in held_out]
+            if made[0]:
+                self.confirmation_ = self._bounds(made)
         except InvalidProblemError as error:
-            warn(f"There is no confirmation, from {len(rows)} held-out rows: {error}")
+            count = len(held_out[0])
+            warn(f"There is no confirmation, from {count} held-out rows: {error}")
 
     def confirm(self, X: object, y: object) -> Confirmation:
         """Bound the constraints on new rows, from such rows.
@@ -285,20 +300,35 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[m
 
         Returns:
             What ``oneproj.confirm`` found, at the confidence of this estimator; 0.95
-            if that is None.
+            if that is None. Where rows are equal, the worse of two bounds: one counts
+            equal rows once, the other all of them.
         """
-        return self._bounds(self._constraints(self._labelled(X, y)))
+        return self._confirmed(self._labelled(X, y))
 
-    def _bounds(self, constraints: Constraints) -> Confirmation:
-        """What ``oneproj.confirm`` finds on rows that training did not see."""
+    def _confirmed(self, rows: Rows) -> Confirmation:
+        """Bound the constraints on new rows, from these."""
+        return self._bounds([self._constraints(each) for each in readings(rows)])
+
+    def _bounds(self, made: Sequence[Constraints]) -> Confirmation:
+        """What ``oneproj.confirm`` finds on each reading of some rows; the worst."""
         confidence = self.confidence
         sure = DEFAULTS.confidence if confidence is None else confidence
-        return confirm(constraints, sure, range=self.range)
+        found = [confirm(each, sure, range=self.range) for each in made]
+
+        def excess(check: ConstraintCheck) -> float:
+            over = check.confidence_bound - check.bound
+            return over if check.sense == "<=" else -over
+
+        checks = {
+            name: max((each[name] for each in found), key=excess)
+            for name in found[0].checks
+        }
+        return replace(found[0], checks=checks)
 
     # --- predicting -------------------------------------------------------------------
 
     def _scores(self, X: object) -> Array:
-        """The raw scores of the rows of a table, shape (n, scores)."""
+        """The raw scores of the rows of a table, shape (n,)."""
         check_is_fitted(self, "model_")
         return self._scores_of(self._table(X))
 
@@ -319,11 +349,6 @@ class AbstractThresholdClassifier(AbstractClassifier):
 
     threshold_: float
 
-    def _score(self, x: Tensor) -> Tensor:
-        """The differentiable score of rows, in the units of the table."""
-        scores: Tensor = self.model_(x)
-        return scores[:, 0]
-
     def _fit_constrained(self, rows: Rows, seed: int) -> None:
         """Train on some rows under the constraints, and confirm these on the others."""
         self.threshold_ = 0.0
@@ -333,7 +358,8 @@ class AbstractThresholdClassifier(AbstractClassifier):
             self._make_model(train.x, generator)
             if not goes_on:
                 self._prepare_start(train)
-            self._minimise_loss(self._score, train, self._constraints(train), seed)
+            constraints = self._constraints(train)
+            self._keep(self._minimise_loss(self._score, train, constraints, seed))
         self._confirm_held_out(held_out)
 
     def _prepare_start(self, rows: Rows) -> None:
@@ -348,8 +374,7 @@ class AbstractThresholdClassifier(AbstractClassifier):
         Returns:
             Shape (n,); positive where ``predict`` says the second class.
         """
-        scores = self._scores(X)[:, 0]
-        found: Array = scores - self.threshold_
+        found: Array = self._scores(X) - self.threshold_
         return found
 
     def predict(self, X: object) -> Array:
@@ -388,13 +413,14 @@ class AbstractGroupClassifier(AbstractThresholdClassifier):
             sensitive_features: The group of each row, if ``fit`` got it.
 
         Returns:
-            What ``oneproj.confirm`` found, at the confidence of this estimator.
+            What ``oneproj.confirm`` found, at the confidence of this estimator; where
+            rows are equal, the worse of counting them once and counting them all.
         """
         rows = self._labelled(X, y)
         if self.groups_ is not None:
             _, groups = read_groups(sensitive_features, X, known=self.groups_)
             rows = replace(rows, groups=groups)
-        return self._bounds(self._constraints(rows))
+        return self._confirmed(rows)
 
 
 class ProbabilityMixin:

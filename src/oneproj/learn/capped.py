@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from oneproj.errors import InvalidProblemError, OneprojWarning, warn
+from oneproj.errors import InvalidProblemError, warn
 from oneproj.learn.base import (
     DEFAULTS,
     AbstractClassifier,
     AbstractThresholdClassifier,
     Constraints,
-    logistic_risk,
 )
 from oneproj.learn.models import ModelLike, own_random_numbers
 from oneproj.learn.tables import BINARY, Array, Rows
-from oneproj.problem.problem import Problem
-from oneproj.problem.terms import AbstractExpression
-from oneproj.rates.bounds import Count, check_share, neyman_pearson_rank, rows_needed
+from oneproj.rates.bounds import Count, check_share, rows_needed
+from oneproj.rates.calibration import order_statistic
 from oneproj.rates.confirm import Confirmation, ConstraintCheck
 from oneproj.rates.functions import positive_rate
-from oneproj.results import Status
 
 
 class Cap(NamedTuple):
@@ -49,98 +45,72 @@ class Cap(NamedTuple):
 class AbstractCappedClassifier(AbstractClassifier):
     """Base of the estimators that cap the errors of one class, or of both.
 
-    One logistic score is trained, on all rows to train on. Each capped class gets a
-    sign and a shift of it, by which rows are refused for that class. Then only the
-    shifts are trained: to refuse many rows of the other class, while the refused rows
-    of the own class are within the cap, counted on decisions. Last, thresholds are
-    chosen on rows that training did not see. To train all weights under the caps was no
-    better on new rows (``benchmarks/NOTES.md``, "Promises for new rows").
+    One logistic score is trained. By it, or by its negative, rows are refused for a
+    capped class where they exceed a threshold. That is chosen on rows that training
+    did not see, or so that the cap holds on the rows that were trained on. To train all
+    weights under the caps was no better on new rows (``benchmarks/NOTES.md``, "Promises
+    for new rows").
 
     Attributes:
         guaranteed_: Whether the caps are promised for new rows.
     """
 
-    _refusing_sign: ClassVar[float]
-    """1 where high scores refuse the class, -1 where low ones do."""
     guaranteed_: bool
     _caps: tuple[Cap, ...]
     _cuts: Array
-    """For each cap: a row is refused where ``_refusing_sign * score`` is above it."""
+    """For each cap: a row is refused for the class where ``_refusal`` is above it."""
 
     def _fit_capped(self, rows: Rows, seed: int) -> Rows:
-        """Train the scores, choose the cuts; return the rows that were held out."""
+        """Train the scores, choose the cuts; return the rows held out, each once."""
         self._cuts = np.zeros(len(self._caps))
         with own_random_numbers(seed) as generator:
             train, held_out = self._split(rows, generator)
-            self._make_model(train.x, generator, scores=len(self._caps))
-            self._minimise_loss(self.model_.plain, train, {}, seed)
-            was_interrupted = self.solution_.status is Status.INTERRUPTED
-            self._train_shifts(train, seed)
-        if was_interrupted:  # ``solution_`` is of the shifts, which were not
-            self.solution_ = replace(
-                self.solution_,
-                status=Status.INTERRUPTED,
-                remark="the training of the score was stopped, that of its shifts not",
-            )
+            self._make_model(train.x, generator)
+            self._minimise_loss(self._score, train, {}, seed)
+        self._cut_at_caps(train)
         self._calibrate(held_out)
-        return held_out
+        return held_out[0]
 
-    def _split(self, rows: Rows, generator: torch.Generator) -> tuple[Rows, Rows]:
-        """Hold out rows of the capped classes only, and none without a confidence."""
+    def _split(
+        self, rows: Rows, generator: torch.Generator
+    ) -> tuple[Rows, tuple[Rows, ...]]:
+        """Hold out no rows without a confidence."""
         if self.confidence is None:
             self._kept_out = None
-            return rows, rows.of(rows.y > 1)
-        train, held_out = super()._split(rows, generator)
-        for free in {0, 1} - {cap.of_class for cap in self._caps}:
-            train = train.of(train.y != free).with_rows(rows.of(rows.y == free))
-            held_out = held_out.of(held_out.y != free)
-        return train, held_out
+            return rows, (rows.of(rows.y > 1),)
+        return super()._split(rows, generator)
 
-    def _train_shifts(self, rows: Rows, seed: int) -> None:
-        """Shift the scores to the caps, and no farther."""
-        shift = self.model_.shift.zero_()  # of the last fit, with warm_start
+    def _is_judged(self, rows: Rows) -> Tensor:
+        return torch.isin(rows.y, torch.tensor([float(c.of_class) for c in self._caps]))
+
+    def _cut_at_caps(self, rows: Rows) -> None:
+        """Choose the least cuts at which the caps hold on the rows trained on."""
         for k, cap in enumerate(self._caps):
-            self.model_.sign[k] = self._refusing_sign * (1 - BINARY * cap.of_class)
-        for k, cap in enumerate(self._caps):
-            own = self._refusals(k, rows.x[rows.y == cap.of_class]).sort().values
+            own = self._refusals(k, rows).sort().values
             allowed = math.floor(cap.share * len(own))
-            shift[k] = -self._refusing_sign * own[-1 - allowed]
-        losses = [self._acceptances(k, rows) for k in range(len(self._caps))]
-        constraints = self._constraints(rows)
-        shift.requires_grad_()
-        try:
-            problem = Problem(shift, sum(losses[1:], losses[0]), constraints)
-            with warnings.catch_warnings():  # to return to the start is an ordinary end
-                start = "The answer is the start"
-                warnings.filterwarnings("ignore", start, OneprojWarning)
-                self._solve(problem, seed, DEFAULTS.shift_steps)
-        finally:
-            shift.requires_grad = False
+            self._cuts[k] = _just_above(own[-1 - allowed], own)
 
-    def _refusing(self, k: int) -> Callable[[Tensor], Tensor]:
-        """The differentiable score by which rows are refused for the class of a cap."""
-        return lambda x: self._refusing_sign * self.model_(x)[:, k]
+    def _refusal(self, k: int, x: Tensor) -> Tensor:
+        """What refuses rows for the class of a cap: the score, negated for class 1."""
+        return -self._score(x) if self._caps[k].of_class else self._score(x)
 
-    def _refusals(self, k: int, x: Tensor) -> Tensor:
-        """By how much rows are refused for the class of a cap, without gradients."""
-        return torch.from_numpy(self._refusing_sign * self._scores_of(x)[:, k])
-
-    def _acceptances(self, k: int, rows: Rows) -> AbstractExpression:
-        """The mean loss of rows of the other class, which should be refused."""
-        others = rows.x[rows.y != self._caps[k].of_class]
-        refused = Rows(others, torch.ones(len(others), dtype=others.dtype))
-        return logistic_risk(self._refusing(k), refused)
+    def _refusals(self, k: int, rows: Rows) -> Tensor:
+        """What refuses the rows of the class of a cap, without gradients."""
+        of_class = self._caps[k].of_class
+        scores = torch.from_numpy(self._scores_of(rows.x[rows.y == of_class]))
+        return -scores if of_class else scores
 
     def _constraints(self, rows: Rows) -> Constraints:
         made = {}
         for k, cap in enumerate(self._caps):
             own = rows.x[rows.y == cap.of_class]
             cut = float(self._cuts[k])
-            refused = positive_rate(self._refusing(k), data=own, threshold=cut)
-            made[cap.name] = refused.with_loss_gradient([0] * len(own)) <= cap.share
+            score = partial(self._refusal, k)
+            refused = positive_rate(score, data=own, threshold=cut)
+            made[cap.name] = refused <= cap.share
         return made
 
-    def _calibrate(self, rows: Rows) -> None:
+    def _calibrate(self, held_out: Sequence[Rows]) -> None:
         """Choose the cuts so that the caps hold on new rows; keep what is promised."""
         self.confirmation_, self.guaranteed_ = None, False
         if self.confidence is None:
@@ -149,9 +119,10 @@ class AbstractCappedClassifier(AbstractClassifier):
         error = 1 - self.confidence ** (1 / len(self._caps))
         checks: dict[str, ConstraintCheck] = {}
         for k, cap in enumerate(self._caps):
-            scores = self._refusals(k, rows.x[rows.y == cap.of_class])
-            found = calibrate_threshold(scores, cap.share, error, what=cap.name)
-            self._cuts[k] = 0.0 if found.threshold is None else found.threshold
+            scores = [self._refusals(k, rows) for rows in held_out]
+            cut = float(self._cuts[k])
+            found = calibrate_threshold(scores, cap, error, trained=cut)
+            self._cuts[k] = found.threshold
             if found.check is not None:
                 checks[cap.name] = found.check
         if len(checks) == len(self._caps):  # else one cap has no row to judge it by
@@ -165,16 +136,17 @@ class NeymanPearsonClassifier(AbstractCappedClassifier, AbstractThresholdClassif
     With a confidence, the promise is about new rows: over the draw of the training
     rows, the false positive rate of the fitted classifier on rows from the same source
     is at most alpha, with at least this probability. It holds for every sample size
-    and every distribution of independent rows. With ``confidence=None`` the cap is on
-    the false positives among the rows that were trained on, exactly, and nothing is
-    promised about new ones.
+    and every distribution of independent rows. Rows that are equal may be copies: the
+    threshold is one that holds if they count once, and if each counts. With
+    ``confidence=None`` the cap is on the false positives among the rows that were
+    trained on, exactly, and nothing is promised about new ones.
 
-    A logistic score is trained, then shifted to have few misses under the cap, counted
-    on the decisions for negative rows. Then the threshold is chosen on negative rows
-    that training did not see: the smallest of their scores that is high enough by the
-    exact binomial rule of Tong, Feng and Li (2018). If there are too few of them for
-    that, a warning says how many are needed, the threshold stays the trained one, and
-    ``guaranteed_`` is False. The columns are standardised inside.
+    A logistic score is trained. Then the threshold is chosen on negative rows that
+    training did not see: the smallest of their scores that is high enough by the exact
+    binomial rule of Tong, Feng and Li (2018). If there are too few of them for that, a
+    warning says how many are needed, the threshold is the least at which the cap holds
+    on the rows trained on, and ``guaranteed_`` is False. The columns are standardised
+    inside.
 
     Args:
         alpha: Cap on the false positive rate, between 0 and 1.
@@ -194,7 +166,9 @@ class NeymanPearsonClassifier(AbstractCappedClassifier, AbstractThresholdClassif
         guaranteed_: Whether the cap is promised for new rows.
 
     The positive class is the second of the sorted labels. There are no probabilities:
-    the score is trained for one operating point.
+    the score is trained for one operating point. ``score`` is the accuracy, which says
+    nothing about caps: a ``GridSearchCV`` over ``alpha`` tends to the loosest. Choose
+    alpha by what false positives cost, and search over ``C`` or ``model``.
 
     Example:
         >>> from sklearn.datasets import make_classification
@@ -207,8 +181,6 @@ class NeymanPearsonClassifier(AbstractCappedClassifier, AbstractThresholdClassif
         >>> float(clf.predict(X[700:])[negative].mean()) <= 0.1
         True
     """
-
-    _refusing_sign = 1.0
 
     def __init__(
         self,
@@ -252,9 +224,8 @@ class AbstainingClassifier(AbstractCappedClassifier):
     There are two scores, one per class; class j is accepted where score j is high
     enough. Where both classes are accepted the classifier abstains; where neither is,
     it predicts the class that is nearer to acceptance. The scores are one logistic
-    score and its negative, each shifted to accept few rows of the other class, which
-    would be ambiguous, while at most a share ``alpha[j]`` of the rows of class j are
-    not accepted for their class, counted on the decisions.
+    score and its negative. Their thresholds are the highest at which at most a share
+    ``alpha[j]`` of the rows of class j are not accepted for their class.
 
     With a confidence, the promise is about new rows: over the draw of the training
     rows, both class errors on rows from the same source are at most alpha, together
@@ -286,7 +257,9 @@ class AbstainingClassifier(AbstractCappedClassifier):
         coverage_: Share of the held-out rows, or of all if none is, that get a label.
         guaranteed_: Whether the caps are promised for new rows.
 
-    ``score`` counts an abstention as an error.
+    ``score`` is the accuracy: it counts an abstention as an error, and says nothing
+    about caps. A ``GridSearchCV`` over ``alpha`` tends to the loosest, which abstains
+    least. Choose alpha by what errors cost, and search over ``C`` or ``model``.
 
     Example:
         >>> from sklearn.datasets import make_classification
@@ -296,7 +269,6 @@ class AbstainingClassifier(AbstractCappedClassifier):
         ([-1, 0, 1], True)
     """
 
-    _refusing_sign = -1.0
     thresholds_: Array
 
     def __init__(
@@ -339,13 +311,14 @@ class AbstainingClassifier(AbstractCappedClassifier):
         held_out = self._fit_capped(rows, seed)
         self.thresholds_ = 0.0 - self._cuts
         judged = held_out if len(held_out) else rows
-        accepted = self._accepted(self._scores_of(judged.x))
+        accepted = self._excess(self._scores_of(judged.x)) >= 0
         self.coverage_ = float((~accepted.all(axis=1)).mean())
         return self
 
-    def _accepted(self, scores: Array) -> Array:
-        accepted: Array = scores >= self.thresholds_
-        return accepted
+    def _excess(self, scores: Array) -> Array:
+        """By how much each of the two scores of rows exceeds its threshold."""
+        both: Array = np.column_stack([-scores, scores]) - self.thresholds_
+        return both
 
     def class_scores(self, X: object) -> Array:
         """Return by how much each score exceeds its threshold, shape (n, 2).
@@ -353,9 +326,7 @@ class AbstainingClassifier(AbstractCappedClassifier):
         Args:
             X: Rows with the columns that ``fit`` saw.
         """
-        scores = self._scores(X)
-        found: Array = scores - self.thresholds_
-        return found
+        return self._excess(self._scores(X))
 
     def predict_set(self, X: object) -> Array:
         """Return which classes are accepted for each row, as booleans (n, 2).
@@ -363,7 +334,8 @@ class AbstainingClassifier(AbstractCappedClassifier):
         Args:
             X: Rows with the columns that ``fit`` saw.
         """
-        return self._accepted(self._scores(X))
+        accepted: Array = self.class_scores(X) >= 0
+        return accepted
 
     def predict(self, X: object) -> Array:
         """Return the label of each row, or ``abstain_label_``.
@@ -371,9 +343,9 @@ class AbstainingClassifier(AbstractCappedClassifier):
         Args:
             X: Rows with the columns that ``fit`` saw.
         """
-        scores = self._scores(X)
-        chosen = (scores - self.thresholds_).argmax(axis=1)
-        chosen[self._accepted(scores).all(axis=1)] = BINARY
+        excess = self.class_scores(X)
+        chosen = excess.argmax(axis=1)
+        chosen[(excess >= 0).all(axis=1)] = BINARY
         labels = np.append(self.classes_, self.abstain_label_)
         found: Array = labels[chosen]
         return found
@@ -382,20 +354,20 @@ class AbstainingClassifier(AbstractCappedClassifier):
 class CalibratedThreshold(NamedTuple):
     """A threshold, and the bound on how many new scores exceed it."""
 
-    threshold: float | None
-    """None if there are too few scores for any."""
+    threshold: float
+    """The trained one if there are too few scores for another."""
     check: ConstraintCheck | None
     """The bound on the share of new scores above the threshold; None without scores."""
 
 
 def calibrate_threshold(
-    scores: Tensor, alpha: float, error: float, *, what: str
+    scores: Sequence[Tensor], cap: Cap, error: float, *, trained: float
 ) -> CalibratedThreshold:
-    """Return the least threshold that new scores exceed with probability <= alpha.
+    """Return the least threshold that new scores exceed as rarely as a cap says.
 
     It lies just above one of the scores given: the score of a row is rounded
     differently in other batches, and equal rows must get equal decisions. Over the draw
-    of the scores, the probability that a new score exceeds it is above alpha with
+    of the scores, the probability that a new score exceeds it is above the cap with
     probability at most ``error``.
 
     The bound is honest although the same scores chose the threshold. Its rank among
@@ -403,44 +375,55 @@ def calibrate_threshold(
     is at most the exact binomial bound for n - k events, with probability 1 - error.
 
     Args:
-        scores: Of rows that training did not see, all of the kind that is counted. The
-            trained threshold is 0.
-        alpha: Cap on the share of new scores above the threshold.
+        scores: Of rows that training did not see, all of the kind that is counted: one
+            sample, or several readings of it, the smallest first, which is reported.
+            The threshold holds in each, and the bound is the largest.
+        cap: On the share of new scores above the threshold.
         error: Probability with which the promise may fail.
-        what: Is capped, for the warning that there are too few scores.
+        trained: The threshold if there are too few scores, which a warning says.
 
     Example:
-        >>> import torch
-        >>> found = calibrate_threshold(torch.arange(100.0), 0.1, 0.05, what="rate")
+        >>> cap = Cap("false positive rate", of_class=0, share=0.1)
+        >>> found = calibrate_threshold([torch.arange(100.0)], cap, 0.05, trained=0.0)
         >>> round(found.threshold, 3), found.check.observed
         (95.0, 0.04)
         >>> round(found.check.confidence_bound, 4), found.check.holds
         (0.0892, True)
     """
-    n, rank = len(scores), neyman_pearson_rank(len(scores), alpha, error)
-    threshold = None
-    if rank is None:
+    n, alpha = len(scores[0]), cap.share
+    found = [(order_statistic(each, alpha, error), each) for each in scores]
+    least = [(at, each) for at, each in found if at is not None]
+    holds = len(least) == len(scores)
+    if not holds:
         needed = rows_needed(alpha, error)
+        which = "different rows" if len(scores) > 1 else "rows"
         warn(
-            f"{n} rows were held out for the cap on the {what}, {alpha:g}. To promise "
-            f"it for new rows with confidence {1 - error:.4g} takes {needed} of them, "
-            "so nothing is promised: the threshold is the trained one. Give more rows "
-            "of that class, a larger validation_fraction or alpha, or a smaller "
-            "confidence."
+            f"{n} {which} were held out for the cap on the {cap.name}, {alpha:g}. To "
+            f"promise it for new rows with confidence {1 - error:.4g} takes {needed} "
+            "of them, so nothing is promised: the threshold is the trained one. Give "
+            "more rows of that class, a larger validation_fraction or alpha, or a "
+            "smaller confidence."
         )
-    else:
-        room = DEFAULTS.score_rounding * max(1.0, float(scores.abs().max()))
-        threshold = float(scores.double().kthvalue(rank).values) + room
-    if n == 0:
-        return CalibratedThreshold(None, None)
-    events = int((scores > (0.0 if threshold is None else threshold)).sum())
-    counted = events if rank is None else n - rank
-    bound, holds = Count(counted, n).upper(error), rank is not None
-    method = "order statistic" if holds else "exact binomial"
+        if n == 0:
+            return CalibratedThreshold(trained, None)
+    threshold, method = trained, "exact binomial"
+    if holds:
+        threshold = max(_just_above(at.score, each) for at, each in least)
+        method = "order statistic"
+    events = [int((each > threshold).sum()) for each in scores]
+    counted = [at.above for at, _ in least] if holds else events
+    pairs = zip(counted, scores, strict=True)
+    bound = max(Count(k, len(each)).upper(error) for k, each in pairs)
     if holds:
         bound = min(bound, alpha)  # equal up to rounding, by the choice of the rank
-    check = ConstraintCheck(events / n, "<=", alpha, bound, n, holds, method)
+    check = ConstraintCheck(events[0] / n, "<=", alpha, bound, n, holds, method)
     return CalibratedThreshold(threshold, check)
+
+
+def _just_above(score: float | Tensor, scores: Tensor) -> float:
+    """A score plus what rounding may add to it, in another batch of rows."""
+    room = DEFAULTS.score_rounding * max(1.0, float(scores.abs().max()))
+    return float(score) + room
 
 
 def _as_shares(alpha: object) -> tuple[float, ...]:

@@ -19,6 +19,7 @@ from oneproj.learn.tables import Rows
 from oneproj.problem.terms import AbstractExpression, AbstractTerm
 from oneproj.rates.bounds import check_share
 from oneproj.rates.functions import Score
+from oneproj.results import Solution
 
 Parity = Literal[
     "demographic_parity", "equal_opportunity", "equalized_odds", "error_parity"
@@ -67,7 +68,8 @@ class FairClassifier(AbstractGroupClassifier):
         random_state: A seed, a ``RandomState``, or None for NumPy's global one.
 
     The positive class is the second of the sorted labels. With k groups there are
-    k (k - 1) constraints for each rate.
+    k (k - 1) constraints for each rate. ``score`` is the accuracy: a ``GridSearchCV``
+    over ``tolerance`` tends to the loosest.
 
     Example:
         >>> from sklearn.datasets import make_classification
@@ -130,17 +132,18 @@ class FairClassifier(AbstractGroupClassifier):
         rows: Rows,
         constraints: Constraints,
         seed: int,
-    ) -> None:
+    ) -> Solution:
         with warnings.catch_warnings():
             if not self.warm_start:  # the start rejects all rows, which is said below
                 start = "The answer is the start"
                 warnings.filterwarnings("ignore", start, OneprojWarning)
-            super()._minimise_loss(score, rows, constraints, seed)
+            solution = super()._minimise_loss(score, rows, constraints, seed)
         self._warn_of_one_decision(rows, len(constraints))
+        return solution
 
     def _warn_of_one_decision(self, rows: Rows, bounds: int) -> None:
         """Say that the fitted classifier does not tell rows apart."""
-        positive = self._scores_of(rows.x)[:, 0] > 0
+        positive = self._scores_of(rows.x) > 0
         if positive.any() and not positive.all():
             return
         label = self.classes_.tolist()[int(positive.all())]
@@ -203,7 +206,9 @@ class FairClassifier(AbstractGroupClassifier):
                 )
                 return
 
-    def _split(self, rows: Rows, generator: torch.Generator) -> tuple[Rows, Rows]:
+    def _split(
+        self, rows: Rows, generator: torch.Generator
+    ) -> tuple[Rows, tuple[Rows, ...]]:
         train, held_out = super()._split(rows, generator)
         self._warn_of_small_groups(train)
         return train, held_out

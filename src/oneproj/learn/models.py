@@ -18,12 +18,11 @@ ModelLike: TypeAlias = Sequence[int] | int | Callable[[int], nn.Module] | None
 """What ``model=`` takes."""
 
 
-class Scores(nn.Module):
-    """One or more scores of each row: ``sign_k * network(standardised row) + shift_k``.
+class Score(nn.Module):
+    """The score of each row: ``network(standardised row) + shift``.
 
     Mean and scale of the columns are buffers, so that rows are given in the units of
-    the table, to this module and to functions that call it. So are signs and shifts:
-    by them one trained score says how far a row is from each of several decisions.
+    the table, to this module and to functions that call it. So is the shift.
 
     Args:
         network: Takes rows of shape (n, columns) and returns (n,) or (n, 1).
@@ -31,21 +30,19 @@ class Scores(nn.Module):
             values, such as one of a one-hot encoding, is divided by their difference:
             its standard deviation would make a rare value large, and training noisy.
             A column that does not vary is only centred.
-        count: Of the scores.
 
     Example:
         >>> x = torch.tensor([[0.0, 5.0, 1.0], [3.0, 5.0, 0.0], [6.0, 5.0, 0.0]])
-        >>> scores = Scores(nn.Linear(3, 1), x, count=2)
-        >>> scores(x).shape, scores.scale
-        (torch.Size([3, 2]), tensor([2.4495, 1.0000, 1.0000]))
+        >>> score = Score(nn.Linear(3, 1), x)
+        >>> score(x).shape, score.scale
+        (torch.Size([3]), tensor([2.4495, 1.0000, 1.0000]))
     """
 
     mean: Tensor
     scale: Tensor
-    sign: Tensor
     shift: Tensor
 
-    def __init__(self, network: nn.Module, x: Tensor, count: int = 1) -> None:
+    def __init__(self, network: nn.Module, x: Tensor) -> None:
         super().__init__()
         self.network = network
         least, most = x.aminmax(dim=0)
@@ -54,15 +51,10 @@ class Scores(nn.Module):
         floor = torch.finfo(x.dtype).eps * x.abs().amax(dim=0)
         self.register_buffer("mean", x.mean(dim=0))
         self.register_buffer("scale", torch.where(scale > floor, scale, 1.0))
-        self.register_buffer("sign", x.new_ones(count))
-        self.register_buffer("shift", x.new_zeros(count))
+        self.register_buffer("shift", x.new_zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the scores of each row, shape (n, count)."""
-        return self.sign * self.plain(x)[:, None] + self.shift
-
-    def plain(self, x: Tensor) -> Tensor:
-        """Return what the network says, shape (n,), without signs and shifts."""
+        """Return the score of each row, shape (n,)."""
         scores: Tensor = self.network((x - self.mean) / self.scale)
         shapes = ((len(x),), (len(x), 1))
         if not isinstance(scores, Tensor) or tuple(scores.shape) not in shapes:
@@ -73,7 +65,7 @@ class Scores(nn.Module):
                 "nn.Linear(width, 1)."
             )
             raise InvalidProblemError(message)
-        return scores.reshape(len(x))
+        return scores.reshape(len(x)) + self.shift
 
 
 def make_network(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import reprlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from oneproj.arguments import at_most_five
 from oneproj.errors import InvalidProblemError
+from oneproj.rates.rows import row_hashes
 
 Array: TypeAlias = np.ndarray[Any, Any]
 BINARY = 2
@@ -35,6 +37,9 @@ class Rows:
         >>> rows = Rows(torch.zeros(3, 2), torch.tensor([0.0, 1.0, 1.0]))
         >>> len(rows), len(rows.of(rows.y == 1))
         (3, 2)
+
+    Two rows are equal if their columns are, whatever their labels. Two rows are copies
+    of each other if class and group are equal too.
     """
 
     x: Tensor
@@ -50,8 +55,37 @@ class Rows:
         return Rows(self.x[chosen], self.y[chosen], groups)
 
     def with_rows(self, others: Rows) -> Rows:
-        """These rows, then others; without groups."""
-        return Rows(torch.cat([self.x, others.x]), torch.cat([self.y, others.y]))
+        """These rows, then others, which have groups if these do."""
+        x, y = torch.cat([self.x, others.x]), torch.cat([self.y, others.y])
+        if self.groups is None or others.groups is None:
+            return Rows(x, y)
+        return Rows(x, y, torch.cat([self.groups, others.groups]))
+
+    def among(self, others: Rows) -> Tensor:
+        """Whether each row is equal to one of the others, as a mask."""
+        return torch.isin(self.hashes(), others.hashes())
+
+    def once(self) -> Rows:
+        """The first of each set of copies."""
+        keys = self._copy_keys()
+        first = {key: k for k, key in reversed(list(enumerate(keys)))}
+        return self.of(torch.tensor(sorted(first.values())))
+
+    def repeated(self) -> Rows:
+        """The rows that have copies among these."""
+        keys = self._copy_keys()
+        count = Counter(keys)
+        return self.of(torch.tensor([count[key] > 1 for key in keys]))
+
+    def _copy_keys(self) -> list[tuple[int, int]]:
+        """A key of each row, the same for copies."""
+        pairs = zip(self.hashes().tolist(), self.strata().tolist(), strict=True)
+        return list(pairs)
+
+    def hashes(self) -> Tensor:
+        """A number for each row, the same for equal rows."""
+        found = row_hashes(self.x) if len(self) else []
+        return torch.tensor(found, dtype=torch.long)
 
     def strata(self) -> Tensor:
         """A number for each pair of class and group."""
@@ -65,26 +99,72 @@ class Rows:
         return found.hexdigest()
 
 
-def held_out_rows(
-    strata: Tensor, fraction: float, generator: torch.Generator
-) -> Tensor:
+def held_out_rows(rows: Rows, fraction: float, generator: torch.Generator) -> Tensor:
     """Choose this share of the rows of every stratum at random, as a mask.
 
-    The share is rounded; a stratum keeps at least one row.
+    Equal rows stay together, since a model knows a row by its columns: they are chosen
+    as one row of the stratum of the first. The share is rounded; a stratum keeps at
+    least one row.
 
     Example:
-        >>> strata = torch.tensor([0] * 8 + [1] * 4 + [2])
-        >>> mask = held_out_rows(strata, 0.25, torch.Generator().manual_seed(0))
-        >>> [int(mask[strata == j].sum()) for j in range(3)]
-        [2, 1, 0]
+        >>> x = torch.arange(12.0)
+        >>> rows = Rows(x[:, None], (x >= 8).double())
+        >>> mask = held_out_rows(rows, 0.25, torch.Generator().manual_seed(0))
+        >>> [int(mask[rows.y == j].sum()) for j in range(2)]
+        [2, 1]
+        >>> twice = rows.with_rows(rows)
+        >>> mask = held_out_rows(twice, 0.25, torch.Generator().manual_seed(0))
+        >>> bool((mask[:12] == mask[12:]).all())
+        True
     """
-    mask = torch.zeros(len(strata), dtype=torch.bool)
+    strata = rows.strata()
+    _, first, which = np.unique(rows.hashes(), return_index=True, return_inverse=True)
+    is_first = torch.zeros(len(rows), dtype=torch.bool)
+    is_first[torch.from_numpy(first)] = True
+    mask = torch.zeros(len(rows), dtype=torch.bool)
     for stratum in set(strata.tolist()):
-        (at,) = (strata == stratum).nonzero(as_tuple=True)
-        count = min(round(fraction * len(at)), len(at) - 1)
+        (at,) = (is_first & (strata == stratum)).nonzero(as_tuple=True)
+        count = max(min(round(fraction * len(at)), len(at) - 1), 0)
         order = torch.randperm(len(at), generator=generator)
         mask[at[order[:count]]] = True
+    mask = mask[torch.from_numpy(first[which])]
+    for stratum in set(strata.tolist()):
+        at = (strata == stratum).nonzero()[:, 0]
+        if mask[at].all():  # each is equal to a row of another stratum
+            mask[torch.from_numpy(which == which[int(at[0])])] = False
     return mask
+
+
+def readings(held_out: Rows, trained: Rows | None = None) -> tuple[Rows, ...]:
+    """Return the rows to judge a model by, in each way that equal rows can be read.
+
+    Equal rows are copies of one draw, or draws that happen to be equal: nothing in a
+    table tells which. Bounds assume independent draws, so that copies count once, and
+    the others count each. The worse of both bounds is exact for copies; for draws
+    that are equal it was only tried (``docs/learn/learn.md``). In the second reading a
+    value that is repeated among the rows trained on counts as well: all rows
+    of that value are there, so that the others say nothing about new rows like them.
+
+    Args:
+        held_out: Rows that training did not see.
+        trained: Those that it saw.
+
+    Returns:
+        Both readings, the one of copies first; only one if no row has a copy.
+
+    Example:
+        >>> rows = Rows(torch.tensor([[1.0], [2.0], [1.0]]), torch.zeros(3))
+        >>> [len(each) for each in readings(rows)]
+        [2, 3]
+        >>> [len(each) for each in readings(rows.of(rows.x[:, 0] > 1))]
+        [1]
+    """
+    if not len(held_out):
+        return (held_out,)
+    once, every = held_out.once(), held_out
+    if trained is not None:
+        every = held_out.with_rows(trained.repeated())
+    return (held_out,) if len(once) == len(every) else (once, every)
 
 
 def read_groups(

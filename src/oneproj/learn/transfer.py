@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 from oneproj import rates
-from oneproj.errors import InvalidProblemError
+from oneproj.errors import InvalidProblemError, warn
 from oneproj.learn.base import (
     AbstractThresholdClassifier,
     Constraints,
@@ -46,7 +47,8 @@ class TransferClassifier(ProbabilityMixin, AbstractThresholdClassifier):
         source_error_: Of the reference, on the source rows that were trained on.
 
     In a ``Pipeline`` earlier steps transform X alone, unless it is made with
-    ``transform_input=["X_source"]``.
+    ``transform_input=["X_source"]``. ``score`` is the accuracy on the rows it is given,
+    of the target: a ``GridSearchCV`` over ``tolerance`` tends to the loosest.
 
     Example:
         >>> from sklearn.datasets import make_classification
@@ -98,14 +100,29 @@ class TransferClassifier(ProbabilityMixin, AbstractThresholdClassifier):
         source = self._read_source(X_source, y_source)
         with own_random_numbers(seed) as generator:
             train, held_out = self._split(source, generator)
+            held_out = self._not_trained_on(held_out, target)
             self._make_model(target.x, generator)
             self.threshold_ = 0.0
             self._minimise_loss(self._score, train, {}, seed)
             errors = rates.error_rate(self._score, data=(train.x, train.y))
             self.source_error_ = errors.value()
-            self._minimise_loss(self._score, target, self._constraints(train), seed)
+            constraints = self._constraints(train)
+            self._keep(self._minimise_loss(self._score, target, constraints, seed))
         self._confirm_held_out(held_out)
         return self
+
+    def _not_trained_on(
+        self, held_out: Sequence[Rows], target: Rows
+    ) -> tuple[Rows, ...]:
+        """The readings of the held-out source, without rows that the target has."""
+        kept = tuple(rows.of(~rows.among(target)) for rows in held_out)
+        if len(held_out[0]) and not len(kept[0]):
+            warn(
+                "Every source row that was held out is also a target row, which is "
+                "trained on, so there is no confirmation. Give source rows that are "
+                "not in the target, or call confirm with rows that no fit has seen."
+            )
+        return kept
 
     def _read_source(self, X: object, y: object) -> Rows:
         if X is None or y is None:

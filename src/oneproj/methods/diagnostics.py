@@ -22,7 +22,8 @@ Once a run has ended, whatever the method:
 - **An end that comes too early**: in the last quarter of the updates the objective was
   still falling, beyond the noise of minibatches. Not if it is nearly zero, or above its
   start because constraints drove it up.
-- **An end that is worse than a feasible start**: ``solve`` returns the start.
+- **An end that is worse than a feasible start**: ``solve`` returns the start, or with
+  a schedule says that it was better (``remark_on_end``).
 - **An objective that no update stepped on**, since a constraint was always violated.
 - **A training that ended far from feasible** (``far_from_feasible``).
 """
@@ -340,6 +341,36 @@ def far_from_feasible(
     )
 
 
+def remark_on_end(
+    context: Context, projection: Projection, reached: float, start: float | None
+) -> str:
+    """What to say of a run whose answer is what it ended with, projected.
+
+    Args:
+        context: Of the run, which has ended.
+        projection: The one at its end, which succeeded.
+        reached: The objective after it, on all data.
+        start: That of the start; None where the start was infeasible.
+    """
+    told, scheduled = [], context.schedule is not None
+    if scheduled and start is not None and _is_higher(reached, start, context):
+        told.append(
+            f"the start was feasible and its objective lower, {start:.4g} against "
+            f"{reached:.4g}: with a schedule the answer is that of Algorithm 1 all the "
+            "same"
+        )
+    if before := context.unprojected:
+        constraints = context.problem.constraints
+        told.append(far_from_feasible(projection, constraints, before))
+    return "; ".join(filter(None, told))
+
+
+def _is_higher(reached: float, kept: float, context: Context) -> bool:
+    """Whether an objective is higher than another by more than rounding."""
+    rounding = math.sqrt(rounding_unit(context.problem.parameters))
+    return reached > kept + rounding * abs(kept)
+
+
 def warn_of_kept(
     context: Context,
     settings: Mapping[str, Any],
@@ -359,7 +390,6 @@ def warn_of_kept(
         status: That of the answer: START or EARLIER.
         kept: The objective of the answer.
     """
-    rounding = math.sqrt(rounding_unit(context.problem.parameters))
     if not projection.status.ok:
         name, worst = max(projection.residuals.items(), key=lambda item: item[1])
         why = (
@@ -367,7 +397,7 @@ def warn_of_kept(
             f"{name!r} was still {worst:.3g} after the projection. The objective of "
             f"{KEPT[status]} is {kept:.4g}"
         )
-    elif reached > kept + rounding * abs(kept):
+    elif _is_higher(reached, kept, context):
         why = f"the run ended with a higher objective, {reached:.4g} after {kept:.4g}"
     else:
         return

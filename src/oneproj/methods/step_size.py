@@ -14,7 +14,7 @@ depends on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import cycle, islice
 from typing import TypeAlias
@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from oneproj.arguments import at_most_five
 from oneproj.defaults import OWN, Defaults
 from oneproj.errors import InvalidProblemError, warn
 from oneproj.methods.checks import check_inner_steps
@@ -34,6 +35,7 @@ from oneproj.problem.modes import evaluating, evaluating_when_called
 from oneproj.problem.problem import Problem
 from oneproj.problem.terms import AbstractTerm
 from oneproj.results import Counts
+from oneproj.sets import SetConstraint
 from oneproj.vectors.arithmetic import Vector, assign, rounding_unit, snapshot
 
 EXAMPLES = 64
@@ -48,7 +50,7 @@ one update with a step that ruins it by the third. Source: ``benchmarks.overhead
 ROUNDINGS = 8.0
 """Units of rounding: a difference of values is no more exact than this."""
 FLAT = 1e-30
-"""Least L1 norm of a gradient: a constraint without one may not become violated."""
+"""Least L1 norm of a gradient: a function without one may not become violated."""
 FARTHEST = 1e6
 """Longest distance to a bound that is believed: c_j may be flat at the start."""
 
@@ -145,7 +147,7 @@ def default_lr(
     ]
     start = snapshot(parameters)
     direction, steepness = _mean_step(objective, parameters)
-    sizes = [_l1_norm(_gradient(value, parameters)) for value in constraints]
+    sizes = _steepness(problem, constraints)
     if counts is not None:
         counts.objective_gradients += several
         counts.constraint_gradients += len(constraints)
@@ -179,12 +181,36 @@ def default_lr(
         with torch.no_grad():
             most, violated = scaled_objective(), violation()
             most += ROUNDINGS * rounding_unit(parameters) * abs(most)
-            for test in (is_harmless, trial_gains):
-                while t > shortest and not test(t):
-                    t *= 0.5
+            t = _halved(t, shortest, is_harmless)
+            # Not the objective stopped it, at the last step that was tried.
+            held = t <= shortest and scaled_objective() <= most
+            t = _halved(t, shortest, trial_gains)
     finally:
         assign(parameters, start)
+    if held:
+        _warn_of_flat(dict(zip(problem.constraints, sizes, strict=True)), 2.0 * t)
     return 2.0 * t
+
+
+def _halved(t: float, shortest: float, is_short: Callable[[float], bool]) -> float:
+    while t > shortest and not is_short(t):
+        t *= 0.5
+    return t
+
+
+def _warn_of_flat(sizes: Mapping[str, float], lr: float) -> None:
+    """Warn of constraints without a gradient at a start that no step may leave."""
+    names = [name for name, size in sizes.items() if size <= FLAT]
+    if not names:
+        return
+    message = (
+        "The run will hardly leave its start: the gradient of "
+        f"{at_most_five(names)} is 0 there and every step violates it, so the first "
+        f"step is the shortest, lr={lr:.1g}. A function that says nothing at its "
+        "start, as a squared norm at 0, needs another one, a little noise for example; "
+        "or pass lr=0.01."
+    )
+    warn(message)
 
 
 BatchValue: TypeAlias = Callable[[], Tensor]
@@ -235,6 +261,21 @@ def _mean_step(
 def _l1_norm(gradient: Sequence[Tensor]) -> float:
     """Return the sum of absolute entries, or nearly 0 where they are 0."""
     return max(math.fsum(float(part.abs().sum()) for part in gradient), FLAT)
+
+
+def _steepness(problem: Problem, values: Sequence[BatchValue]) -> list[float]:
+    """Return the L1 norms of gradients; of a set that has none here, what it may be.
+
+    The residual of a set is a distance, whose gradient has a Euclidean norm of 1 at
+    most. At points such as a matrix of zeros in a set of low rank it is 0.
+    """
+    found = []
+    for constraint, value in zip(problem.constraints.values(), values, strict=True):
+        size = _l1_norm(_gradient(value, problem.parameters))
+        if size <= FLAT and isinstance(constraint, SetConstraint):
+            size = math.sqrt(constraint.tensor.numel())
+        found.append(size)
+    return found
 
 
 @torch.enable_grad()

@@ -1,7 +1,7 @@
 """``strength="auto"``: penalties that find their own strengths.
 
 A hinge ``lam_j [c_j]_+`` is exact where ``lam_j`` exceeds the multiplier of ``c_j``.
-The stronger it is beyond that, the more it slows the objective ddefaults. At a solution
+The stronger it is beyond that, the more it slows the objective down. At a solution
 
     ``grad f + sum_j mu_j grad c_j = 0``,  ``mu >= 0``,
 

@@ -17,7 +17,7 @@ from oneproj.projection.tolerances import TOLERANCES
 from oneproj.results import Projection
 from oneproj.sets import SetConstraint
 from oneproj.sets.base import AbstractThinSet
-from oneproj.sets.region import Region, region_of
+from oneproj.sets.region import MARGIN_TRIES, Region, nearest_member, region_of
 from oneproj.vectors.arithmetic import (
     Vector,
     combine,
@@ -191,6 +191,49 @@ def move_into_sets(evaluator: Evaluator, region: Region) -> None:
         if lower is None:
             return
         point, extra = lower, 2.0 * extra
+
+
+def remove_rounding_from_sets(evaluator: Evaluator) -> None:
+    """Evaluate a point of all sets beside a best point that is outside by rounding.
+
+    Of several sets on a tensor all but one are met as functions are, up to rounding.
+    Their nearest points, taken in turn, have none left: those of sets without interior
+    first, whose bands have room for what the others change.
+
+    Example:
+        >>> import torch, oneproj
+        >>> w = torch.tensor([-1e-16, 1.0], dtype=torch.float64, requires_grad=True)
+        >>> both = {
+        ...     "box": oneproj.sets.Box(lower=0.0).on(w),
+        ...     "plane": oneproj.sets.Affine([[1.0, 1.0]], [1.0]).on(w),
+        ... }
+        >>> evaluator = Evaluator([w], both, differentiate_all=True)
+        >>> remove_rounding_from_sets(evaluator); evaluator.best.worst <= 0
+        True
+    """
+    best, places = (
+        evaluator.best,
+        {id(p): i for i, p in enumerate(evaluator.parameters)},
+    )
+    sets = {
+        name: constraint
+        for name, constraint in evaluator.constraints.items()
+        if isinstance(constraint, SetConstraint) and id(constraint.tensor) in places
+    }
+    missed = {name for name, c in best.values.items() if c > 0}
+    if not missed or not missed <= sets.keys() or not evaluator.is_rounding(best):
+        return
+    ordered = sorted(sets.values(), key=lambda constraint: not _is_thin(constraint))
+    point = [x.clone() for x in evaluator.best_point]
+    for _ in range(MARGIN_TRIES):
+        moved = False
+        for constraint in ordered:
+            i, members = places[id(constraint.tensor)], constraint.members
+            if float(members.residual(point[i].double())) > 0:
+                point[i], moved = nearest_member(members, point[i], point[i]), True
+        if not moved:
+            evaluator.move_to(point)
+            return
 
 
 def _worst_function(seen: Evaluation, region: Region) -> str | None:

@@ -23,7 +23,11 @@ from oneproj.errors import InvalidProblemError, NonFiniteError, old_argument
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.bundle import SPARE, Bundle
-from oneproj.projection.closed_form import move_into_sets, project_onto_sets
+from oneproj.projection.closed_form import (
+    move_into_sets,
+    project_onto_sets,
+    remove_rounding_from_sets,
+)
 from oneproj.projection.convex import (
     move_inside_noise,
     project_convex,
@@ -244,6 +248,7 @@ class Cuts(AbstractProjector):
         )
         if not (empty or evaluator.is_rounding(evaluator.best)):
             return self._project_anew(evaluator, bundle)
+        remove_rounding_from_sets(evaluator)
         move_inside_noise(evaluator)
         done = describe_convex(
             evaluator, bundle, *distance_to_solution(evaluator, bundle), {}, empty=empty
@@ -282,6 +287,7 @@ class Cuts(AbstractProjector):
         empty = project_convex(
             evaluator, bundle, max_evaluations=budget, tolerance=self._tolerance
         )
+        remove_rounding_from_sets(evaluator)
         if evaluator.best.worst > 0 and not empty:
             return self._project_convex(evaluator, None)
         move_inside_noise(evaluator)
@@ -361,6 +367,7 @@ class Cuts(AbstractProjector):
         region = region_of(evaluator.parameters, evaluator.constraints)
         if evaluator.best.worst > 0 and region.places:
             move_into_sets(evaluator, region)
+        remove_rounding_from_sets(evaluator)
         move_inside_noise(evaluator)
         search.resume()
         if self._warm and within and evaluator.best.worst <= 0:

@@ -14,7 +14,13 @@ from torch import Tensor
 
 from oneproj.errors import NonFiniteError
 from oneproj.problem.terms import AbstractTerm
-from oneproj.projection.margins import MARGIN_POWER, Margin, coarsest
+from oneproj.projection.margins import (
+    DEEPEST,
+    MARGIN_POWER,
+    Margin,
+    coarsest,
+    opposed,
+)
 from oneproj.sets import SetConstraint
 from oneproj.vectors.arithmetic import Vector, assign, dot, norm, snapshot
 from oneproj.vectors.space import (
@@ -104,8 +110,9 @@ class Evaluator:
             name: Margin(constraints[name], self.eps, value)
             for name, value in self.first.values.items()
         }
-        self.margins = {name: margin.width for name, margin in self._margins.items()}
+        self.margins: dict[str, float] = {}
         """How far inside each to aim; renewed by every move."""
+        self._renew_margins(self.first)
         self.best = self.first
         """The evaluation at the nearest feasible point, or the least infeasible one."""
         self._best_move: AbstractMove | None = None
@@ -225,7 +232,7 @@ class Evaluator:
         """Evaluate where the parameters are; one evaluation, however many there are.
 
         The gradient of a function that is violated for the first time takes a second
-        pass, which is counted in ``tried``.
+        pass, which is counted in ``extra_passes``.
 
         Args:
             only: The constraint whose gradient is wanted; None for all that may bind.
@@ -294,10 +301,22 @@ class Evaluator:
         for name, margin in self._margins.items():
             gradient = evaluation.gradients.get(name)
             margin.renew(evaluation.values[name], gradient, self._storage, move.length)
-            self.margins[name] = margin.width
+        self._renew_margins(evaluation)
         if self._is_better(evaluation, move.length):
             self.set_best(evaluation, move)
         return evaluation
+
+    def _renew_margins(self, evaluation: Evaluation) -> None:
+        """Take the margins; of both sides of a band, what leaves room between them."""
+        self.margins = {name: margin.width for name, margin in self._margins.items()}
+        for side, other in opposed(evaluation.gradients):
+            c = evaluation.values[side]
+            width = -(c + evaluation.values[other])
+            if width < -self.share * abs(c):
+                continue  # no band: they contradict each other by more than rounding
+            for name in (side, other):
+                most = DEEPEST * max(0.5 * width, 0.0)
+                self.margins[name] = min(self.margins[name], most)
 
     def point_after(self, move: AbstractMove) -> list[Tensor]:
         """The start plus a displacement, in float64."""

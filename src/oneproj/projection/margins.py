@@ -11,6 +11,9 @@ It is taken where the value was the nearest to 0 so far. A value that is much la
 than the bound at the start says nothing about the answer: a sum of exponentials falls
 by thirty orders on the way there. It counts as long as that makes no difference.
 
+Where two constraints are the sides of a band, a margin wider than half of it would ask
+for what no point satisfies. It takes a share of that half, as of the depth of a set.
+
 The parameters of the answer are rounded too, and so is the way to them. That changes
 the value by about ``eps (|(g_i x_i)_i| + |g| |x - x_0|)``, where it was the nearest to
 0 as well, and no margin is less. It matters in bfloat16, for large parameters, as those
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import combinations
 
 import torch
 
@@ -38,7 +42,7 @@ MOST = SIZES * (2.0**-23) ** MARGIN_POWER
 """The share of a bound that a margin may be for the sake of a large value at the start:
 as much as in float32 those numbers make of it."""
 DEEPEST = 0.25
-"""The share of a set's depth that a margin may take."""
+"""The share of a set's depth, or of half a band, that a margin may take."""
 
 
 def coarsest(parameters: Vector, constraints: Mapping[str, AbstractTerm]) -> float:
@@ -51,6 +55,32 @@ def coarsest(parameters: Vector, constraints: Mapping[str, AbstractTerm]) -> flo
     dtypes = {parameter.dtype for parameter in parameters}
     computed = {constraint.precision() for constraint in constraints.values()}
     return max(torch.finfo(dtype).eps for dtype in dtypes | computed if dtype)
+
+
+def opposed(gradients: Mapping[str, Vector]) -> list[tuple[str, str]]:
+    """The pairs of constraints whose gradients are exactly opposite, and not 0.
+
+    Such are the two sides of a band: ``e <= t`` and ``e >= -t``, or the same of two
+    functions.
+
+    Example:
+        >>> up, aside = torch.tensor([1.0, 2.0]), torch.tensor([2.0, 1.0])
+        >>> opposed({"upper": [up], "lower": [-up], "other": [aside]})
+        [('upper', 'lower')]
+    """
+    alike: dict[float, list[str]] = {}
+    for name, gradient in gradients.items():
+        alike.setdefault(norm(gradient), []).append(name)
+    return [
+        (one, other)
+        for length, names in alike.items()
+        for one, other in combinations(names, 2)
+        if length > 0 and _are_opposite(gradients[one], gradients[other])
+    ]
+
+
+def _are_opposite(a: Vector, b: Vector) -> bool:
+    return all(torch.equal(x, -y) for x, y in zip(a, b, strict=True))
 
 
 class Margin:

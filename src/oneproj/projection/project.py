@@ -85,6 +85,7 @@ def project(
         InvalidProblemError: No projector can handle these constraints, or the ranks of
             a process group differ.
         InfeasibleError: No feasible point was reached; the message has the residuals.
+        RankError: Another rank of the process group has ended.
 
     Example:
         >>> import torch, oneproj

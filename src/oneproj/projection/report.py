@@ -17,14 +17,18 @@ from oneproj.projection.evaluator import Evaluation, Evaluator
 from oneproj.projection.within_sets import SetBundle
 from oneproj.results import NEAREST, Projection, Status
 from oneproj.sets.region import Region
-from oneproj.vectors.arithmetic import Vector, combine, difference, norm
+from oneproj.vectors.arithmetic import (
+    Vector,
+    combine,
+    difference,
+    norm,
+    relative_distance,
+)
 
 UNBALANCED = 0.5
 """A KKT residual above this says little for the answer. On networks, those with kinks
 included, it is a tenth of that."""
 LOOSE = NEAREST.distance_over_bound
-SLIGHT = 1e-4
-"""A move of this share of the parameters: what a nearer point would save is nothing."""
 
 
 def describe(
@@ -58,7 +62,7 @@ def describe(
         >>> describe(evaluator, evaluator.best, 0.0).status.name
         'INFEASIBLE'
     """
-    weights = multipliers or {}
+    weights, flat = multipliers or {}, _flat_remark(evaluator, best)
     status = Status.FEASIBLE if best.worst <= 0 else Status.INFEASIBLE
     projection = Projection(
         status=Status.PROVEN_INFEASIBLE if empty else status,
@@ -70,11 +74,13 @@ def describe(
         residuals_before=evaluator.first.values,
         lower_bound=lower_bound,
         history=tuple(evaluator.history),
-        remark=remark
+        relative_distance=relative_distance(distance, evaluator.origin),
+        remark=("" if lower_bound and distance <= LOOSE * lower_bound else flat)
+        or remark
         or _zero_gradient_remark(evaluator, best, empty=empty)
         or _rounding_remark(evaluator, best, empty=empty),
     )
-    return with_remark(projection, evaluator.constraints, evaluator.origin)
+    return with_remark(projection, evaluator.constraints)
 
 
 def stationary_remark(evaluator: Evaluator) -> str:
@@ -110,6 +116,25 @@ def _zero_gradient_remark(
     return ""
 
 
+def _flat_remark(evaluator: Evaluator, best: Evaluation) -> str:
+    """What to say where a function that was violated is 0 with a gradient of 0."""
+    if best.worst > 0:
+        return ""
+    for name, slope in evaluator.first.gradients.items():
+        fell = evaluator.first.values[name] > 0 == best.values[name]
+        sloped = any(part.any() for part in slope)  # a step function is another matter
+        here = best.gradients.get(name, slope)
+        if fell and sloped and not any(part.any() for part in here):
+            return (
+                f"{name!r} is exactly on its bound and its gradient is exactly 0: its "
+                "value no longer depends on the parameters. A function that is flat "
+                "there, such as a maximum with 0, is met. One that only comes near its "
+                "bound, such as exp(x) <= 0, is met by underflow only, where x is far "
+                "enough: loosen that bound to a value that the function can reach."
+            )
+    return ""
+
+
 def _rounding_remark(evaluator: Evaluator, best: Evaluation, *, empty: bool) -> str:
     """What to say of a point that is infeasible by rounding only."""
     if best.worst <= 0 or empty or not evaluator.is_rounding(best):
@@ -124,30 +149,24 @@ def _rounding_remark(evaluator: Evaluator, best: Evaluation, *, empty: bool) -> 
 
 
 def with_remark(
-    projection: Projection, constraints: Mapping[str, AbstractTerm], origin: Vector
+    projection: Projection, constraints: Mapping[str, AbstractTerm]
 ) -> Projection:
     """The projection, with a remark if its answer is probably not the nearest point.
 
     One that it has already says more.
 
     Args:
-        projection: From the origin.
+        projection: That was made.
         constraints: What it is onto; advice is given that was not followed yet.
-        origin: The parameters before it; a slight move needs no remark.
 
     Example:
-        >>> import torch
         >>> far = Projection(Status.FEASIBLE, 3.0, {}, {}, 9, kkt_residual=0.8)
-        >>> with_remark(far, {}, [torch.ones(2)]).remark[:60]
+        >>> with_remark(far, {}).remark[:60]
         'A nearer feasible point probably exists: the KKT residual is'
     """
-    if projection.remark:
+    if projection.remark or not projection.may_be_nearer:
         return projection
-    bound = projection.lower_bound
-    vouched = bound is not None and projection.distance <= LOOSE * bound
-    if not projection.status.ok or vouched or projection.kkt_residual <= UNBALANCED:
-        return projection
-    if projection.distance <= SLIGHT * norm(origin):
+    if projection.kkt_residual <= UNBALANCED:
         return projection
     remark = (
         f"A nearer feasible point probably exists: the KKT residual is "

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import numpy as np
 import torch
+from torch import Tensor
 
 from oneproj.arguments import TensorLike, as_tensor
 from oneproj.errors import InvalidProblemError
@@ -237,16 +237,17 @@ def abstention_thresholds(
 
 
 def _threshold(name: str, scores: TensorLike, alpha: float, error: float) -> float:
-    given = as_tensor(name, scores).double().cpu().numpy()
-    if given.ndim != 1 or not np.isfinite(given).all():
-        bad = int((~np.isfinite(given)).sum())
+    given = as_tensor(name, scores).double().cpu()
+    finite = torch.isfinite(given)
+    if given.ndim != 1 or not finite.all():
         message = (
-            f"{name} must be one finite number per row, but has shape {given.shape} "
-            f"with {bad} NaN or infinite value(s)."
+            f"{name} must be one finite number per row, but has shape "
+            f"{tuple(given.shape)} with {int((~finite).sum())} NaN or infinite "
+            "value(s)."
         )
         raise InvalidProblemError(message)
-    rank = neyman_pearson_rank(len(given), alpha, error)
-    if rank is None:
+    least = order_statistic(given, alpha, error)
+    if least is None:
         message = (
             f"{name} has {len(given)} rows, too few to bound an error rate by "
             f"{alpha:g} with error probability {error:.3g}: even if no row exceeded "
@@ -254,4 +255,30 @@ def _threshold(name: str, scores: TensorLike, alpha: float, error: float) -> flo
             "rows of this class, or allow a larger alpha."
         )
         raise InvalidProblemError(message)
-    return float(np.partition(given, rank - 1)[rank - 1])
+    return least.score
+
+
+class OrderStatistic(NamedTuple):
+    """One of some scores, by its rank."""
+
+    score: float
+    above: int
+    """How many of them rank above it."""
+
+
+def order_statistic(
+    scores: Tensor, alpha: float, error: float
+) -> OrderStatistic | None:
+    """Return the least score that is a valid threshold; None if none of them is.
+
+    A new score exceeds it with a probability that is above ``alpha`` for at most a
+    share ``error`` of all draws of the scores: see ``neyman_pearson_rank``.
+
+    Example:
+        >>> order_statistic(torch.arange(100.0), 0.1, 0.05)
+        OrderStatistic(score=95.0, above=4)
+    """
+    n, rank = len(scores), neyman_pearson_rank(len(scores), alpha, error)
+    if rank is None:
+        return None
+    return OrderStatistic(float(scores.double().kthvalue(rank).values), n - rank)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from oneproj.arguments import as_number, check_count
+from oneproj.distributed import Fact, agreeing, compares_ranks, setting_facts
 from oneproj.errors import InvalidProblemError, NonFiniteError
 from oneproj.problem.functions import Function, Mean
 from oneproj.problem.modes import evaluating_when_called
@@ -27,7 +28,7 @@ from oneproj.rates.bounds import (
 )
 from oneproj.rates.defaults import DEFAULTS
 from oneproj.rates.functions import PrecisionTerm
-from oneproj.rates.rows import RowSet, Training, check_untouched, shared_rows
+from oneproj.rates.rows import RowSet, Training, check_untouched, rows_in_common
 from oneproj.rates.terms import Rate, parts
 from oneproj.results import Readable, Rows
 
@@ -264,7 +265,8 @@ def confirm(
     - ``precision >= p``: the same, given the accepted rows;
     - ``a r + b s`` of two rates over different rows, such as a gap between groups: the
       inverted exact test of both counts (Buehler 1957). Rows count as different if they
-      are different rows of one table, or no two of them are equal;
+      are different rows of one table in memory, chosen by ``where``: of two tables one
+      may hold the rows of the other, changed;
     - other sums: the bounds of the parts, which share the error (the union bound, valid
       whatever the rows have in common);
     - ``oneproj.mean``: betting (Waudby-Smith and Ramdas 2024);
@@ -273,8 +275,8 @@ def confirm(
 
     Raises:
         InvalidProblemError: Rows were trained on; a rate has weights, so that its count
-            is not binomial; a mean has no range, or a value outside of it; or an
-            argument does not make sense.
+            is not binomial; a mean has no range, or a value outside of it; an argument
+            does not make sense; or the ranks of a process group have different rows.
 
     Example:
         >>> import oneproj
@@ -289,20 +291,39 @@ def confirm(
         >>> round(found["fpr"].observed, 4), round(found["fpr"].confidence_bound, 4)
         (0.0257, 0.0355)
     """
-    error = as_error(confidence)
-    named = named_constraints(constraints)
-    if correction not in CORRECTIONS:
-        message = (
-            f"correction must be one of {', '.join(map(repr, CORRECTIONS))}, got "
-            f"{correction!r}. It says how several constraints share the error."
-        )
-        raise InvalidProblemError(message)
-    if not named:
-        message = "There is no constraint to confirm. Pass a dict: {'fpr': fpr <= 0.1}."
-        raise InvalidProblemError(message)
-    check_untouched(named, training)
-    evidence = gather(named, error, range, seed)
-    return _judge(evidence, error, correction, float(confidence))
+    with agreeing("oneproj.confirm") as facts:
+        error = as_error(confidence)
+        named = named_constraints(constraints)
+        if correction not in CORRECTIONS:
+            known = ", ".join(map(repr, CORRECTIONS))
+            message = (
+                f"correction must be one of {known}, got {correction!r}. It says how "
+                "several constraints share the error."
+            )
+            raise InvalidProblemError(message)
+        if not named:
+            message = (
+                "There is no constraint to confirm. Pass a dict: {'fpr': fpr <= 0.1}."
+            )
+            raise InvalidProblemError(message)
+        check_untouched(named, training)
+        evidence = gather(named, error, range, seed)
+        found = _judge(evidence, error, correction, float(confidence))
+        if compares_ranks():
+            facts.update(setting_facts({"confidence": confidence, "seed": seed}))
+            facts.update(_facts(found))
+    return found
+
+
+def _facts(found: Confirmation) -> dict[str, Fact]:
+    """What all ranks of a process group must agree on."""
+    facts = setting_facts({"correction": found.correction})
+    for name, check in found.checks.items():
+        room = DEFAULTS.range_rounding * (1.0 + abs(check.observed))
+        facts[f"the number of rows of {name!r}"] = Fact(str(check.rows), "data")
+        facts[f"the observed value of {name!r}"] = Fact(check.observed, "data", room)
+        facts[f"the bound of {name!r}"] = Fact(check.bound, "data")
+    return facts
 
 
 class Claim:
@@ -488,9 +509,7 @@ def _have_different_rows(terms: Sequence[AbstractExpression]) -> bool:
     """Whether two rates are known to be over different rows."""
     if len(terms) != 2 or not all(isinstance(term, Rate) for term in terms):  # noqa: PLR2004 - a pair
         return False
-    first, second = (RowSet(*term.read_rows()[0]) for term in terms)
-    found = shared_rows(first, second)
-    return found.comparable and found.equal == 0
+    return rows_in_common(*(RowSet(*t.read_rows()[0]) for t in terms)) == 0
 
 
 def _judge(
@@ -505,8 +524,7 @@ def _judge(
     """
     exact = {name: c.upper(error) for name, c in claims.items() if c.is_exact}
     tested = [name for name in claims if name not in exact]
-    held = {name: value <= 0 for name, value in exact.items()}
-    uppers = dict(exact)
+    held, uppers = {name: value <= 0 for name, value in exact.items()}, dict(exact)
     if correction == "none":
         uppers |= {name: claims[name].upper(error) for name in tested}
         held |= {name: uppers[name] <= 0 for name in tested}

@@ -39,7 +39,14 @@ from oneproj.rates.functions import PrecisionTerm
 from oneproj.rates.terms import Parts, Rate, parts
 from oneproj.rates.thresholds import ThresholdMover
 from oneproj.results import Projection, Status
-from oneproj.vectors.arithmetic import Vector, assign, combine, distance, snapshot
+from oneproj.vectors.arithmetic import (
+    Vector,
+    assign,
+    combine,
+    distance,
+    relative_distance,
+    snapshot,
+)
 
 Project = Callable[[Vector, Mapping[str, AbstractTerm]], Projection]
 """``AbstractProjector.project``."""
@@ -265,6 +272,7 @@ class _Search:
         return replace(
             found,
             distance=moved,
+            relative_distance=relative_distance(moved, self._start),
             residuals_before=self._before,
             gradients=self._gradients,
             kkt_residual=math.inf if moved > 0 else 0.0,

@@ -71,53 +71,37 @@ class RowSet(NamedTuple):
                 if _says_nothing(tensor):
                     continue
                 key = str(tensor.dtype), tuple(tensor.shape[1:])
-                found.setdefault(key, []).extend(_hashes(tensor))
+                found.setdefault(key, []).extend(row_hashes(tensor))
         return found
 
 
-class Shared(NamedTuple):
-    """What two sets of rows have in common.
+def shared_rows(first: RowSet, second: RowSet) -> int:
+    """Count the rows of the first set that are certainly in the second.
 
-    Attributes:
-        certain: Rows of the first that are rows of the second: they are in the same
-            memory, or more are equal than duplicates explain.
-        equal: Rows of the first whose numbers are found in the second.
-        comparable: Whether there are numbers of the same dtype and shape to compare.
-    """
-
-    certain: int
-    equal: int
-    comparable: bool
-
-
-def shared_rows(first: RowSet, second: RowSet) -> Shared:
-    """Count the rows of the first set that are in the second.
+    They are in the same memory, or more are equal than duplicates explain.
 
     Example:
         >>> from oneproj.problem.data import as_source
         >>> x = torch.arange(12.0).reshape(6, 2)
         >>> old, new = RowSet(as_source(x[:4]), None), RowSet(as_source(x[3:]), None)
         >>> shared_rows(new, old)
-        Shared(certain=1, equal=1, comparable=True)
+        1
         >>> copied = RowSet(as_source(x[3:].clone()), None)
         >>> shared_rows(copied, old)
-        Shared(certain=0, equal=1, comparable=True)
+        0
     """
-    common = _shared_memory(first, second)
+    common = rows_in_common(first, second)
     if common is not None:
-        return Shared(common, common, comparable=True)
+        return common
     mine, theirs = first.digests(), second.digests()
-    equal, comparable, surplus = 0, False, 0
+    surplus = 0
     for key in mine.keys() & theirs.keys():
-        comparable = True
         known = Counter(theirs[key])
         found = sum(digest in known for digest in mine[key])
         twice = sum(times for times in known.values() if times > 1)
-        counts = [found, len(mine[key])], [twice, len(theirs[key])]
-        equal = max(equal, found)
-        if _more_than_duplicates(*counts):
+        if _more_than_duplicates([found, len(mine[key])], [twice, len(theirs[key])]):
             surplus = max(surplus, found)
-    return Shared(surplus, equal, comparable)
+    return surplus
 
 
 def check_untouched(
@@ -146,7 +130,7 @@ def check_untouched(
                 )
                 raise InvalidProblemError(message)
             for other in seen:
-                common = shared_rows(mine, other).certain
+                common = shared_rows(mine, other)
                 if common:
                     message = (
                         f"{common} of the {len(mine.indices)} rows of {name!r} are in "
@@ -189,10 +173,20 @@ def _more_than_duplicates(found: list[int], twice: list[int]) -> bool:
     return float(stats.fisher_exact(table, alternative="greater").pvalue) < DOUBT
 
 
-def _shared_memory(first: RowSet, second: RowSet) -> int | None:
+def rows_in_common(first: RowSet, second: RowSet) -> int | None:
     """Count the rows of the first that are rows of the second by their memory.
 
-    None if they are not known to be of one table: other memory may hold copies.
+    None if they are not known to be of one table: other memory may hold copies, scaled
+    ones, or other columns of the same rows.
+
+    Example:
+        >>> from oneproj.problem.data import as_source
+        >>> x, rows = torch.arange(12.0).reshape(6, 2), torch.arange(6)
+        >>> old, new = (RowSet(as_source(x), at) for at in (rows[:3], rows[2:]))
+        >>> rows_in_common(old, new)
+        1
+        >>> rows_in_common(old, RowSet(as_source(2 * x), None)) is None
+        True
     """
     if first.source is second.source:
         return int(np.isin(first.indices.numpy(), second.indices.numpy()).sum())
@@ -245,8 +239,14 @@ def _says_nothing(tensor: Tensor) -> bool:
     return tensor[0].numel() == 1 and not tensor.is_floating_point()
 
 
-def _hashes(tensor: Tensor) -> list[int]:
-    """One hash per row, of its bytes."""
+def row_hashes(tensor: Tensor) -> list[int]:
+    """Return one hash per row, of its numbers: equal rows have equal hashes.
+
+    Example:
+        >>> first, second = row_hashes(torch.tensor([[0.0, 1.0], [-0.0, 1.0]]))
+        >>> first == second
+        True
+    """
     plain = tensor.detach().cpu().contiguous()
     if plain.is_floating_point():
         plain = plain + 0.0  # minus zero equals zero

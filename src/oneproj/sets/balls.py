@@ -228,14 +228,15 @@ class Simplex(AbstractThinSet):
     @staticmethod
     def _inside(x: Tensor, above: float, below: float) -> tuple[Tensor, Tensor]:
         """Minus the distance to the nearest of the faces, and the normal there."""
-        i = int(x.argmin())
-        value = max(-float(x.view(-1)[i]), above, below)
-        normal = torch.zeros_like(x)
+        flat = x.flatten()
+        i = int(flat.argmin())
+        value = max(-float(flat[i]), above, below)
+        normal = torch.zeros_like(flat)
         if value in {above, below}:
             normal.fill_(math.copysign(x.numel() ** -0.5, above - below))
         else:
-            normal.view(-1)[i] = -1.0
-        return x.new_tensor(value), normal
+            normal[i] = -1.0
+        return x.new_tensor(value), normal.reshape(x.shape)
 
     def _nearest(self, x: Tensor, margin: float) -> Tensor:
         del margin  # zeros are exact, and the slab takes care of the sum

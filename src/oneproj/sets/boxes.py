@@ -110,8 +110,9 @@ class Box(AbstractDistanceSet):
             return value, normal
         face = torch.maximum(below, above)
         i = int(face.argmax())
-        normal.view(-1)[i] = 1.0 if above.view(-1)[i] >= below.view(-1)[i] else -1.0
-        return face.max(), normal
+        flat = normal.flatten()  # in the order of argmax, whatever the memory's is
+        flat[i] = 1.0 if above.flatten()[i] >= below.flatten()[i] else -1.0
+        return face.max(), flat.reshape(x.shape)
 
     def _nearest(self, x: Tensor, margin: float) -> Tensor:
         del margin  # the bounds are numbers of the dtype: nothing is rounded

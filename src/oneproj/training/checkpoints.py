@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from functools import partial
 from os import PathLike
@@ -29,7 +30,13 @@ import torch
 from torch import Tensor
 
 from oneproj.arguments import as_path, check_count, check_flag
-from oneproj.errors import CheckpointError, InvalidProblemError, deprecate
+from oneproj.errors import (
+    CheckpointError,
+    InvalidProblemError,
+    OneprojError,
+    deprecate,
+    is_of_users_code,
+)
 from oneproj.files import in_words, replacing
 from oneproj.problem.modes import evaluating
 from oneproj.problem.problem import Problem
@@ -193,6 +200,43 @@ def write_checkpoint(path: Path, state: State) -> None:
         stream.write(digest.encode())
 
 
+@contextmanager
+def resumed_from(source: Path | None) -> Iterator[None]:
+    """Blame the checkpoint for an error that nothing else in a run can cause.
+
+    What a new run has is compared when a checkpoint is read. The rest, such as the
+    memory of an optimiser, is not known before it is used: if that fails, and no code
+    of the user's is involved, the contents were changed.
+
+    Args:
+        source: What the run was resumed from; None for a new run, of which such an
+            error is left alone.
+
+    Raises:
+        CheckpointError: In place of it.
+
+    Example:
+        >>> with resumed_from(None):
+        ...     raise KeyError("exp_avg")
+        Traceback (most recent call last):
+        KeyError: 'exp_avg'
+    """
+    try:
+        yield
+    except OneprojError:
+        raise
+    except Exception as error:
+        if source is None or is_of_users_code(error):
+            raise
+        message = (
+            f"The run could not go on from {source}: {error!r} in the library's own "
+            "code. The checkpoint is complete, but its contents are not what a run "
+            "saves: something else wrote it, or it was changed. Resume from another "
+            "one, or start anew."
+        )
+        raise CheckpointError(message) from error
+
+
 def read_checkpoint(path: Path) -> State:
     """Read a checkpoint; only a complete one, of this format.
 
@@ -247,6 +291,17 @@ def cannot_write(path: Path, error: OSError | ValueError) -> CheckpointError:
         f"The checkpoint {str(path)!r} cannot be written: {in_words(error)}. No update "
         "was made, since a stop would lose it. Choose a file in a folder that you can "
         "write to, on a disk with room, or leave out checkpoint=."
+    )
+    return CheckpointError(message)
+
+
+def written_by_another(path: Path) -> CheckpointError:
+    """The error for a run whose checkpoint another process is writing."""
+    message = (
+        f"The checkpoint {str(path)!r} is being written by another process, whose run "
+        "has not ended: two runs would overwrite each other's updates. No update was "
+        "made. Wait for that run, or stop it and go on from its file, or choose "
+        "another path."
     )
     return CheckpointError(message)
 

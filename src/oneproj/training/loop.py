@@ -22,7 +22,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
@@ -35,7 +35,7 @@ from torch import Tensor
 from oneproj.arguments import check_number
 from oneproj.distributed import agreeing, is_first_with
 from oneproj.errors import InvalidProblemError, NonFiniteError, OneprojWarning, warn
-from oneproj.files import check_place, in_words
+from oneproj.files import check_place, in_words, locked
 from oneproj.logs import AbstractLog
 from oneproj.methods.base import check_returned
 from oneproj.oracles import Estimate
@@ -43,7 +43,12 @@ from oneproj.problem.autograd import require_autograd
 from oneproj.problem.modes import settled
 from oneproj.progress import Stderr, progress_bar
 from oneproj.results import KEPT, Status, Update
-from oneproj.training.checkpoints import Files, cannot_write, write_checkpoint
+from oneproj.training.checkpoints import (
+    Files,
+    cannot_write,
+    write_checkpoint,
+    written_by_another,
+)
 from oneproj.training.run import Run
 
 Callback = Callable[[Update], bool | None]
@@ -187,6 +192,7 @@ class Loop:
         self._callback, self._progress, self._files = callback, progress, files
         self._seconds = math.inf
         self._save: Callable[[int], None] = lambda _: None
+        self._held = ExitStack()  # the lock of the checkpoint
         if seconds is not None:
             budget = "It is a budget of time for the updates; None for none."
             self._seconds = check_number("seconds", seconds, budget, infinite=True)
@@ -195,19 +201,24 @@ class Loop:
         """Write the first checkpoint of this call, where there is to be one.
 
         Every rank of a process group takes part: all of them have read a file before
-        one is written, and of ranks that name the same file the first writes it.
+        one is written, and of ranks that name the same file the first writes it. It
+        keeps other processes from the file until the updates end.
 
         Raises:
-            CheckpointError: It cannot be written.
+            CheckpointError: It cannot be written, or another process writes it.
             InvalidProblemError: It cannot be written on another rank.
         """
         path = self._files.target
         if path is None:
             return
         writes = is_first_with(str(path.absolute()))
-        with agreeing("the first checkpoint"):
-            if writes:
-                self._save = self._saving(run, done, path)
+        try:
+            with agreeing("the first checkpoint"):
+                if writes:
+                    self._save = self._saving(run, done, path)
+        except BaseException:
+            self._held.close()
+            raise
 
     def run(self, run: Run, done: int) -> End:
         """Make the updates after the first ``done``; returns why they ended.
@@ -251,6 +262,7 @@ class Loop:
             return End.PRESSED
         finally:
             history.close()
+            self._held.close()
         return end
 
     @property
@@ -276,7 +288,10 @@ class Loop:
             CheckpointError: It cannot be saved now.
         """
         try:
+            self._held.enter_context(locked(path))
             write_checkpoint(path, run.state_dict(done))
+        except BlockingIOError as error:
+            raise written_by_another(path) from error
         except (OSError, ValueError) as error:
             raise cannot_write(path, error) from error
         kept, warned = done, False

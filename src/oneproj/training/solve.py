@@ -38,7 +38,13 @@ from oneproj.projection.project import (
 from oneproj.results import KEPT, Projection, Solution, Status
 from oneproj.theory import Schedule
 from oneproj.theory.schedules import check_schedule
-from oneproj.training.checkpoints import Checkpoint, Files, Location, read_checkpoint
+from oneproj.training.checkpoints import (
+    Checkpoint,
+    Files,
+    Location,
+    read_checkpoint,
+    resumed_from,
+)
 from oneproj.training.loop import Callback, Callbacks, End, Loop, warn_of_end
 from oneproj.training.run import History, Run, Start
 from oneproj.vectors.arithmetic import norm
@@ -202,7 +208,9 @@ def solve(
             without the stop. The command that can be run again after a crash is
             ``solve(..., checkpoint=oneproj.Checkpoint(path))``. A path alone saves
             every 100 updates and refuses a file that exists. A file of other settings,
-            of another problem, or with other values on a sample of the data is refused.
+            of another problem, or with other values on a sample of the data is refused,
+            and so is one that another process is writing (not on Windows, nor on disks
+            without locks: two runs would overwrite each other's updates there).
         checkpoint_every: Deprecated since 0.2.0: ``Checkpoint(every=...)``.
         resume: Deprecated since 0.2.0: ``Checkpoint(resume=...)``.
         on_failure: ``"raise"`` when the projection fails, or ``"return"`` the solution
@@ -217,7 +225,10 @@ def solve(
     problem's ``model``. The status is START, the certificate carries no theorem, and a
     warning says why, unless the two objectives differ by rounding only. In the same
     two cases a feasible anchor with a lower objective is the answer, if one was seen:
-    the status is EARLIER. Anchors that see a sample of the data do not count.
+    the status is EARLIER. Anchors that see a sample of the data do not count. With a
+    schedule the answer is x_J projected, which the theorem is about, also where the
+    start was better: then the status says so. Only if that projection fails is it the
+    start.
 
     **Failure.** If no feasible point is reached, and none was kept, the
     parameters hold the trained point, unprojected, since the point with the smallest
@@ -251,6 +262,7 @@ def solve(
         CheckpointError: A checkpoint is missing, damaged, or that of another run, or
             cannot be written when the run begins. A disk that fills up later on is
             warned of, and the run goes on.
+        RankError: Another rank of the process group has ended.
 
     Example:
         >>> import torch, oneproj
@@ -300,7 +312,7 @@ def solve(
             done = _judge_start(run, files)
         judged = time.perf_counter() - prepared
         loop.begin(run, done)
-        with in_step as ending:
+        with in_step as ending, resumed_from(files.source):
             with closing(calls), _start_after_overflow(run):
                 end, stopped = loop.run(run, done), time.monotonic()
             trained = run.history.seconds_before + time.perf_counter() - began - judged
@@ -382,11 +394,9 @@ def _certified(
             remark = "thresholds were moved there, so that the bounds on rates hold"
     elif status.ok:
         status = end.status
-        if context.unprojected:
-            before = context.unprojected
-            remark = diagnostics.far_from_feasible(
-                projection, problem.constraints, before
-            )
+        remark = diagnostics.remark_on_end(
+            context, projection, objective, run.start.objective
+        )
     else:
         if on_failure == "raise":
             raise_if_infeasible(projection)
@@ -421,7 +431,8 @@ def _return_to_kept(
 
     That is the start or an anchor. Only where the run ended infeasible, or worse than
     the start or than an anchor with moved thresholds, the anchor is judged on all data:
-    that is a pass per constraint.
+    that is a pass per constraint. The feasible end of a schedule stays, whatever its
+    objective is: the theorem is about no other point.
 
     Args:
         run: That has ended.
@@ -432,6 +443,8 @@ def _return_to_kept(
         Status, objective and residuals of that point; None where the parameters stay.
     """
     context, start, best = run.context, run.start, run.context.best_anchor
+    if context.schedule is not None and projection.status.ok:
+        return None
     problem = context.problem
     least = math.inf if start.objective is None else start.objective
     if best.moved and best.objective is not None:  # which is that of all data

@@ -157,6 +157,20 @@ def norm(a: Vector) -> float:
     return length if TINY < length < math.inf else _rescaled_norm(a)
 
 
+def relative_distance(distance: float, origin: Vector) -> float:
+    """A distance as a share of the norm of the parameters where it begins.
+
+    Example:
+        >>> start, nothing = [torch.tensor([3.0, 4.0])], [torch.zeros(2)]
+        >>> relative_distance(0.5, start), relative_distance(0.5, nothing)
+        (0.1, inf)
+    """
+    length = norm(origin)
+    if length == 0.0:
+        return math.inf if distance > 0 else 0.0
+    return distance / length
+
+
 def _rescaled_norm(a: Vector) -> float:
     """The norm of a vector whose squares overflow or underflow, tensor by tensor."""
     lengths = []
