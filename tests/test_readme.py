@@ -34,6 +34,7 @@ def python_blocks(page: str) -> str:
         "README.md",
         "CONTRIBUTING.md",
         "docs/learn/learn.md",
+        "docs/own_loop/own_loop.md",
         "docs/rates/new_data.md",
         "docs/rates/rates.md",
         "docs/recipes/recipes.md",

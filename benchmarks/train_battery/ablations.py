@@ -164,18 +164,13 @@ ARGUMENTS: tuple[Ablation, ...] = (
     # --- what updates and anchors look at ---
     Ablation(
         "largest_batch_size",
-        "small models of tables see 256 examples: 64",
-        {"largest_batch_size": 64},
-    ),
-    Ablation(
-        "whole_data_work",
-        "small constraint data is seen as a whole: only two minibatches of it",
-        {"whole_data_work": 1},
+        "small models of tables see 1,024 examples: 128",
+        {"largest_batch_size": 128},
     ),
     Ablation(
         "whole_data",
-        "small constraint data is seen as a whole: only one minibatch of it",
-        {"whole_data_work": 1, "whole_data_batches": 1},
+        "constraints of two minibatches are seen as a whole: only of one",
+        {"whole_data_batches": 1},
     ),
     Ablation(
         "anchor_work",
@@ -221,11 +216,6 @@ PATCHED: tuple[Ablation, ...] = (
         "without_repetition",
         "minibatches without repetition within an epoch: independent",
         patches={"oneproj.oracles.base.Sampler.draw": _independent},
-    ),
-    Ablation(
-        "reused_minibatches",
-        "a minibatch of a constraint serves three updates: one",
-        patches={"oneproj.oracles.anchored.UPDATES_PER_BATCH": 1},
     ),
 )
 """No argument controls them. After a move of modules, change the names here."""

@@ -8,7 +8,8 @@ the counts; ``Problem`` puts them together.
 
 Solve it: ``solve`` does all, ``logs`` follow a run, and a ``Checkpoint`` saves it.
 ``Defaults`` are the numbers behind what it chooses. In a loop of your own,
-``OneProjection`` is the optimiser, and ``Hinge`` or ``Softplus`` the penalty.
+``AutoPenalty`` is the penalty, which finds its strength, around ``OneProjection`` or
+another optimiser; ``Hinge`` and ``Softplus`` are penalties of a given strength.
 ``project`` makes a model feasible that is trained already, and ``certify`` judges any
 point. ``theory`` has the paper's schedules. ``methods`` has the other methods, as
 objects with options, and what one of your own is made of; ``oracles`` has what an
@@ -50,6 +51,7 @@ from oneproj.errors import OneprojError as OneprojError
 from oneproj.errors import OneprojWarning as OneprojWarning
 from oneproj.errors import ProjectionFailed as ProjectionFailed
 from oneproj.errors import RankError as RankError
+from oneproj.methods.auto_penalty import AutoPenalty as AutoPenalty
 from oneproj.methods.one_projection import OneProjection as OneProjection
 from oneproj.oracles.penalties import Hinge as Hinge
 from oneproj.oracles.penalties import Softplus as Softplus

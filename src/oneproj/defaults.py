@@ -67,14 +67,12 @@ class Defaults:
             gradient at hand. Source: asleep_by_5, asleep_by_12.
         least_push: Norm of a push that is always allowed: Adam ignores gradients near
             its 1e-8.
-        batch_size: Examples of a minibatch.
+        batch_size: Examples of a minibatch. Source: attention, recurrent_tanh.
         largest_batch_size: Examples of a minibatch of a table where more cost next to
-            nothing. Source: low_rank.
+            nothing. Source: large_table, many_rows.
         free_work: Parameters times examples up to which that is so.
-        whole_data_batches: Minibatches that cost what one anchored minibatch costs: a
-            constraint with no more examples is seen as a whole.
-        whole_data_work: Parameters times examples up to which a constraint of a table
-            is seen as a whole. Source: false_positive_rate_saturated.
+        whole_data_batches: A constraint with no more examples than in so many
+            minibatches is seen as a whole.
         anchor_work: Parameters times examples whose values an anchor may take, on
             average. Source: many_rows.
         anchor_share: Examples whose gradients an anchor takes, as a share of those that
@@ -111,11 +109,10 @@ class Defaults:
     far_moves: float = 3.0
     least_push: float = 1e-4
 
-    batch_size: int = 64
-    largest_batch_size: int = 256
-    free_work: int = 2_500_000
+    batch_size: int = 128
+    largest_batch_size: int = 1024
+    free_work: int = 10_000_000
     whole_data_batches: int = 2
-    whole_data_work: int = 1_250_000
     anchor_work: int = 50_000_000
     anchor_share: float = 0.4
 

@@ -465,7 +465,8 @@ class Solution(Readable):
 
     Attributes:
         status: How the run ended; ``status.ok`` if the answer is feasible.
-        objective: Of the answer, on all data.
+        objective: Of the answer, on all data; NaN where ``AutoPenalty.finish`` was not
+            given one.
         residuals: Every constraint minus its bound, likewise; feasible means <= 0.
         certificate: What is known about the answer.
         counts: What the run used.
@@ -521,7 +522,8 @@ class Solution(Readable):
 
     def _parts(self) -> list[Rows | str]:
         rows = [("quantity", "value"), ("status", self.status_text)]
-        rows.append(("objective", f"{self.objective:.6g}"))
+        if not math.isnan(self.objective):
+            rows.append(("objective", f"{self.objective:.6g}"))
         rows += [(f"residual: {n}", f"{r:.3e}") for n, r in self.residuals.items()]
         rows.append(("distance moved", self._moved()))
         rows += [

@@ -45,6 +45,7 @@ def new_errors(clf: NeymanPearsonClassifier, X: np.ndarray, y: np.ndarray) -> fl
     return float(clf.predict(X)[y == 0].mean())
 
 
+@pytest.mark.filterwarnings("ignore:The run may have ended too early")
 def test_the_cap_holds_although_every_row_is_repeated() -> None:
     def rows(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         draws = np.random.default_rng(seed)

@@ -15,7 +15,7 @@ from oneproj.methods import Algorithm1
 from oneproj.methods.algorithm1 import Algorithm1Updater
 from oneproj.methods.base import prepare
 from oneproj.oracles import ORACLES
-from oneproj.oracles.anchor import AnchorPlan
+from oneproj.oracles.plan import AnchorPlan
 
 Solved = dict[str, object]
 

@@ -12,7 +12,7 @@ import oneproj
 from oneproj import Projection, Status, distributed
 from oneproj.methods.base import TWICE, Context, prepare
 from oneproj.oracles import ORACLES, Anchored, Exact
-from oneproj.oracles.anchor import (
+from oneproj.oracles.plan import (
     ANCHORS_PER_PASS,
     BETWEEN_ANCHORS,
     CENTERS_PER_ANCHOR,
@@ -87,11 +87,12 @@ def test_small_is_relative_to_the_minibatch() -> None:
 
 
 def test_small_is_relative_to_the_parameters_too() -> None:
-    width = OWN.whole_data_work // 1000
-    assert ready(make(1000, width=width)).oracle_class.name == "exact"
-    assert ready(make(1001, width=width)).oracle_class.name == "anchored"
-    mixed = ready(make(1000, 1001, None, width=width))
-    assert (mixed.oracle_class.name, mixed.anchors.at_once) == ("anchored", 1000)
+    width = OWN.free_work // 500  # minibatches of 500 examples
+    rows = OWN.whole_data_batches * 500
+    assert ready(make(rows, width=width)).oracle_class.name == "exact"
+    assert ready(make(rows + 1, width=width)).oracle_class.name == "anchored"
+    mixed = ready(make(rows, rows + 1, None, width=width))
+    assert (mixed.oracle_class.name, mixed.anchors.at_once) == ("anchored", rows)
     oracle = mixed.oracle(oneproj.Hinge(1.0), renew_every=None)
     oracle.anchor()
     with torch.no_grad():
@@ -112,8 +113,8 @@ def test_small_anchors_ask_for_little_to_be_seen_at_every_update() -> None:
 def test_sequences_of_tokens_are_no_table() -> None:
     table = torch.nn.Embedding(50, 8)
     for tokens, expected in [
-        (torch.zeros(9, 512), 256),
-        (torch.zeros(9, 512).long(), 64),
+        (torch.zeros(9, 512), LARGEST),
+        (torch.zeros(9, 512).long(), SMALLEST),
     ]:
         risk = oneproj.mean(lambda t: table(t.long()).sum(dim=(1, 2)), data=tokens)
         problem = oneproj.Problem(table.parameters(), risk, {}, radius=1e3)
@@ -166,12 +167,12 @@ def per_anchor(anchors: AnchorPlan, rows: int) -> float:
 
 
 def test_an_anchor_sees_all_data_where_that_is_affordable() -> None:
-    width = 10**4
+    width = 2000
     rows = ANCHORS_PER_PASS * OWN.anchor_work // width  # a pass serves several anchors
     assert ready(make(rows, width=width)).anchors.size is None
     larger = ready(make(rows + 1, width=width)).anchors
     assert larger.reference_size == rows // 2
-    assert larger.size == GRADIENT_EXAMPLES
+    assert larger.size == int(OWN.anchor_share * BETWEEN_ANCHORS * LARGEST)
     assert ready(make(None)).anchors.size is None
     assert ready(make()).anchors.size is None
 
@@ -192,9 +193,9 @@ def wide(rows: int) -> oneproj.Problem:
     return problem
 
 
-@pytest.mark.parametrize("rows", [257, 4000, 12288, 10**6])
+@pytest.mark.parametrize("rows", [513, 4000, 12288, 10**6])
 def test_a_costly_anchor_costs_a_share_of_what_is_seen_between_two(rows: int) -> None:
-    share = int(OWN.anchor_share * BETWEEN_ANCHORS * 64)
+    share = int(OWN.anchor_share * BETWEEN_ANCHORS * SMALLEST)
     assert ready(wide(share)).anchors.size is None
     anchors = ready(wide(rows)).anchors
     assert anchors.size == share
@@ -270,7 +271,7 @@ def test_defaults() -> None:
     [
         (1, LARGEST),
         (OWN.free_work // LARGEST, LARGEST),
-        (OWN.free_work // 100, 100),
+        (OWN.free_work // 200, 200),
         (OWN.free_work // SMALLEST, SMALLEST),
         (OWN.free_work, SMALLEST),
     ],

@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torch.optim import SGD
 
 from oneproj import InvalidProblemError, NonFiniteError, OneProjection, OneprojWarning
 
@@ -45,7 +46,7 @@ def test_train_and_eval_switch_back_and_forth() -> None:
 
 def test_closure_is_evaluated_at_the_inner_iterate() -> None:
     w = torch.tensor([2.0], requires_grad=True)
-    optimizer = OneProjection([w], 0.25, prox_weight=0.0, inner_steps=10)
+    optimizer = OneProjection([w], 0.25, prox_weight=0.0, inner_steps=10, base=SGD)
 
     def closure() -> float:
         optimizer.zero_grad()

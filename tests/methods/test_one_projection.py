@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
+from torch.optim import SGD
 
 from oneproj import OneProjection
 
 Gradient = Callable[[Tensor, int], Tensor]
+paper_step = partial(OneProjection, base=SGD, late_weight=0.0)
+"""The optimiser with the paper's step and the paper's mean."""
 
 
 def noisy_quadratic(dim: int, seed: int, dtype: torch.dtype) -> Gradient:
@@ -102,7 +106,7 @@ def test_follows_the_pseudocode(
         eta=(lambda s: 2 / (m * (s + 1))) if theorem_step else (lambda _: 0.1),
         radius=radius,
     )
-    optimizer = OneProjection(
+    optimizer = paper_step(
         parameters,
         None if theorem_step else 0.1,
         strong_convexity=m if theorem_step else None,
@@ -126,7 +130,7 @@ def test_without_constraint_prox_and_ball_it_is_averaged_sgd() -> None:
     (w,), steps = start(4, torch.float64, [(4,)]), 50
     twin = w.detach().clone().requires_grad_()
     sgd, average = torch.optim.SGD([twin], lr=0.07), torch.zeros(4, dtype=torch.float64)
-    optimizer = OneProjection([w], 0.07, prox_weight=0.0, inner_steps=steps)
+    optimizer = paper_step([w], 0.07, prox_weight=0.0, inner_steps=steps)
     for k, z in enumerate(run(optimizer, [w], gradient, steps)):
         average += twin.detach() / steps
         if k < steps:
@@ -141,7 +145,7 @@ def test_without_constraint_prox_and_ball_it_is_averaged_sgd() -> None:
 def test_late_weight_weighs_the_inner_iterates_as_it_says(q: int) -> None:
     gradient = noisy_quadratic(4, 2, torch.float64)
     (w,), K = start(4, torch.float64, [(4,)]), 12
-    optimizer = OneProjection(
+    optimizer = paper_step(
         [w], 0.07, prox_weight=0.5, inner_steps=K, late_weight=float(q)
     )
     inner = list(run(optimizer, [w], gradient, K))[:K]
@@ -159,7 +163,7 @@ def test_a_single_inner_step_leaves_the_centre_in_place() -> None:
     gradient = noisy_quadratic(3, 3, torch.float64)
     (w,) = start(3, torch.float64, [(3,)])
     x0 = w.detach().clone()
-    optimizer = OneProjection([w], 0.1, prox_weight=1.0, inner_steps=1)
+    optimizer = paper_step([w], 0.1, prox_weight=1.0, inner_steps=1)
     for z in run(optimizer, [w], gradient, 9):
         assert torch.equal(z, x0)
     assert torch.equal(w.detach(), x0)
@@ -175,7 +179,7 @@ def test_random_selection_returns_the_iterate_a_full_record_would(
         (w,) = start(3, torch.float64, [(3,)])
         (twin,) = start(3, torch.float64, [(3,)])
         settings = {"prox_weight": 0.5, "inner_steps": K, "radius": 5.0}
-        optimizer = OneProjection(
+        optimizer = paper_step(
             [w],
             0.1,
             select="random",
@@ -184,7 +188,7 @@ def test_random_selection_returns_the_iterate_a_full_record_would(
             generator=torch.Generator().manual_seed(seed),
             **settings,
         )
-        recorder, record = OneProjection([twin], 0.1, **settings), []
+        recorder, record = paper_step([twin], 0.1, **settings), []
         pairs = zip(
             run(optimizer, [w], gradient, T * K),
             run(recorder, [twin], gradient, T * K),
@@ -205,7 +209,7 @@ def test_interrupted_before_the_drawn_iterate_shows_the_last_complete_one() -> N
     gradient = noisy_quadratic(3, 5, torch.float64)
     (w,) = start(3, torch.float64, [(3,)])
     generator = torch.Generator().manual_seed(0)
-    optimizer = OneProjection(
+    optimizer = paper_step(
         [w],
         0.1,
         prox_weight=0.5,
@@ -224,7 +228,7 @@ def test_groups_share_one_ball_and_keep_their_own_rates() -> None:
     a = torch.tensor([3.0], requires_grad=True)
     b = torch.tensor([4.0], requires_grad=True)
     groups = [{"params": [a], "lr": 1.0}, {"params": [b], "lr": 0.0}]
-    optimizer = OneProjection(groups, 0.5, prox_weight=0.0, inner_steps=9, radius=5.0)
+    optimizer = paper_step(groups, 0.5, prox_weight=0.0, inner_steps=9, radius=5.0)
     a.grad, b.grad = torch.tensor([-6.0]), torch.tensor([-6.0])
     optimizer.step()  # a moves to 9, b stays at 4; |(9, 4)| > 5
     expected = torch.tensor([9.0, 4.0]) * 5 / torch.tensor([9.0, 4.0]).norm()
@@ -236,7 +240,7 @@ def test_missing_gradients_and_frozen_parameters() -> None:
     unused = torch.tensor([1.0], requires_grad=True)
     frozen = torch.tensor([7.0])
     groups = [{"params": [moving, unused]}, {"params": [frozen]}]
-    optimizer = OneProjection(groups, 0.5, prox_weight=0.1, inner_steps=2, radius=2.0)
+    optimizer = paper_step(groups, 0.5, prox_weight=0.1, inner_steps=2, radius=2.0)
     for _ in range(6):
         moving.grad = torch.tensor([1.0])
         optimizer.step()
@@ -247,7 +251,7 @@ def test_missing_gradients_and_frozen_parameters() -> None:
 
 def test_schedulers_drive_the_step_size() -> None:
     w = torch.tensor([0.0], requires_grad=True)
-    optimizer = OneProjection([w], 1.0, prox_weight=0.0, inner_steps=100)
+    optimizer = paper_step([w], 1.0, prox_weight=0.0, inner_steps=100)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
     positions = []
     for _ in range(4):
@@ -277,7 +281,7 @@ def test_a_base_optimiser_keeps_its_own_state() -> None:
 def test_memory_is_two_copies_and_three_with_selection() -> None:
     for select, copies in (("last", 2), ("random", 3)):
         w = torch.zeros(10, requires_grad=True)
-        optimizer = OneProjection(
+        optimizer = paper_step(
             [w],
             0.1,
             prox_weight=0.1,
@@ -300,7 +304,7 @@ def test_memory_is_two_copies_and_three_with_selection() -> None:
 
 def test_a_ball_with_another_centre() -> None:
     w = torch.tensor([10.0], requires_grad=True)
-    optimizer = OneProjection(
+    optimizer = paper_step(
         [w],
         1.0,
         prox_weight=0.0,
@@ -317,7 +321,7 @@ def test_a_stale_gradient_does_not_move_a_frozen_parameter() -> None:
     w, v = torch.zeros(1, requires_grad=True), torch.zeros(1, requires_grad=True)
     v.grad = torch.ones(1)
     v.requires_grad_(requires_grad=False)
-    optimizer = OneProjection([w, v], 0.1, prox_weight=0.0, inner_steps=2)
+    optimizer = paper_step([w, v], 0.1, prox_weight=0.0, inner_steps=2)
     w.grad = torch.ones(1)
     optimizer.step()
     assert v.item() == 0.0

@@ -40,7 +40,12 @@ def test_it_steps_as_algorithm_1_does_inside_an_outer_iteration(combine: str) ->
     )
     problem, z = instance()
     optimizer = oneproj.OneProjection(
-        [z], lr=0.05, prox_weight=0.0, inner_steps=1000, radius=2.0
+        [z],
+        lr=0.05,
+        prox_weight=0.0,
+        inner_steps=1000,
+        radius=2.0,
+        base=torch.optim.SGD,
     )
     penalty = oneproj.Hinge(7.0, combine)
     for seen in path:

@@ -22,7 +22,7 @@ State = dict[str, Any]
 def make(width: int = 2, **changed: Any) -> OneProjection:  # noqa: ANN401 - settings
     w, b = (torch.ones(n, requires_grad=True) for n in (width, 1))
     settings = {"lr": 0.1, "prox_weight": 0.1, "inner_steps": 20, "radius": 9.0}
-    optimizer = OneProjection([w, b], **(settings | changed))
+    optimizer = OneProjection([w, b], **(settings | {"base": SGD} | changed))
     for p in (w, b):
         p.grad = torch.ones_like(p)
     for _ in range(3):

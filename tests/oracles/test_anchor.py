@@ -11,7 +11,8 @@ from torch import Tensor
 
 from oneproj import Counts, NonFiniteError, Problem, function, mean
 from oneproj.oracles import anchor as module
-from oneproj.oracles.anchor import Anchor, AnchorPlan, take_anchor
+from oneproj.oracles.anchor import Anchor, take_anchor
+from oneproj.oracles.plan import AnchorPlan
 from oneproj.sets import Ball
 
 LARGE, FEW = 7, 3

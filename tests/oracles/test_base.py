@@ -283,9 +283,7 @@ def test_constraint_gradients_are_those_that_the_penalty_asks_for(
     first = looks(kind)
     fresh = 1 if kind is Anchored else 2  # at the anchor its gradients are at hand
     assert count(kind, worst, 2).counts.constraint_gradients == first + fresh
-    # The two with data are looked at once more, at the anchor.
-    again = 2 if kind is Anchored else 0
-    expected = first + 3 * fresh + again
+    expected = first + 3 * fresh
     assert count(kind, each, 2).counts.constraint_gradients == expected
     case = Case(seed=3)
     oracle = case.oracle(kind, Hinge(3.0, "sum"))
@@ -294,9 +292,7 @@ def test_constraint_gradients_are_those_that_the_penalty_asks_for(
     seen = oracle.backward().residuals
     violated = [name for name, c in seen.items() if c > 0]
     assert 0 < len(violated) < 3, "the case tells the violated from the others"
-    at_anchor = [n for n in violated if n != "size"] if kind is Anchored else []
-    after = before + len(violated) + len(at_anchor)
-    assert case.counts.constraint_gradients == after
+    assert case.counts.constraint_gradients == before + len(violated)
 
 
 def test_counts_add_up_in_the_object_that_was_given() -> None:

@@ -258,6 +258,7 @@ def test_a_precision_that_holds_since_nothing_is_accepted_warns() -> None:
 class TestThresholds:
     """Where a move of the bias alone meets the counts, the answer meets them."""
 
+    @pytest.mark.filterwarnings("ignore:The run may have ended too early")
     @pytest.mark.parametrize("seed", [0, 1])
     def test_no_false_positive_and_most_positives_found(self, seed: int) -> None:
         data = load_breast_cancer()

@@ -250,7 +250,7 @@ def test_any_scheduler_resumes(
     base: str,
     decay: Callable[[torch.optim.Optimizer], LRScheduler],
 ) -> None:
-    arguments = {"method": method, "base": base, "decay": decay}
+    arguments = {"method": method, "base": base, "decay": decay, "batch_size": 64}
     whole = outcome(problem(), **arguments)
     assert whole[1].feasible
     arguments |= {"checkpoint": oneproj.Checkpoint(tmp_path / "run.pt")}

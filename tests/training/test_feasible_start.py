@@ -302,7 +302,12 @@ def test_a_trained_network_is_returned_with_its_statistics(
     objective = problem.objective.value()
     with pytest.warns(oneproj.OneprojWarning, match=KEPT):
         solution = oneproj.solve(
-            problem, steps=8, lr=3.0, decay="constant", projector=gives_up
+            problem,
+            steps=8,
+            lr=3.0,
+            decay="constant",
+            projector=gives_up,
+            batch_size=64,
         )
     assert solution.status is Status.START
     assert solution.feasible

@@ -18,7 +18,7 @@ from oneproj.arguments import check_number
 from oneproj.certificates.tolerances import TOLERANCES as TOL
 from oneproj.errors import InvalidProblemError, NonFiniteError, ProjectionFailed
 from oneproj.problem.float64 import check_in_float64, warn_if_signs_differ
-from oneproj.problem.problem import Problem
+from oneproj.problem.problem import Constrained, Problem
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.margins import MARGIN_POWER
 from oneproj.rates.correction import has_rates, smooth
@@ -130,7 +130,7 @@ def is_on_ball(problem: Problem, point: Vector) -> bool:
     return outward(point, problem.center)[0] >= problem.radius * (1.0 - near)
 
 
-def feasibility(problem: Problem) -> Measure:
+def feasibility(problem: Constrained) -> Measure:
     """Return the worst residual ``max_j c_j(x)`` on all data, to be compared with 0.
 
     Feasible means <= 0, without a tolerance. Without constraints the value is -inf.
@@ -201,7 +201,7 @@ def surrogate_measure(problem: Problem) -> list[Measure]:
     return [Measure("surrogate of rates", worst, source=source, details=details)]
 
 
-def ball_excess(problem: Problem) -> float:
+def ball_excess(problem: Constrained) -> float:
     """Return how far the point is outside the safeguard ball beyond rounding, else 0.
 
     Example:

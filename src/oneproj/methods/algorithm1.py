@@ -29,14 +29,15 @@ from oneproj.methods.base_steps import (
 )
 from oneproj.methods.checks import Select
 from oneproj.methods.diagnostics import RunDiagnostics
-from oneproj.methods.one_projection import OneProjection
+from oneproj.methods.engine import PenaltyEngine
+from oneproj.methods.one_projection import LATE_WEIGHT, OneProjection
 from oneproj.methods.step_size import (
     choose_inner_steps,
     default_lr,
     far_lr,
     lengthen,
 )
-from oneproj.methods.strength import AutoStrength, limited_push
+from oneproj.methods.strength import AutoStrength
 from oneproj.oracles import ORACLES, Estimate, OracleLike
 from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.penalties import AbstractPenalty, Combine, Hinge, Softplus
@@ -202,7 +203,7 @@ class Algorithm1(AbstractMethod):
     far from feasible lengthens the steps, the prox weight falls by as much."""
     inner_steps: int | None = None
     """None for 10, or half of fewer than 20 updates."""
-    late_weight: float = 3.0
+    late_weight: float = LATE_WEIGHT
     """How much later inner iterates count for in the next centre; 0 for the mean."""
     strength: float | Literal["auto"] = "auto"
     smoothing: float | None = None
@@ -234,16 +235,12 @@ class _Engine(OneProjection):
 class Algorithm1Updater(Resumable, AbstractUpdater):
     """Algorithm 1 from start to projection; ``OneProjection`` is its engine."""
 
-    STATE = (
-        *("optimizer", "_scheduler", "_strength", "_diagnostics", "_oracle"),
-        *("_outer", "_watch"),
-    )
+    STATE = ("optimizer", "_scheduler", "_engine", "_diagnostics", "_outer", "_watch")
 
     def __init__(self, context: Context, options: Algorithm1) -> None:
         """Build penalty, oracle and optimiser, from the schedule where there is one."""
         self._context = context
-        self._penalty: AbstractPenalty | None = None
-        self._strength: AutoStrength | None = None
+        self._penalty: AbstractPenalty | None = None  # unless strengths are automatic
         self._scheduler: LRScheduler | None = None
         self._diagnostics: RunDiagnostics | None = None
         self._watch: AssumptionWatch | None = None
@@ -253,7 +250,12 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
             self._choose(options)
         else:
             self._follow(context.schedule)
-        self._oracle = context.oracle(self._penalty, renew_every=None)
+        automatic = self._penalty is None
+        self._engine = PenaltyEngine(
+            context.oracle(self._penalty, renew_every=None),
+            AutoStrength(context.defaults) if automatic else None,
+            every=context.anchors.every,
+        )
         self._outer = 0
 
     def _follow(self, schedule: Schedule) -> None:
@@ -286,9 +288,7 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
         )
         self._scheduler = schedule_lr(options.decay, self.optimizer, steps, defaults)
         self._diagnostics, self._clip = RunDiagnostics(), options.clip
-        if options.strength == "auto":
-            self._strength = AutoStrength(defaults)
-        else:
+        if options.strength != "auto":
             combine = options.combine or "max"
             self._penalty = _penalty(options.strength, options.smoothing, combine)
         # A step of Adam moves no parameter by more than lr. In a network with many
@@ -299,10 +299,10 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
 
     def update(self) -> Estimate:
         """Make one inner update; at a centre, renew anchor and strengths first."""
-        oracle, parameters = self._oracle, self._context.problem.parameters
-        anchor = self._anchor()
+        engine, parameters = self._engine, self._context.problem.parameters
+        anchor = engine.at_center() if self.optimizer.at_center else None
         # What becomes a strength is checked at once, the rest with the penalty.
-        objective = oracle.backward_objective(alone=anchor is not None)
+        objective = engine.oracle.backward_objective(alone=anchor is not None)
         if self._watch is not None:
             self._watch.add_objective()
         if self._clip is not None:
@@ -312,12 +312,11 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
             if self.optimizer.at_center:
                 self._diagnostics.add_gradient(*observed)
             self._diagnostics.add_objective(*observed)
-        if self._strength is not None:
-            self._strength.watch(gradients(parameters))
-            if anchor is not None:
-                oracle.penalize(self._strength.adapt(anchor))
-                self._lengthen(anchor)
-        residuals = self._push()
+        engine.watch(gradients(parameters))
+        if anchor is not None:
+            engine.adapt(anchor)
+            self._lengthen(anchor)
+        residuals = engine.add_penalty()
         if self._watch is not None:
             self._watch.add_penalty(residuals)
         self.optimizer.step()
@@ -353,29 +352,6 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
     def seen(self) -> Observations | None:
         """What the run saw of the quantities that a schedule's constants bound."""
         return None if self._watch is None else self._watch.seen
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from such a state, with the penalty that was in force."""
-        super().load_state_dict(state)
-        if self._strength is not None and self._strength.penalty.strengths:
-            self._oracle.penalize(self._strength.penalty)
-
-    def _anchor(self) -> Anchor | None:
-        wanted = self._strength is not None or self._context.oracle_class.uses_anchors
-        if not (wanted and self.optimizer.at_center):
-            return None
-        if self._outer % self._context.anchors.every != 0:
-            return None
-        return self._oracle.anchor()
-
-    def _push(self) -> dict[str, float]:
-        """Add the penalty's gradient, within a limit where strengths are in doubt."""
-        oracle, parameters = self._oracle, self._context.problem.parameters
-        most = None if self._strength is None else self._strength.most_push
-        if most is None:
-            return oracle.add_penalty()
-        with limited_push(parameters, most):
-            return oracle.add_penalty()
 
     def _lengthen(self, anchor: Anchor) -> None:
         """Lengthen the steps, at the start, if feasible points are far from it."""

@@ -50,7 +50,7 @@ def recommend(context: Context) -> tuple[AbstractMethod, str]:
     """
     problem, most = context.problem, context.defaults
     n = dimension(problem.parameters)
-    terms = (problem.objective, *problem.constraints.values())
+    terms = problem.terms
     examples = sum(term.size or 0 for term in terms)
     size = f"{n} parameters and {examples} examples"
     if context.schedule is not None:

@@ -29,15 +29,15 @@ from oneproj.arguments import check_count, plain
 from oneproj.defaults import Defaults
 from oneproj.errors import CheckpointError, InvalidProblemError, deprecate
 from oneproj.oracles import ORACLES, AbstractOracle, Estimate, OracleLike
-from oneproj.oracles.anchor import (
+from oneproj.oracles.anchor import BestAnchor
+from oneproj.oracles.penalties import AbstractPenalty
+from oneproj.oracles.plan import (
     BETWEEN_ANCHORS,
     AnchorPlan,
-    BestAnchor,
     plan_anchors,
     plan_at_once,
     plan_batches,
 )
-from oneproj.oracles.penalties import AbstractPenalty
 from oneproj.problem.functions import function
 from oneproj.problem.modes import kind_with_two_modes
 from oneproj.problem.problem import Problem
@@ -467,21 +467,16 @@ def prepare(
     Raises:
         InvalidProblemError: An argument does not fit; the message names it.
     """
-    defaults = _check_defaults(defaults)
+    defaults = check_defaults(defaults)
     bits = "A run repeats to the bit with its seed, so it has one: 0 when left out."
     seed = check_count("seed", seed, bits, least=0)
     updates = "It is how many updates the run makes."
     steps = check_count("steps", _choose_steps(steps, schedule, defaults), updates)
-    given, batch_size = (
-        batch_size is not None,
-        plan_batches(batch_size, problem, defaults),
-    )
+    batch_size = plan_batches(batch_size, problem, defaults)
     if anchor_size is not None:
         examples = "It is how many examples of a constraint an anchor sees."
         anchor_size = check_count("anchor_size", anchor_size, examples)
-    at_once = plan_at_once(
-        problem, batch_size, defaults, given=given, anchor_size=anchor_size
-    )
+    at_once = plan_at_once(batch_size, anchor_size, defaults)
     chosen = _choose_oracle(oracle, problem, schedule, at_once)
     # Independent streams for sampling and selection, both fixed by the seed.
     sampling, selection = np.random.SeedSequence(seed).generate_state(2, np.uint64)
@@ -508,7 +503,13 @@ def prepare(
     )
 
 
-def _check_defaults(defaults: Defaults | None) -> Defaults:
+def check_defaults(defaults: Defaults | None) -> Defaults:
+    """Return the numbers that were given, or the library's own.
+
+    Example:
+        >>> check_defaults(None) == Defaults()
+        True
+    """
     if defaults is None or isinstance(defaults, Defaults):
         return defaults or Defaults()
     message = (

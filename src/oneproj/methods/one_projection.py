@@ -43,7 +43,8 @@ Deviations from the paper, all of them; no theorem covers 3, 4, 6, 9, 11-13:
     settled when the optimiser is built: one that is frozen later is refused, and a
     warning names one that is thawed later (``checks``).
 11. ``late_weight = q > 0`` weighs ``z_s`` by about ``s^q`` in line 14 (polynomial-decay
-    averaging; Shamir and Zhang, 2013): the centre trails the inner iterates less.
+    averaging; Shamir and Zhang, 2013): the centre trails the inner iterates less. It is
+    3, and ``base`` is Adam, unless ``strong_convexity`` asks for the theorems' steps.
 12. At the edge of B a ``base`` other than SGD sees the gradient without its pull
     outwards, in ``.grad`` as well: ``base_steps`` says why.
 13. After an iterate that is not finite, which is an error, line 8 comes again
@@ -61,7 +62,7 @@ from torch import Tensor
 from torch.optim import SGD, Optimizer
 
 from oneproj.arguments import check_number
-from oneproj.methods.base_steps import step_in_ball_
+from oneproj.methods.base_steps import choose_base, step_in_ball_
 from oneproj.methods.checks import (
     POWER,
     PULL,
@@ -81,6 +82,9 @@ from oneproj.methods.checks import (
 )
 from oneproj.methods.nested import AbstractNested, Position
 from oneproj.problem.trainable import as_center
+
+LATE_WEIGHT = 3.0
+"""How much later inner iterates count for. Source: ``benchmarks/NOTES.md``."""
 
 
 class OneProjection(AbstractNested):
@@ -103,10 +107,13 @@ class OneProjection(AbstractNested):
             would overshoot the centre.
         inner_steps: K >= 1, 10 when left out. With K = 1 the centre never moves, as
             line 14 has it.
-        late_weight: q >= 0; the mean of line 14 weighs z_s by about s^q.
+        late_weight: q >= 0; the mean of line 14 weighs z_s by about s^q. None for 3 as
+            in ``solve``, or 0 with ``strong_convexity``, as the theorems have it.
         radius: Of the ball B; infinite for none.
         center: Of the ball B, one tensor per parameter; None is the origin.
-        base: Makes the optimiser of lines 11-12 from parameter groups.
+        base: Makes the optimiser of lines 11-12 from parameter groups. None for Adam
+            with ``betas=(0.9, 0.95)`` as in ``solve``, or plain SGD with
+            ``strong_convexity``.
         select: ``"last"`` for x_T, ``"random"`` for x_J.
         outer_steps: T, needed by ``select="random"``.
         first_index: 1 for I = {1..T} (convex), 0 for I = {0..T-1} (nonconvex).
@@ -114,7 +121,8 @@ class OneProjection(AbstractNested):
 
     Example:
         >>> w = torch.tensor([1.0], requires_grad=True)
-        >>> opt = OneProjection([w], lr=0.1, prox_weight=0.2, inner_steps=2, radius=9.0)
+        >>> paper = {"base": torch.optim.SGD, "late_weight": 0.0}
+        >>> opt = OneProjection([w], lr=0.1, prox_weight=0.2, inner_steps=2, **paper)
         >>> for _ in range(4):
         ...     opt.zero_grad()
         ...     w.square().sum().backward()
@@ -131,11 +139,11 @@ class OneProjection(AbstractNested):
         *,
         prox_weight: float = 0.02,
         inner_steps: int = 10,
-        late_weight: float = 0.0,
+        late_weight: float | None = None,
         strong_convexity: float | None = None,
         radius: float = math.inf,
         center: Sequence[Tensor] | None = None,
-        base: Callable[[Groups], Optimizer] = SGD,
+        base: Callable[[Groups], Optimizer] | None = None,
         select: Select = "last",
         outer_steps: int | None = None,
         first_index: Literal[0, 1] = 1,
@@ -146,6 +154,8 @@ class OneProjection(AbstractNested):
         self._m = None if m is None else check_number("strong_convexity", m, theorem)
         self._beta = check_number("prox_weight", prox_weight, PULL, zero=True)
         self._K = check_inner_steps(inner_steps)
+        if late_weight is None:
+            late_weight = LATE_WEIGHT if m is None else 0.0
         self._q = check_number("late_weight", late_weight, POWER, zero=True)
         self._radius = check_number("radius", radius, RADIUS, infinite=True)
         super().__init__(params, {"lr": lr})
@@ -159,6 +169,8 @@ class OneProjection(AbstractNested):
         self._center = as_center(center, self._z)
         check_precision(self._K, self._z)
         move_start_into_ball(self._z, self._radius, self._center)
+        if base is None:
+            base = choose_base("adam") if m is None else SGD
         self._base = make_base(base, self.param_groups)  # shared groups, so one lr
         # What schedulers ask for: the momentum that they cycle is the base's.
         self.defaults = self._base.defaults | {"lr": self.param_groups[0]["lr"]}

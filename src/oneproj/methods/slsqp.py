@@ -167,8 +167,7 @@ class SLSQPUpdater(AbstractUpdater):
         stop = "It is that of SciPy's stopping test; 1e-10 when left out."
         check_number("tolerance", options.tolerance, stop)
         move_start_into_ball(problem.parameters, problem.radius, problem.center)
-        self._terms = [problem.objective, *problem.constraints.values()]
-        self._terms += _ball(problem)
+        self._terms = [*problem.terms, *_ball(problem)]
         self._iterate = flat(problem.parameters)
         self._estimate = Estimate(math.nan, {})
         self._first: list[tuple[float, float]] = []

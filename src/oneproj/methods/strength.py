@@ -36,7 +36,7 @@ All estimates scale with the objective and the constraints: no unit is built in.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -177,13 +177,31 @@ class AutoStrength(Resumable):
         """Longest push of the penalty until the next anchor; None for any length."""
         self._patience = Patience(defaults)
 
-    def watch(self, gradient: Vector) -> None:
-        """Add an objective gradient to the mean."""
+    @property
+    def has_seen(self) -> bool:
+        """Whether an objective gradient was seen since the last anchor."""
+        return self._sum is not None
+
+    def watch(
+        self,
+        gradient: Vector,
+        *,
+        scale: float = 1.0,
+        less: Sequence[tuple[float, Vector]] = (),
+    ) -> None:
+        """Add an objective gradient to the mean.
+
+        Args:
+            gradient: It, or what holds it.
+            scale: By which it is multiplied.
+            less: Vectors, with weights, that are then subtracted.
+        """
         self._count += 1
         if self._sum is None:
-            self._sum = [part.detach().clone() for part in gradient]
-        else:
-            torch._foreach_add_(self._sum, list(gradient))
+            self._sum = [torch.zeros_like(part) for part in gradient]
+        torch._foreach_add_(self._sum, [g.detach() for g in gradient], alpha=scale)
+        for weight, vector in less:
+            torch._foreach_add_(self._sum, list(vector), alpha=-weight)
 
     def adapt(self, anchor: Anchor) -> Hinges:
         """Return the penalty until the next anchor, and begin a new mean."""

@@ -15,18 +15,13 @@ import torch
 from torch import Tensor
 
 from oneproj.errors import InvalidProblemError, NonFiniteError
-from oneproj.oracles.anchor import (
-    GRADIENT_EXAMPLES,
-    Anchor,
-    AnchorPlan,
-    BestAnchor,
-    take_anchor,
-)
+from oneproj.oracles.anchor import Anchor, BestAnchor, take_anchor
 from oneproj.oracles.penalties import AbstractPenalty
+from oneproj.oracles.plan import GRADIENT_EXAMPLES, AnchorPlan
 from oneproj.problem.autograd import add_gradient
 from oneproj.problem.checks import check_complete, nodes
 from oneproj.problem.modes import evaluating
-from oneproj.problem.problem import Problem
+from oneproj.problem.problem import Constrained, Problem
 from oneproj.problem.terms import AbstractTerm
 from oneproj.results import Counts
 from oneproj.schema import Resumable
@@ -107,7 +102,7 @@ class AbstractOracle(Resumable, ABC):
     ``solve(oracle=...)``; every run makes an oracle of its own.
 
     Args:
-        problem: The problem to evaluate.
+        problem: The problem to evaluate, or parameters and constraints alone.
         penalty: Of the constraint values; None for the objective alone.
         batch_size: Examples per minibatch, of the objective and each constraint.
         generator: Draws the minibatches.
@@ -156,7 +151,7 @@ class AbstractOracle(Resumable, ABC):
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Constrained,
         penalty: AbstractPenalty | None,
         *,
         batch_size: int,
@@ -172,12 +167,14 @@ class AbstractOracle(Resumable, ABC):
         self.generator, self.counts = generator, counts
         self._penalty, self._plan, self._renew_every = penalty, plan, renew_every
         self._best = BestAnchor() if best is None else best
+        self._objective = problem.objective if isinstance(problem, Problem) else None
         self._drawn: dict[str, Tensor | None] = {}  # the last minibatch of each term
         self._checked: set[str] = set()  # terms whose graph was checked once
         self._constant: set[str] = set()  # whose last minibatch has no gradient
         self._unchecked: list[AbstractTerm] = []  # whose gradients may not be finite
-        objective = problem.objective
-        self._sampler = Sampler(objective, batch_size, generator) if shuffle else None
+        self._sampler: Sampler | None = None
+        if shuffle and self._objective is not None:
+            self._sampler = Sampler(self._objective, batch_size, generator)
 
     @abstractmethod
     def estimate(self, constraint: AbstractTerm) -> tuple[float, Tensor | None]:
@@ -233,7 +230,8 @@ class AbstractOracle(Resumable, ABC):
             remember=self.uses_anchors,
             last=self._anchor,
         )
-        self._best.offer(anchor, self.problem, self.counts)
+        if isinstance(self.problem, Problem):
+            self._best.offer(anchor, self.problem, self.counts)
         return anchor
 
     def backward(self) -> Estimate:
@@ -250,7 +248,10 @@ class AbstractOracle(Resumable, ABC):
 
         Unless it is ``alone``, ``add_penalty`` checks that the sum is finite.
         """
-        objective, parameters = self.problem.objective, self.problem.parameters
+        objective, parameters = self._objective, self.problem.parameters
+        if objective is None:
+            message = "There is no objective: the oracle sees constraints alone."
+            raise ValueError(message)
         for p in parameters:
             p.grad = None
         if self._sampler is None:
@@ -369,7 +370,7 @@ class AbstractOracle(Resumable, ABC):
             parts = torch.autograd.grad(value, parameters, allow_unused=True)
             dense = [part.to_dense() for part in parts if part is not None]
             term.check_finite(0.0, dense)
-        pushing = [term for term in added if term is not self.problem.objective]
+        pushing = [term for term in added if term is not self._objective]
         names = ", ".join(repr(term.name) for term in pushing) or "nothing"
         quantity = f"the gradient of 'objective' plus the penalty on {names}"
         if parameters[0].dtype is torch.float16:

@@ -170,9 +170,28 @@ class Hinges(AbstractPenalty):
 
     def weigh(self, values: Sequence[float]) -> list[float]:
         """Return the weights, without the cost of tensors for a few numbers."""
-        widths = self.widths or (0.0,) * len(self.strengths)
-        hinges = zip(self.strengths, values, widths, strict=True)
+        hinges = zip(self.strengths, values, self._widths(), strict=True)
         return [strength * _share(c, w) for strength, c, w in hinges]
+
+    def value(self, values: Sequence[float]) -> float:
+        """Return the penalty of these values.
+
+        Example:
+            >>> Hinges((5.0, 2.0), widths=(4.0, 0.0)).value([0.0, 3.0])
+            11.0
+        """
+        hinges = zip(self.strengths, values, self._widths(), strict=True)
+        return sum(strength * _rounded(c, w) for strength, c, w in hinges)
+
+    def _widths(self) -> tuple[float, ...]:
+        return self.widths or (0.0,) * len(self.strengths)
+
+
+def _rounded(c: float, width: float) -> float:
+    """A hinge that is rounded between -width and width."""
+    if not abs(c) < width:
+        return max(c, 0.0)
+    return (c + width) ** 2 / (4.0 * width)
 
 
 def _share(c: float, width: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -30,7 +31,68 @@ RESERVED_NAMES = ("objective", "outer", "seconds", "update")
 """Columns of a run's history and its logs, which have one per constraint as well."""
 
 
-class Problem:
+class Constrained:
+    """Parameters and the constraints on them, without an objective.
+
+    That is all an anchor, an oracle and ``AutoPenalty`` need; ``Problem`` adds what is
+    minimised.
+
+    Args:
+        parameters: Any iterable of tensors, or one tensor. Frozen ones are constants.
+        constraints: Name to constraint; pairs are accepted too.
+        model: A module that has two modes, as ``Problem`` takes it.
+
+    Example:
+        >>> from oneproj import function
+        >>> w = torch.tensor([2.0, 0.0], requires_grad=True)
+        >>> Constrained(w, {"size": function(lambda: w.norm()) <= 1.0}).residuals()
+        {'size': 1.0}
+    """
+
+    CALL: ClassVar[str] = "oneproj.AutoPenalty"
+    """What the user called, for messages."""
+    radius: float = math.inf
+    center: list[Tensor] | None = None
+
+    def __init__(
+        self,
+        parameters: Iterable[Tensor] | Tensor,
+        constraints: Mapping[str, AbstractTerm] | Iterable[tuple[str, AbstractTerm]],
+        *,
+        model: torch.nn.Module | None = None,
+    ) -> None:
+        """Check the parameters and the constraints against each other."""
+        self.parameters = trainable(parameters)
+        self.model = _as_model(model)
+        self.constraints = named_constraints(constraints, model)
+        self._check_terms()
+
+    @property
+    def terms(self) -> tuple[AbstractTerm, ...]:
+        """Every term that is evaluated on the parameters."""
+        return tuple(self.constraints.values())
+
+    def residuals(self) -> dict[str, float]:
+        """Every constraint on all of its data; feasible means <= 0."""
+        with fresh_casts():
+            return {name: c.value() for name, c in self.constraints.items()}
+
+    def _check_terms(self) -> None:
+        """Evaluate every term on a few examples, and warn of modules that train."""
+        mark_trained(self.terms)
+        probe = check_connected(self.terms, self.parameters)
+        if probe.kinds:
+            message = (
+                f"{probe.kinds} in training mode: the value of a term is random, "
+                "changes with every call, or depends on the rest of its batch, so that "
+                "what is found feasible need not be so after model.eval(). Pass "
+                f"{self.CALL}(..., model=model), the one that has them, which "
+                "evaluates where it counts, or call model.eval() first."
+            )
+            warn(message)
+
+
+class Problem(Constrained):
     """Minimise an objective under named constraints, inside a safeguard ball.
 
     Args:
@@ -48,8 +110,8 @@ class Problem:
             that has two is in training mode.
 
     **Dropout** adds noise to the minibatches; the answer is that of ``model.eval()``.
-    Two evaluations of one minibatch then differ, which makes the anchored oracle less
-    precise. The noise comes from torch's global generator: seed it yourself.
+    Two evaluations of one minibatch then differ, so anchors do not correct its values.
+    The noise comes from torch's global generator: seed it yourself.
 
     **Batch norm** moves its running statistics with every minibatch that it sees in
     training mode. ``solve`` lets it do so in the first half of the planned updates, or
@@ -86,6 +148,8 @@ class Problem:
         constraints 'size': function of the parameters <= 1, radius 10
     """
 
+    CALL = "oneproj.Problem"
+
     def __init__(
         self,
         parameters: Iterable[Tensor] | Tensor,
@@ -97,26 +161,17 @@ class Problem:
         model: torch.nn.Module | None = None,
     ) -> None:
         """Check the parts against each other."""
-        self.parameters = trainable(parameters)
-        self.model = _as_model(model)
-        self.objective = _as_objective(objective).named("objective", model)
-        self.constraints = named_constraints(constraints, model)
+        self.objective = _as_objective(objective).named("objective", _as_model(model))
+        super().__init__(parameters, constraints, model=model)
         why = "It bounds every iterate; leave it out for no bound."
         ball = "The radius of the safeguard ball"
         self.radius = check_number(ball, radius, why, infinite=True)
         self.center = as_center(center, self.parameters)
-        terms = (self.objective, *self.constraints.values())
-        mark_trained(terms)
-        probe = check_connected(terms, self.parameters)
-        if probe.kinds:
-            message = (
-                f"{probe.kinds} in training mode: the value of a term is random, "
-                "changes with every call, or depends on the rest of its batch, so that "
-                "what is found feasible need not be so after model.eval(). Pass "
-                "oneproj.Problem(..., model=model), the one that has them, which "
-                "evaluates where it counts, or call model.eval() first."
-            )
-            warn(message)
+
+    @property
+    def terms(self) -> tuple[AbstractTerm, ...]:
+        """The objective, then the constraints."""
+        return (self.objective, *super().terms)
 
     def __repr__(self) -> str:
         """The size of the problem, its objective and its constraints, in words."""
@@ -130,11 +185,6 @@ class Problem:
         if self.radius < math.inf:
             parts.append(f"radius {self.radius:g}")
         return ", ".join(parts)
-
-    def residuals(self) -> dict[str, float]:
-        """Every constraint on all of its data; feasible means <= 0."""
-        with fresh_casts():
-            return {name: c.value() for name, c in self.constraints.items()}
 
 
 def named_constraints(
@@ -260,9 +310,8 @@ def check_problem(problem: object) -> None:
         )
         raise InvalidProblemError(message)
     require_autograd(problem.parameters)
-    terms = (problem.objective, *problem.constraints.values())
     with fresh_casts():
-        check_still_connected(terms, problem.parameters)
+        check_still_connected(problem.terms, problem.parameters)
 
 
 def problem_facts(problem: Problem) -> dict[str, Fact]:
@@ -277,5 +326,4 @@ def problem_facts(problem: Problem) -> dict[str, Fact]:
     """
     center = None if problem.center is None else digest(problem.center)
     ball = setting_facts({"radius": problem.radius, "center": center})
-    terms = (problem.objective, *problem.constraints.values())
-    return ball | common_facts(problem.parameters, terms)
+    return ball | common_facts(problem.parameters, problem.terms)

@@ -45,7 +45,7 @@ from oneproj.projection.margins import MARGIN_POWER
 from oneproj.schema import SchemaError, check_plain
 from oneproj.vectors.arithmetic import norm, rounding_unit
 
-VERSION = 12  # of the format; a state that is read in another way needs another
+VERSION = 13  # of the format; a state that is read in another way needs another
 INTERVAL = "It is how many updates there are from one checkpoint to the next."
 MAGIC = b"oneproj checkpoint, format "
 SAMPLE = 256  # examples of each term that are compared: a few minibatches
@@ -465,7 +465,7 @@ def sample_values(problem: Problem) -> dict[str, float]:
         >>> sample_values(oneproj.Problem(w, mean, {"cap": mean <= 5.0}))
         {'objective': 1.0, 'cap': -4.0}
     """
-    terms = (problem.objective, *problem.constraints.values())
+    terms = problem.terms
     return {term.name: _value(term) for term in terms}
 
 
@@ -484,7 +484,7 @@ def check_sample(problem: Problem, saved: Mapping[str, float]) -> None:
         >>> check_sample(problem, {"objective": 1.0})
     """
     eps = rounding_unit(problem.parameters)
-    for term in (problem.objective, *problem.constraints.values()):
+    for term in problem.terms:
         then, now = saved[term.name], _value(term)
         # As much as a projector's margin: another number of threads changes less.
         room = eps**MARGIN_POWER * (term.scale() + abs(then))

@@ -265,7 +265,7 @@ class Run:
     def _check(self, state: State) -> None:
         """Compare a state with that of this run, which is new."""
         problem, new = self.context.problem, self._parts()
-        terms = (problem.objective, *problem.constraints.values())
+        terms = problem.terms
         new["sample"] = {term.name: math.inf for term in terms}
         schema.check_plain(state, "it")
         schema.check_names(state, "it", new | {"update": 0})

@@ -180,17 +180,17 @@ def solve(
             any constraint; ``"auto"`` for the first of these that can; or an
             ``AbstractProjector`` of your own.
         oracle: ``"exact"`` sees the constraints on all data at every update,
-            ``"minibatch"`` on a sample, ``"anchored"`` on a sample corrected by all
-            data at the proximal centre; ``"auto"`` is exact for small data, minibatch
-            for a model with dropout or batch norm in training mode, else anchored; the
-            solution's settings say which. Or a class of your own behind
+            ``"minibatch"`` on a sample, ``"anchored"`` on a sample whose value all
+            data at the proximal centre corrects; ``"auto"`` is exact for small data,
+            minibatch for a model with dropout or batch norm in training mode, else
+            anchored; the solution's settings say which. Or a class of your own behind
             ``oneproj.oracles.AbstractOracle``. ``"slsqp"`` sees all data whatever the
             oracle and the batch size are.
         batch_size: Examples per minibatch, of the objective and each constraint; None
-            for 64, but up to 256 where an update hardly takes longer for it: all data
-            is in tensors of one or two dimensions, and parameters times examples are
-            2.5 million at most. The solution's settings say how many. Constraints with
-            up to twice as many examples, or what costs as little, are seen as a whole.
+            for 128, but up to 1,024 where an update hardly takes longer for it: all
+            data is in tensors of one or two dimensions, and parameters times examples
+            are 10 million at most. The solution's settings say how many. Constraints
+            with up to twice as many examples are seen as a whole.
         anchor_size: Examples of a constraint that an anchor evaluates; None for all or,
             where that is costly, for a sample of up to 0.4 times the examples that the
             updates between two anchors see. All data is then seen every few anchors,

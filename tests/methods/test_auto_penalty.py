@@ -1,0 +1,447 @@
+"""``AutoPenalty`` in loops of one's own: what it returns, and where they end."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+import oneproj
+from oneproj import AutoPenalty, OneProjection
+
+MakeOptimizer = Callable[[Any], torch.optim.Optimizer]
+ADAM: MakeOptimizer = partial(torch.optim.Adam, lr=0.1, betas=(0.9, 0.95))
+OPTIMIZERS: dict[str, MakeOptimizer] = {
+    "one projection": partial(OneProjection, lr=0.1),
+    "around AdamW": partial(OneProjection, lr=0.1, base=torch.optim.AdamW),
+    "Adam": ADAM,
+    "momentum": partial(torch.optim.SGD, lr=0.02, momentum=0.9),
+}
+
+
+class TwoTasks:
+    """A new task, and an old one whose risk is capped; linear, so convex."""
+
+    def __init__(self, seed: int = 0, *, rows: int = 3000, cap: float = 0.3) -> None:
+        draw = torch.Generator().manual_seed(seed)
+        new, old = torch.randn(2, rows, 4, generator=draw)
+        self.new = new, torch.sign(new[:, 0] + new[:, 1])
+        self.old = old, torch.sign(old[:, 0] - 0.5 * old[:, 1])
+        self.model = torch.nn.Linear(4, 1)
+        with torch.no_grad():
+            for p in self.model.parameters():
+                p.zero_()
+        self.batches = torch.Generator().manual_seed(seed)
+        self.caps = {"old": oneproj.mean(self.losses, self.old) <= cap}
+
+    def losses(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        x, y = batch
+        return softplus(-y * self.model(x).squeeze(-1))
+
+    @property
+    def objective(self) -> Any:  # noqa: ANN401 - what oneproj.mean returns
+        return oneproj.mean(self.losses, self.new)
+
+    def loss(self) -> Tensor:
+        x, y = self.new
+        i = torch.randint(len(x), (128,), generator=self.batches)
+        return self.losses((x[i], y[i])).mean()
+
+    def best(self) -> float:
+        problem = oneproj.Problem(self.model.parameters(), self.objective, self.caps)
+        solution = oneproj.solve(problem, method="slsqp", progress=False)
+        return solution.objective
+
+
+def train(
+    task: TwoTasks,
+    optimizer: torch.optim.Optimizer,
+    penalty: AutoPenalty,
+    steps: int = 300,
+    *,
+    before_step: Callable[[], object] = lambda: None,
+) -> Iterator[int]:
+    for k in range(steps):
+        optimizer.zero_grad()
+        (task.loss() + penalty()).backward()
+        before_step()
+        optimizer.step()
+        yield k
+
+
+def finished(
+    task: TwoTasks,
+    make: MakeOptimizer,
+    steps: int = 300,
+    *,
+    clip: float | None = None,
+    **options: Any,  # noqa: ANN401 - of AutoPenalty
+) -> oneproj.Solution:
+    optimizer = make(task.model.parameters())
+    penalty = AutoPenalty(optimizer, task.caps, **options)
+
+    def shorten() -> None:
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(task.model.parameters(), clip)
+
+    for _ in train(task, optimizer, penalty, steps, before_step=shorten):
+        pass
+    return penalty.finish(task.objective, progress=False)
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_any_optimizer_ends_feasible_and_near_the_best(make: MakeOptimizer) -> None:
+    best = TwoTasks().best()
+    solution = finished(TwoTasks(), make)
+    assert solution.feasible
+    assert solution.counts.projections == 1
+    assert max(solution.residuals.values()) <= 0
+    assert solution.objective <= 1.02 * best
+    assert solution.certificate["feasibility"].holds
+
+
+def test_it_pushes_where_nothing_else_would() -> None:
+    # Without the penalty the old risk ends far above its cap.
+    task = TwoTasks()
+    optimizer = ADAM(task.model.parameters())
+    for _ in range(300):
+        optimizer.zero_grad()
+        task.loss().backward()
+        optimizer.step()
+    assert task.caps["old"].value() > 0.1
+    solution = finished(TwoTasks(), ADAM)
+    assert abs(solution.projection.residuals_before["old"]) < 0.03
+
+
+def test_it_is_an_ordinary_scalar() -> None:
+    w = torch.tensor([2.0, 1.0], requires_grad=True)
+    size = oneproj.function(lambda: w.square().sum())
+    optimizer = torch.optim.SGD([w], lr=1e-3)
+    penalty = AutoPenalty(optimizer, {"size": size <= 1.0})
+    first = penalty()
+    assert first.item() == 0.0, "before the first step nothing says how strong"
+    (w.sum() + first).backward()
+    optimizer.step()
+    second = penalty()
+    assert second.shape == ()
+    assert second.requires_grad
+    [strength] = penalty.strengths().values()
+    assert strength > 0
+    violation = w.detach().square().sum().item() - 1.0
+    assert penalty.residuals() == {"size": pytest.approx(violation)}
+    assert second.item() == pytest.approx(strength * violation)
+    optimizer.zero_grad()
+    second.backward()
+    torch.testing.assert_close(w.grad, strength * 2.0 * w.detach())
+
+
+def test_the_value_is_corrected_by_the_anchor() -> None:
+    # At the anchor the estimate is the mean of all rows, whatever the minibatch.
+    x = torch.randn(5000, 1, generator=torch.Generator().manual_seed(1))
+    w = torch.ones(1, requires_grad=True)
+    risk = oneproj.mean(lambda x: (x @ w).square(), data=x)
+    optimizer = torch.optim.SGD([w], lr=1e-9)
+    penalty = AutoPenalty(optimizer, {"risk": risk <= 0.5}, batch_size=4)
+    for _ in range(3):
+        penalty()
+        assert penalty.residuals()["risk"] == pytest.approx(
+            x.double().square().mean().item() - 0.5, abs=1e-5
+        )
+
+
+def test_clipping_does_not_change_the_strengths() -> None:
+    # The model hardly moves, so the runs see the same gradients, but for clipping.
+    strengths = []
+    for limit in (math.inf, 1e-3):
+        task = TwoTasks(cap=0.6)
+        optimizer = torch.optim.SGD(task.model.parameters(), lr=1e-9)
+        penalty = AutoPenalty(optimizer, task.caps)
+        shorten = partial(
+            torch.nn.utils.clip_grad_norm_, list(task.model.parameters()), limit
+        )
+        for _ in train(task, optimizer, penalty, 35, before_step=shorten):
+            pass
+        strengths.append(penalty.strengths()["old"])
+    assert strengths[0] > 0
+    assert strengths[1] == pytest.approx(strengths[0], rel=1e-3)
+
+
+def test_a_run_with_clipped_gradients_ends_where_others_do() -> None:
+    # Adam's steps are the same whatever the scale of all gradients.
+    solution = finished(TwoTasks(), ADAM, clip=1e-3)
+    assert solution.objective <= 1.03 * TwoTasks().best()
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_scaled_loss_is_the_same_run(*, fused: bool) -> None:
+    # A power of two scales without rounding. What a fused optimizer finds in .grad is
+    # still scaled; what another one finds is not.
+    answers = []
+    for scale in (1.0, 1024.0):
+        task = TwoTasks()
+        optimizer = torch.optim.Adam(task.model.parameters(), lr=0.1, fused=fused)
+        penalty = AutoPenalty(optimizer, task.caps)
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=10**6)
+        for _ in range(60):
+            optimizer.zero_grad()
+            scaler.scale(task.loss() + penalty()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        answers.append((task.model.weight.detach().clone(), penalty.strengths()["old"]))
+    torch.testing.assert_close(answers[0][0], answers[1][0], rtol=1e-5, atol=1e-6)
+    assert answers[1][1] == pytest.approx(answers[0][1], rel=1e-4)
+    assert answers[0][1] > 0
+
+
+@pytest.mark.parametrize("where", [0, 1])
+def test_a_gradient_that_is_not_finite_teaches_nothing(where: int) -> None:
+    # A fused optimizer is called by a GradScaler even if the step is to be skipped.
+    task = TwoTasks(cap=0.6)
+    optimizer = torch.optim.SGD(task.model.parameters(), lr=0.0)
+    penalty = AutoPenalty(optimizer, task.caps)
+    for k in train(task, optimizer, penalty, 25, before_step=lambda: None):
+        if k == 5:
+            optimizer.zero_grad()
+            (task.loss() + penalty()).backward()
+            spoilt = list(task.model.parameters())[where]
+            kept = spoilt.detach().clone()
+            spoilt.grad = torch.full_like(spoilt, math.inf)
+            optimizer.step()
+            spoilt.data.copy_(kept)
+    assert all(0 <= s < 100 for s in penalty.strengths().values())
+    assert all(p.isfinite().all() for p in task.model.parameters())
+
+
+def test_accumulated_gradients_are_one_update() -> None:
+    best = TwoTasks().best()
+    task = TwoTasks()
+    optimizer = ADAM(task.model.parameters())
+    penalty = AutoPenalty(optimizer, task.caps)
+    for _ in range(300):
+        optimizer.zero_grad()
+        for _ in range(2):
+            ((task.loss() + penalty()) / 2).backward()
+        optimizer.step()
+    solution = penalty.finish(task.objective, progress=False)
+    assert solution.settings["updates"] == 300
+    assert solution.objective <= 1.02 * best
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_it_resumes_to_the_same_bits(make: MakeOptimizer) -> None:
+    def built() -> tuple[TwoTasks, torch.optim.Optimizer, AutoPenalty]:
+        task = TwoTasks()
+        optimizer = make(task.model.parameters())
+        return task, optimizer, AutoPenalty(optimizer, task.caps, seed=3)
+
+    first = built()
+    for _ in train(*first, steps=37):
+        pass
+    saved = copy.deepcopy([part.state_dict() for part in (first[0].model, *first[1:])])
+    batches = first[0].batches.get_state()
+    for _ in train(*first, steps=40):
+        pass
+    second = built()
+    for part, state in zip((second[0].model, *second[1:]), saved, strict=True):
+        part.load_state_dict(state)
+    second[0].batches.set_state(batches)
+    for _ in train(*second, steps=40):
+        pass
+    assert torch.equal(first[0].model.weight, second[0].model.weight)
+    assert first[2].strengths() == second[2].strengths()
+    assert first[2].residuals() == second[2].residuals()
+
+
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
+    task = TwoTasks()
+    optimizer = ADAM(task.model.parameters())
+    penalty = AutoPenalty(optimizer, task.caps)
+    other = AutoPenalty(optimizer, {"another": task.caps["old"]})
+    for _ in train(task, optimizer, penalty, 15):
+        pass
+    before = str(penalty.state_dict())
+    for state in (other.state_dict(), {}, None, {**penalty.state_dict(), "steps": "x"}):
+        with pytest.raises(oneproj.InvalidProblemError, match="does not fit"):
+            penalty.load_state_dict(state)  # type: ignore[arg-type]
+        assert str(penalty.state_dict()) == before
+
+
+def kinds() -> Iterator[tuple[str, list[Tensor], Any, dict[str, Any]]]:
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(2000, 3, generator=draw)
+    y = x[:, 0] + 0.3 * torch.randn(2000, generator=draw) > 0
+    for kind in ("mean", "largest", "rate", "function", "set", "two"):
+        w = torch.zeros(3, requires_grad=True)
+
+        def losses(rows: tuple[Tensor, Tensor], w: Tensor = w) -> Tensor:
+            return softplus(torch.where(rows[1], -1.0, 1.0) * (rows[0] @ w))
+
+        def scores(rows: Tensor, w: Tensor = w) -> Tensor:
+            return rows @ w - 0.1
+
+        size = oneproj.function(lambda w=w: w.square().sum())
+        caps = {
+            "mean": {"c": oneproj.mean(lambda r, w=w: (r @ w).square(), x) <= 0.5},
+            "largest": {"c": oneproj.largest(lambda r, w=w: r @ w, x) <= 2.0},
+            "rate": {"c": oneproj.rates.positive_rate(scores, x) <= 0.3},
+            "function": {"c": size <= 1.0},
+            "set": {"c": oneproj.sets.Ball(0.8).on(w)},
+            "two": {"c": size <= 1.0, "d": oneproj.sets.Box(-0.1, 0.5).on(w)},
+        }[kind]
+        yield kind, [w], oneproj.mean(losses, data=(x, y)), caps
+
+
+@pytest.mark.parametrize(
+    ("parameters", "objective", "caps"),
+    [case[1:] for case in kinds()],
+    ids=[case[0] for case in kinds()],
+)
+def test_it_takes_every_constraint_that_solve_takes(
+    parameters: list[Tensor],
+    objective: Any,  # noqa: ANN401 - what oneproj.mean returns
+    caps: dict[str, Any],
+) -> None:
+    problem = oneproj.Problem(parameters, objective, caps)
+    reference = oneproj.solve(
+        problem, method="one-projection", steps=300, progress=False
+    ).objective
+    with torch.no_grad():
+        parameters[0].zero_()
+    optimizer = OneProjection(parameters, lr=0.05)
+    penalty = AutoPenalty(optimizer, caps)
+    for _ in range(300):
+        optimizer.zero_grad()
+        (objective.batch_value(None) + penalty()).backward()
+        optimizer.step()
+    solution = penalty.finish(objective, progress=False)
+    assert solution.feasible
+    assert solution.objective <= 1.05 * reference
+
+
+def test_groups_with_their_own_rates_and_a_frozen_layer() -> None:
+    draw = torch.Generator().manual_seed(0)
+    task = TwoTasks()
+    body = torch.nn.Linear(4, 4)
+    with torch.no_grad():
+        body.weight.copy_(torch.randn(4, 4, generator=draw))
+    body.requires_grad_(requires_grad=False)
+    head = task.model
+    task.model = torch.nn.Sequential(body, head)
+    groups = [
+        {"params": [head.weight], "lr": 0.1},
+        {"params": [head.bias, *body.parameters()], "lr": 0.01},
+    ]
+    optimizer = OneProjection(groups)
+    frozen = body.weight.detach().clone()
+    penalty = AutoPenalty(optimizer, task.caps)
+    for _ in train(task, optimizer, penalty, 200):
+        pass
+    assert penalty.finish(progress=False).feasible
+    assert torch.equal(body.weight, frozen)
+
+
+def test_a_compiled_network_in_channels_last() -> None:
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(300, 2, 6, 6, generator=draw).to(memory_format=torch.channels_last)
+    y = x.mean(dim=(1, 2, 3)) > 0
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(2, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(),
+        torch.nn.Linear(64, 1),
+    ).to(memory_format=torch.channels_last)  # fmt: skip
+    compiled = torch.compile(model, backend="eager")
+
+    def losses(rows: tuple[Tensor, Tensor]) -> Tensor:
+        return softplus(torch.where(rows[1], -1.0, 1.0) * compiled(rows[0]).squeeze(-1))
+
+    size = oneproj.function(lambda: sum(p.square().sum() for p in model.parameters()))
+    optimizer = OneProjection(model.parameters(), lr=0.03)
+    caps = {"size": size <= 2.0, "risk": oneproj.mean(losses, (x[:90], y[:90])) <= 0.6}
+    penalty = AutoPenalty(optimizer, caps)
+    for _ in range(60):
+        optimizer.zero_grad()
+        (losses((x[90:], y[90:])).mean() + penalty()).backward()
+        optimizer.step()
+    assert penalty.finish(progress=False).feasible
+
+
+def test_dropout_and_batch_norm_are_judged_in_evaluation_mode() -> None:
+    task = TwoTasks(cap=0.4)
+    head = task.model
+    task.model = torch.nn.Sequential(
+        torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.2), head
+    )
+    optimizer = OneProjection(task.model.parameters(), lr=0.1)
+    penalty = AutoPenalty(optimizer, task.caps, model=task.model)
+    for _ in train(task, optimizer, penalty, 200):
+        pass
+    solution = penalty.finish(progress=False)
+    assert task.model.training
+    task.model.eval()
+    assert task.losses(task.old).double().mean() <= 0.4
+    assert solution.feasible
+
+
+def test_without_an_objective_it_is_not_known() -> None:
+    task = TwoTasks()
+    optimizer = ADAM(task.model.parameters())
+    penalty = AutoPenalty(optimizer, task.caps)
+    for _ in train(task, optimizer, penalty, 20):
+        pass
+    solution = penalty.finish(progress=False)
+    assert math.isnan(solution.objective)
+    assert "objective" not in str(solution).split("residual")[0]
+    assert [m.name for m in solution.certificate.measures] == ["feasibility"]
+
+
+def test_an_impossible_cap_raises_or_is_returned() -> None:
+    w = torch.ones(2, requires_grad=True)
+    size = oneproj.function(lambda: w.square().sum())
+    penalty = AutoPenalty(OneProjection([w], lr=0.1), {"size": size <= -1.0})
+    with pytest.raises(oneproj.InfeasibleError, match="'size'"):
+        penalty.finish(progress=False)
+    solution = penalty.finish(on_failure="return", progress=False)
+    assert not solution.feasible
+    assert not solution.status.ok
+
+
+def test_mistakes_are_named() -> None:
+    task = TwoTasks()
+    optimizer = ADAM(task.model.parameters())
+    with pytest.raises(oneproj.InvalidProblemError, match="needs the optimizer"):
+        AutoPenalty(task.model, task.caps)  # type: ignore[arg-type]
+    nested = OneProjection(task.model.parameters(), lr=0.1)
+    with pytest.raises(oneproj.InvalidProblemError, match="centres are the anchors"):
+        AutoPenalty(nested, task.caps, anchor_every=5)
+    with pytest.raises(oneproj.InvalidProblemError, match="anchor_every"):
+        AutoPenalty(optimizer, task.caps, anchor_every=0)
+    with pytest.raises(oneproj.InvalidProblemError, match="Constraints need names"):
+        AutoPenalty(optimizer, [task.caps["old"]])  # type: ignore[arg-type]
+    penalty = AutoPenalty(optimizer, task.caps)
+    with (
+        torch.no_grad(),
+        pytest.raises(oneproj.InvalidProblemError, match="gradients are switched off"),
+    ):
+        penalty()
+
+
+def test_a_penalty_that_is_not_added_is_warned_of() -> None:
+    task = TwoTasks()
+    optimizer = ADAM(task.model.parameters())
+    penalty = AutoPenalty(optimizer, task.caps)
+
+    def forgetful_loop() -> None:
+        for _ in range(30):
+            penalty()
+            optimizer.zero_grad()
+            task.loss().backward()
+            optimizer.step()
+
+    with pytest.warns(oneproj.OneprojWarning, match="no part of the penalty"):
+        forgetful_loop()
