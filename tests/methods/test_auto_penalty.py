@@ -388,6 +388,60 @@ def test_dropout_and_batch_norm_are_judged_in_evaluation_mode() -> None:
     assert solution.feasible
 
 
+def test_frozen_statistics_bring_training_and_judgement_together() -> None:
+    # Each task has minibatches of its own: what these are normalised by hides it.
+    moved = []
+    for freezes in (False, True):
+        torch.manual_seed(0)
+        task = TwoTasks(cap=0.4)
+        task.old = task.old[0] + 1.0, task.old[1]
+        task.model = torch.nn.Sequential(
+            torch.nn.Linear(4, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(),
+            torch.nn.Linear(16, 1),
+        )  # fmt: skip
+        optimizer = OneProjection(task.model.parameters(), lr=0.03)
+        penalty = AutoPenalty(optimizer, task.caps, model=task.model)
+        for k in range(200):
+            optimizer.zero_grad()
+            late = freezes and k >= 100
+            with oneproj.frozen_statistics(task.model if late else None):
+                loss = task.loss() + penalty()
+            loss.backward()
+            optimizer.step()
+        solution = penalty.finish(task.objective, progress=False)
+        assert solution.feasible
+        moved.append(solution.objective)
+    assert moved[1] < moved[0]
+
+
+def test_it_keeps_three_vectors_and_one_per_constraint() -> None:
+    wide = torch.nn.Linear(2000, 1)
+    x = torch.randn(600, 2000, generator=torch.Generator().manual_seed(0))
+    caps = {
+        name: oneproj.mean(lambda rows: wide(rows).square().squeeze(1), x) <= bound
+        for name, bound in (("a", 0.1), ("b", 0.2))
+    }
+    optimizer = OneProjection(wide.parameters(), lr=0.01)
+    penalty = AutoPenalty(optimizer, caps)
+    for _ in range(25):
+        optimizer.zero_grad()
+        (wide(x[:50]).mean() + penalty()).backward()
+        optimizer.step()
+    held: dict[int, int] = {}
+
+    def find(value: object) -> None:
+        if isinstance(value, Tensor):
+            held[value.data_ptr()] = value.numel() * value.is_floating_point()
+        for item in value.values() if isinstance(value, dict) else ():
+            find(item)
+        for item in value if isinstance(value, list | tuple) else ():
+            find(item)
+
+    find(penalty._state())
+    vectors = sum(n for n in held.values() if n >= 2000) / 2000
+    assert 3 <= vectors <= 5
+
+
 def test_without_an_objective_it_is_not_known() -> None:
     task = TwoTasks()
     optimizer = ADAM(task.model.parameters())
