@@ -256,7 +256,7 @@ def test_the_generator_alone_decides_the_draw() -> None:
 # --- refusals -----------------------------------------------------------------
 
 EMPTY = "data is empty: it holds 0 examples.*filter or the split"
-STREAM = "is a stream .*fixed order.*map-style"
+STREAM = r"is a stream .*fixed order.*map-style(.|\n)*AutoPenalty"
 REFUSED: dict[str, tuple[Any, str]] = {
     "empty tensor": (torch.zeros(0, 3), EMPTY),
     "empty tuple of rows": ((X[:0], Y[:0]), EMPTY),

@@ -53,6 +53,16 @@ SUBSET = (
 )
 
 
+STREAMING = """\
+    penalty = oneproj.AutoPenalty(optimizer, constraints)
+    for batch in stream:
+        optimizer.zero_grad()
+        (loss(batch) + penalty()).backward()
+        optimizer.step()
+    solution = penalty.finish()"""
+"""What a message shows to whom has a stream."""
+
+
 class Source:
     """Examples that can be counted and read by index.
 
@@ -277,8 +287,9 @@ def _count(dataset: Dataset[Any]) -> int:
         return len(dataset)
     message = (
         f"The data set is a stream ({type(dataset).__name__} has no length or no fixed "
-        "order), so a mean over it cannot be evaluated exactly. Use a map-style "
-        "Dataset, with __len__ and __getitem__."
+        "order), so a mean over it cannot be evaluated exactly. A constraint needs a "
+        "map-style Dataset, with __len__ and __getitem__. An objective may be a stream "
+        f"in a loop of your own:\n{STREAMING}"
     )
     raise InvalidProblemError(message)
 
