@@ -80,14 +80,16 @@ def answer(module: Any) -> dict[str, Tensor]:  # noqa: ANN401
     return {name: p.detach().clone() for name, p in module.model.named_parameters()}
 
 
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_it_trains_validates_saves_resumes_and_ends_feasible(
     task: Any,  # noqa: ANN401
     tmp_path: Path,
     make: Any,  # noqa: ANN401
+    precision: str,
 ) -> None:
     whole = Classifier(task, make)
-    fit(whole, tmp_path)
+    fit(whole, tmp_path, precision=precision)
     solution = whole.constraints.solution
     assert solution.feasible
     assert solution.counts.projections == 1
@@ -96,7 +98,8 @@ def test_it_trains_validates_saves_resumes_and_ends_feasible(
     assert solution.objective <= 1.03 * task.best()
 
     resumed = Classifier(task, make)
-    fit(resumed, tmp_path / "again", ckpt_path=tmp_path / "kept" / "epoch=2.ckpt")
+    saved = tmp_path / "kept" / "epoch=2.ckpt"
+    fit(resumed, tmp_path / "again", ckpt_path=saved, precision=precision)
     assert len(whole.validated) == EPOCHS + 1  # the first is a check before training
     assert len(resumed.validated) == EPOCHS - 3 + 1
     for name, value in answer(whole).items():

@@ -79,6 +79,7 @@ def trainer(
     *,
     adam: bool = False,
     lr: float = 0.01,
+    kind: Any = integration.ConstrainedTrainer,  # noqa: ANN401
     **options: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
     model = data.model()
@@ -98,7 +99,7 @@ def trainer(
         "disable_tqdm": True,
     }
     optimizer = None if adam else oneproj.OneProjection(moving, lr=lr)
-    return integration.ConstrainedTrainer(
+    return kind(
         model,
         hf.TrainingArguments(str(folder), **settings | options),
         train_dataset=data.rows,
@@ -246,6 +247,26 @@ def test_the_answer_stays_when_it_is_evaluated_and_saved(
     name = "base_model.model.classifier.weight"
     assert torch.equal(saved[name], run.model.base_model.model.classifier.weight)
     assert all(torch.equal(value, expected[n]) for n, value in answer(run).items())
+    run.train()  # the same penalty goes on
+    assert run.solution.settings["updates"] == 2 * STEPS
+    assert data.excess(run.model) <= 0
+
+
+def test_it_goes_in_front_of_another_trainer(data: Tokens, tmp_path: Path) -> None:
+    called = []
+
+    class Other(hf.Trainer):  # type: ignore[misc,name-defined]
+        def compute_loss(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            called.append(kwargs.get("return_outputs", False))
+            return super().compute_loss(*args, **kwargs)
+
+    class Both(integration.ConstrainedTrainer, Other):  # type: ignore[misc,name-defined]
+        pass
+
+    run = trainer(data, tmp_path, kind=Both, eval_strategy="no")
+    run.train()
+    assert called == [False] * 2 * STEPS
+    assert data.excess(run.model) <= 0
 
 
 def test_a_checkpoint_without_a_penalty_is_refused(

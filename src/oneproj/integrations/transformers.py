@@ -66,7 +66,8 @@ class ConstrainedTrainer(Trainer):  # type: ignore[misc]  # Any to mypy, see pyp
 
     Example:
         >>> import oneproj, tempfile
-        >>> from transformers import PretrainedConfig, PreTrainedModel, TrainingArguments
+        >>> from transformers import PretrainedConfig, PreTrainedModel
+        >>> from transformers import TrainingArguments
         >>> class Model(PreTrainedModel):
         ...     config_class = PretrainedConfig
         ...     def __init__(self, config):
