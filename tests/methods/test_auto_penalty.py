@@ -235,6 +235,56 @@ def test_accumulated_gradients_are_one_update() -> None:
 
 
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+@pytest.mark.parametrize("named", [False, True])
+def test_a_closure_is_the_same_run(make: MakeOptimizer, *, named: bool) -> None:
+    # A step that calls a closure has its gradients after the closure, not before.
+    runs = []
+    for by_closure in (False, True):
+        task = TwoTasks()
+        optimizer = make(task.model.parameters())
+        penalty = AutoPenalty(optimizer, task.caps)
+
+        def closure(
+            optimizer: torch.optim.Optimizer = optimizer,
+            task: TwoTasks = task,
+            penalty: AutoPenalty = penalty,
+        ) -> float:
+            optimizer.zero_grad()
+            (task.loss() + penalty()).backward()
+            return 0.0
+
+        for _ in range(60):
+            if not by_closure:
+                closure()
+                optimizer.step()
+            elif named:
+                optimizer.step(closure=closure)
+            else:
+                optimizer.step(closure)
+        runs.append((task.model.weight.detach().clone(), str(penalty.state_dict())))
+    assert torch.equal(runs[0][0], runs[1][0])
+    assert runs[0][1] == runs[1][1]
+
+
+class Wrapper(torch.optim.Optimizer):
+    """Makes the steps of another optimizer, as those of other libraries do."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+
+def test_the_optimizer_inside_a_wrapper_is_the_one_that_steps() -> None:
+    task = TwoTasks()
+    optimizer = OneProjection(task.model.parameters(), lr=0.1)
+    penalty = AutoPenalty(Wrapper(optimizer), task.caps)
+    for _ in train(task, optimizer, penalty, 25):
+        pass
+    solution = penalty.finish(progress=False)
+    assert penalty.strengths()["old"] > 0
+    assert solution.settings["optimizer"] == "OneProjection"
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_it_resumes_to_the_same_bits(make: MakeOptimizer) -> None:
     def built() -> tuple[TwoTasks, torch.optim.Optimizer, AutoPenalty]:
         task = TwoTasks()
