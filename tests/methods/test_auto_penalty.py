@@ -219,6 +219,28 @@ def test_a_gradient_that_is_not_finite_teaches_nothing(where: int) -> None:
     assert all(p.isfinite().all() for p in task.model.parameters())
 
 
+def test_a_step_that_a_scaler_skips_leaves_nothing_behind() -> None:
+    task = TwoTasks(cap=0.6)
+    optimizer = torch.optim.SGD(task.model.parameters(), lr=1e-9)
+    penalty = AutoPenalty(optimizer, task.caps)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=10**6)
+    strengths = []
+    for skips in (False, True):
+        penalty = AutoPenalty(optimizer, task.caps)
+        for k in range(3):
+            optimizer.zero_grad()
+            overflows = math.inf if skips and k == 0 else 1.0
+            task.batches.manual_seed(0)
+            scaler.scale(overflows * task.loss() + penalty()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            if penalty.strengths()["old"] > 0:
+                break
+        strengths.append(penalty.strengths()["old"])
+    assert strengths[0] > 0
+    assert strengths[1] == pytest.approx(strengths[0], rel=0.01)
+
+
 def test_accumulated_gradients_are_one_update() -> None:
     best = TwoTasks().best()
     task = TwoTasks()

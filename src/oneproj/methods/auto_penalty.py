@@ -186,6 +186,8 @@ class AutoPenalty:
             NonFiniteError: The value of a constraint is NaN or infinite.
         """
         self._check_call()
+        if self._reference.grad is None:  # a step that a GradScaler skipped is over
+            self._backward = _Backward()
         if self._is_at_center():
             self._center_step = self._steps
             with fresh_casts():

@@ -205,12 +205,18 @@ def _dataset_source(
         return collate([dataset[i] for i in indices])
 
     def ahead(chunk_size: int) -> DataLoader[Any]:
-        names = ("num_workers", "pin_memory", "timeout", "worker_init_fn")
-        more = ("multiprocessing_context", "prefetch_factor")
-        alike: Any = {name: getattr(workers, name) for name in (*names, *more)}
-        own = torch.Generator()  # or the workers' seeds would come from the global one
+        loader: Any = workers
         return DataLoader(
-            dataset, chunk_size, collate_fn=collate, generator=own, **alike
+            dataset,
+            chunk_size,
+            collate_fn=collate,
+            generator=torch.Generator(),  # or their seeds came from the global one
+            num_workers=loader.num_workers,
+            pin_memory=loader.pin_memory,
+            timeout=loader.timeout,
+            worker_init_fn=loader.worker_init_fn,
+            multiprocessing_context=loader.multiprocessing_context,
+            prefetch_factor=loader.prefetch_factor,
         )
 
     parallel = workers is not None and workers.num_workers > 0
