@@ -20,17 +20,26 @@ def test_a_package_that_is_not_installed_names_the_extra(
         RichLog()
 
 
-def test_the_estimators_name_their_extra() -> None:
+@pytest.mark.parametrize(
+    ("package", "module", "extra"),
+    [
+        ("sklearn", "oneproj.learn", "learn"),
+        ("lightning", "oneproj.integrations.lightning", "lightning"),
+        ("transformers", "oneproj.integrations.transformers", "transformers"),
+    ],
+)
+def test_a_module_names_its_extra(package: str, module: str, extra: str) -> None:
     # None in sys.modules makes an import fail as if the package were not installed.
-    code = "import sys; sys.modules['sklearn'] = None; import oneproj.learn"
+    code = f"import sys; sys.modules[{package!r}] = None; import {module}"
     command = [sys.executable, "-c", code]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 1
-    assert "OneprojError: This needs 'sklearn'" in run.stderr
-    assert 'pip install "oneproj[learn]"' in run.stderr
+    assert f"OneprojError: This needs '{package}" in run.stderr
+    assert f'pip install "oneproj[{extra}]"' in run.stderr
 
 
-def test_the_library_does_not_import_scikit_learn() -> None:
-    code = "import sys, oneproj; sys.exit('sklearn' in sys.modules)"
+def test_the_library_does_not_import_what_an_extra_brings() -> None:
+    brought = {"sklearn", "lightning", "transformers", "accelerate", "peft"}
+    code = f"import sys, oneproj; sys.exit({brought!r} & set(sys.modules) != set())"
     command = [sys.executable, "-c", code]
     assert subprocess.run(command, check=False).returncode == 0

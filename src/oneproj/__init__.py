@@ -9,7 +9,8 @@ the counts; ``Problem`` puts them together.
 Solve it: ``solve`` does all, ``logs`` follow a run, and a ``Checkpoint`` saves it.
 ``Defaults`` are the numbers behind what it chooses. In a loop of your own,
 ``AutoPenalty`` is the penalty, which finds its strength, around ``OneProjection`` or
-another optimiser; ``Hinge`` and ``Softplus`` are penalties of a given strength.
+another optimiser; ``Hinge`` and ``Softplus`` are penalties of a given strength, and
+``frozen_statistics`` is for batch norm.
 ``project`` makes a model feasible that is trained already, and ``certify`` judges any
 point. ``theory`` has the paper's schedules. ``methods`` has the other methods, as
 objects with options, and what one of your own is made of; ``oracles`` has what an
@@ -58,6 +59,7 @@ from oneproj.oracles.penalties import Softplus as Softplus
 from oneproj.problem.functions import function as function
 from oneproj.problem.functions import largest as largest
 from oneproj.problem.functions import mean as mean
+from oneproj.problem.modes import frozen_statistics as frozen_statistics
 from oneproj.problem.problem import Problem as Problem
 from oneproj.projection.project import project as project
 from oneproj.rates.confirm import Confirmation as Confirmation

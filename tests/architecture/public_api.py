@@ -17,7 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import oneproj
-import oneproj.learn  # not by oneproj itself: it needs an extra
+import oneproj.integrations.lightning  # not by oneproj itself: these need extras
+import oneproj.integrations.transformers
+import oneproj.learn
 
 RECORD = Path(__file__).with_suffix(".txt")
 
@@ -55,10 +57,13 @@ def public_names(module: types.ModuleType, path: str) -> list[tuple[str, object]
 
 
 def everything() -> list[tuple[str, object]]:
-    """What the library promises, and what its extra ``learn`` does."""
-    learn = oneproj.learn
-    extra = [("oneproj.learn", learn), *public_names(learn, "oneproj.learn")]
-    return public_names(oneproj, "oneproj") + extra
+    """What the library promises, and what its extras do."""
+    found = public_names(oneproj, "oneproj")
+    integrations = oneproj.integrations
+    for module in (integrations.lightning, integrations.transformers, oneproj.learn):
+        name = module.__name__
+        found += [(name, module), *public_names(module, name)]
+    return found
 
 
 def signature(value: object) -> str:

@@ -12,7 +12,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PLACES = ("src", "paper/src", "")
-OPTIONAL_PACKAGES = ("matplotlib", "rich", "sklearn", "tensorboard")
+OPTIONAL_PACKAGES = (
+    *("accelerate", "lightning", "matplotlib", "rich", "sklearn", "tensorboard"),
+    "transformers",
+)
 
 
 def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:

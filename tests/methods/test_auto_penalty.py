@@ -219,6 +219,28 @@ def test_a_gradient_that_is_not_finite_teaches_nothing(where: int) -> None:
     assert all(p.isfinite().all() for p in task.model.parameters())
 
 
+def test_a_step_that_a_scaler_skips_leaves_nothing_behind() -> None:
+    task = TwoTasks(cap=0.6)
+    optimizer = torch.optim.SGD(task.model.parameters(), lr=1e-9)
+    penalty = AutoPenalty(optimizer, task.caps)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=10**6)
+    strengths = []
+    for skips in (False, True):
+        penalty = AutoPenalty(optimizer, task.caps)
+        for k in range(3):
+            optimizer.zero_grad()
+            overflows = math.inf if skips and k == 0 else 1.0
+            task.batches.manual_seed(0)
+            scaler.scale(overflows * task.loss() + penalty()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            if penalty.strengths()["old"] > 0:
+                break
+        strengths.append(penalty.strengths()["old"])
+    assert strengths[0] > 0
+    assert strengths[1] == pytest.approx(strengths[0], rel=0.01)
+
+
 def test_accumulated_gradients_are_one_update() -> None:
     best = TwoTasks().best()
     task = TwoTasks()
@@ -232,6 +254,56 @@ def test_accumulated_gradients_are_one_update() -> None:
     solution = penalty.finish(task.objective, progress=False)
     assert solution.settings["updates"] == 300
     assert solution.objective <= 1.02 * best
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+@pytest.mark.parametrize("named", [False, True])
+def test_a_closure_is_the_same_run(make: MakeOptimizer, *, named: bool) -> None:
+    # A step that calls a closure has its gradients after the closure, not before.
+    runs = []
+    for by_closure in (False, True):
+        task = TwoTasks()
+        optimizer = make(task.model.parameters())
+        penalty = AutoPenalty(optimizer, task.caps)
+
+        def closure(
+            optimizer: torch.optim.Optimizer = optimizer,
+            task: TwoTasks = task,
+            penalty: AutoPenalty = penalty,
+        ) -> float:
+            optimizer.zero_grad()
+            (task.loss() + penalty()).backward()
+            return 0.0
+
+        for _ in range(60):
+            if not by_closure:
+                closure()
+                optimizer.step()
+            elif named:
+                optimizer.step(closure=closure)
+            else:
+                optimizer.step(closure)
+        runs.append((task.model.weight.detach().clone(), str(penalty.state_dict())))
+    assert torch.equal(runs[0][0], runs[1][0])
+    assert runs[0][1] == runs[1][1]
+
+
+class Wrapper(torch.optim.Optimizer):
+    """Makes the steps of another optimizer, as those of other libraries do."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+
+def test_the_optimizer_inside_a_wrapper_is_the_one_that_steps() -> None:
+    task = TwoTasks()
+    optimizer = OneProjection(task.model.parameters(), lr=0.1)
+    penalty = AutoPenalty(Wrapper(optimizer), task.caps)
+    for _ in train(task, optimizer, penalty, 25):
+        pass
+    solution = penalty.finish(progress=False)
+    assert penalty.strengths()["old"] > 0
+    assert solution.settings["optimizer"] == "OneProjection"
 
 
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
@@ -386,6 +458,60 @@ def test_dropout_and_batch_norm_are_judged_in_evaluation_mode() -> None:
     task.model.eval()
     assert task.losses(task.old).double().mean() <= 0.4
     assert solution.feasible
+
+
+def test_frozen_statistics_bring_training_and_judgement_together() -> None:
+    # Each task has minibatches of its own: what these are normalised by hides it.
+    moved = []
+    for freezes in (False, True):
+        torch.manual_seed(0)
+        task = TwoTasks(cap=0.4)
+        task.old = task.old[0] + 1.0, task.old[1]
+        task.model = torch.nn.Sequential(
+            torch.nn.Linear(4, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(),
+            torch.nn.Linear(16, 1),
+        )  # fmt: skip
+        optimizer = OneProjection(task.model.parameters(), lr=0.03)
+        penalty = AutoPenalty(optimizer, task.caps, model=task.model)
+        for k in range(200):
+            optimizer.zero_grad()
+            late = freezes and k >= 100
+            with oneproj.frozen_statistics(task.model if late else None):
+                loss = task.loss() + penalty()
+            loss.backward()
+            optimizer.step()
+        solution = penalty.finish(task.objective, progress=False)
+        assert solution.feasible
+        moved.append(solution.objective)
+    assert moved[1] < moved[0]
+
+
+def test_it_keeps_three_vectors_and_one_per_constraint() -> None:
+    wide = torch.nn.Linear(2000, 1)
+    x = torch.randn(600, 2000, generator=torch.Generator().manual_seed(0))
+    caps = {
+        name: oneproj.mean(lambda rows: wide(rows).square().squeeze(1), x) <= bound
+        for name, bound in (("a", 0.1), ("b", 0.2))
+    }
+    optimizer = OneProjection(wide.parameters(), lr=0.01)
+    penalty = AutoPenalty(optimizer, caps)
+    for _ in range(25):
+        optimizer.zero_grad()
+        (wide(x[:50]).mean() + penalty()).backward()
+        optimizer.step()
+    held: dict[int, int] = {}
+
+    def find(value: object) -> None:
+        if isinstance(value, Tensor):
+            held[value.data_ptr()] = value.numel() * value.is_floating_point()
+        for item in value.values() if isinstance(value, dict) else ():
+            find(item)
+        for item in value if isinstance(value, list | tuple) else ():
+            find(item)
+
+    find(penalty._state())
+    vectors = sum(n for n in held.values() if n >= 2000) / 2000
+    assert 3 <= vectors <= 5
 
 
 def test_without_an_objective_it_is_not_known() -> None:

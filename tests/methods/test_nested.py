@@ -33,8 +33,10 @@ def test_train_and_eval_switch_back_and_forth() -> None:
         held = w.detach().clone()
         switching.eval()
         switching.eval()
+        assert switching.shows_outer
         switching.train()
         switching.train()
+        assert not switching.shows_outer
         assert torch.equal(w.detach(), held)
         walk(switching, w)
         walk(plain, twin)

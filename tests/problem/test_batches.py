@@ -253,10 +253,39 @@ def test_the_generator_alone_decides_the_draw() -> None:
     assert torch.equal(torch.get_rng_state(), global_state)
 
 
+class Workers(Dataset[Tensor]):
+    """Each example is its index, and the worker that read it; -1 for this process."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> Tensor:
+        worker = torch.utils.data.get_worker_info()
+        return torch.tensor([float(index), -1.0 if worker is None else worker.id])
+
+
+def test_the_workers_of_a_loader_read_full_passes_in_order() -> None:
+    seen: list[Tensor] = []
+    w = torch.ones((), requires_grad=True)
+
+    def values(batch: Tensor) -> Tensor:
+        seen.append(batch)
+        return w * batch[:, 0]
+
+    loader = DataLoader(Workers(), batch_size=3, shuffle=True, num_workers=2)
+    before = torch.get_rng_state()
+    term = oneproj.mean(values, data=loader, chunk_size=8)
+    assert term.value() == 19.5
+    rows = torch.cat(seen)
+    assert rows[:, 0].tolist() == list(range(40))
+    assert set(rows[:, 1].tolist()) == {0.0, 1.0}
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 # --- refusals -----------------------------------------------------------------
 
 EMPTY = "data is empty: it holds 0 examples.*filter or the split"
-STREAM = "is a stream .*fixed order.*map-style"
+STREAM = r"is a stream .*fixed order.*map-style(.|\n)*AutoPenalty"
 REFUSED: dict[str, tuple[Any, str]] = {
     "empty tensor": (torch.zeros(0, 3), EMPTY),
     "empty tuple of rows": ((X[:0], Y[:0]), EMPTY),

@@ -89,7 +89,8 @@ class AutoPenalty:
     Args:
         optimizer: Makes the steps: a ``OneProjection``, whose centres are the anchors,
             or any other ``torch.optim.Optimizer``. Build the penalty after it. Hooks on
-            its ``step`` observe the gradients; they change nothing.
+            its ``step`` observe the gradients; they change nothing. A wrapper that has
+            it as ``optimizer``, as Accelerate's, stands for it.
         constraints: Name to constraint, as ``Problem`` takes them.
         seed: Of the minibatches of the constraints.
         batch_size: Examples of a constraint per update; None for 128, or up to 1,024
@@ -142,7 +143,7 @@ class AutoPenalty:
         model: torch.nn.Module | None = None,
     ) -> None:
         """Check the constraints, plan minibatches and anchors, and watch the steps."""
-        self._optimizer = _check_optimizer(optimizer)
+        self._optimizer = optimizer = _check_optimizer(optimizer)
         _refuse_ranks()
         self._every = _check_every(optimizer, anchor_every)
         numbers = check_defaults(defaults)
@@ -185,6 +186,8 @@ class AutoPenalty:
             NonFiniteError: The value of a constraint is NaN or infinite.
         """
         self._check_call()
+        if self._reference.grad is None:  # a step that a GradScaler skipped is over
+            self._backward = _Backward()
         if self._is_at_center():
             self._center_step = self._steps
             with fresh_casts():
@@ -383,7 +386,27 @@ class AutoPenalty:
 
         self._reference = reference
         reference.register_post_accumulate_grad_hook(note)  # type: ignore[no-untyped-call]
-        self._optimizer.register_step_pre_hook(lambda *_: self._before_step())
+        self._optimizer.register_step_pre_hook(self._watch_step)
+
+    def _watch_step(
+        self, _: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Observe the gradients now, or once the step has called its closure.
+
+        Returns:
+            The arguments of the step, the closure replaced; None to leave them.
+        """
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        if closure is None:
+            self._before_step()
+            return None
+
+        def observed() -> object:
+            loss = closure()
+            self._before_step()
+            return loss
+
+        return args[:1], {**kwargs, "closure": observed}
 
     @torch.no_grad()
     def _before_step(self) -> None:
@@ -457,8 +480,10 @@ def _length(gradient: Tensor) -> Tensor:
 
 
 def _check_optimizer(optimizer: object) -> Optimizer:
-    if isinstance(optimizer, Optimizer):
-        return optimizer
+    """Return the optimizer that makes the steps, out of Accelerate's wrapper if any."""
+    inner = getattr(optimizer, "optimizer", optimizer)
+    if isinstance(inner, Optimizer):
+        return inner
     message = (
         f"AutoPenalty needs the optimizer that makes the steps, but got a "
         f"{type(optimizer).__name__}: it watches the gradients, and its anchors follow "

@@ -230,6 +230,11 @@ class AbstractNested(Optimizer):
         t, J = self._at.t, self._at.J
         return t if J is None else min(t, J)
 
+    @property
+    def shows_outer(self) -> bool:
+        """Whether the parameters hold an outer iterate: after ``eval()``."""
+        return self._at.shown is not None
+
     def eval(self) -> None:
         """Make the parameters hold the selected outer iterate.
 

@@ -53,6 +53,16 @@ SUBSET = (
 )
 
 
+STREAMING = """\
+    penalty = oneproj.AutoPenalty(optimizer, constraints)
+    for batch in stream:
+        optimizer.zero_grad()
+        (loss(batch) + penalty()).backward()
+        optimizer.step()
+    solution = penalty.finish()"""
+"""What a message shows to whom has a stream."""
+
+
 class Source:
     """Examples that can be counted and read by index.
 
@@ -60,6 +70,8 @@ class Source:
         size: The number of examples.
         read: Returns those at the indices of a tensor or a slice, as one batch.
         tabular: Whether every example is a row of numbers in memory.
+        ahead: Returns all batches of that many examples, in order, read ahead by
+            workers; None where batches are read one by one.
     """
 
     trained_on: bool = False
@@ -67,7 +79,12 @@ class Source:
     then. ``confirm`` asks."""
 
     def __init__(
-        self, size: int, read: Callable[[Tensor | slice], Any], *, tabular: bool = False
+        self,
+        size: int,
+        read: Callable[[Tensor | slice], Any],
+        *,
+        tabular: bool = False,
+        ahead: Callable[[int], Iterable[Any]] | None = None,
     ) -> None:
         """Refuse empty data."""
         if size == 0:
@@ -77,6 +94,7 @@ class Source:
             )
             raise InvalidProblemError(message)
         self.size, self.read, self.tabular = size, read, tabular
+        self._ahead = ahead
 
     def of_rows(self, rows: Tensor) -> Source:
         """The examples at these indices, in their order."""
@@ -87,13 +105,22 @@ class Source:
         for start in range(0, self.size, chunk_size):
             yield slice(start, min(start + chunk_size, self.size))
 
+    def batches(self, chunk_size: int) -> Iterator[tuple[slice, Any]]:
+        """Yield all examples in such slices, always in the same order, and read."""
+        chunks = self.chunks(chunk_size)
+        if self._ahead is None:
+            for chunk in chunks:
+                yield chunk, self.read(chunk)
+        else:
+            yield from zip(chunks, self._ahead(chunk_size), strict=True)
+
 
 def as_source(data: DataLike) -> Source:
     """Wrap the user's data; see ``DataLike`` for what is accepted.
 
-    Of a ``DataLoader`` the collate function is used, and the examples that its sampler
-    goes through. Their order is not: a full pass needs a fixed one, and the run's seed
-    determines the minibatches.
+    Of a ``DataLoader`` the collate function is used, the examples that its sampler goes
+    through, and for full passes its workers. Their order is not: a full pass needs a
+    fixed one, and the run's seed determines the minibatches.
 
     Raises:
         InvalidProblemError: The data is empty, ragged, not finite or a stream, or a
@@ -109,7 +136,8 @@ def as_source(data: DataLike) -> Source:
     if isinstance(data, Mapping):
         return _tensor_source(list(data.values()), _rebuild_mapping(data))
     if isinstance(data, DataLoader):
-        return _dataset_source(_sampled(data, _count(data.dataset)), data.collate_fn)
+        sampled = _sampled(data, _count(data.dataset))
+        return _dataset_source(sampled, data.collate_fn, workers=data)
     if isinstance(data, Dataset):
         return _dataset_source(data, default_collate)
     if isinstance(data, Sequence):
@@ -158,8 +186,13 @@ def _tensor_source(given: Sequence[object], rebuild: Rebuild) -> Source:
     return Source(len(tensors[0]), read, tabular=tabular)
 
 
-def _dataset_source(dataset: Dataset[Any], collate: Callable[[Any], Any]) -> Source:
-    """A map-style data set, collated."""
+def _dataset_source(
+    dataset: Dataset[Any],
+    collate: Callable[[Any], Any],
+    *,
+    workers: DataLoader[Any] | None = None,
+) -> Source:
+    """A map-style data set, collated; full passes are read by a loader's workers."""
     size = _count(dataset)
     get_many = getattr(dataset, "__getitems__", None)  # torch's loader uses it too
 
@@ -171,7 +204,23 @@ def _dataset_source(dataset: Dataset[Any], collate: Callable[[Any], Any]) -> Sou
             return collate(get_many(indices))
         return collate([dataset[i] for i in indices])
 
-    return Source(size, read)
+    def ahead(chunk_size: int) -> DataLoader[Any]:
+        loader: Any = workers
+        return DataLoader(
+            dataset,
+            chunk_size,
+            collate_fn=collate,
+            generator=torch.Generator(),  # or their seeds came from the global one
+            num_workers=loader.num_workers,
+            pin_memory=loader.pin_memory,
+            timeout=loader.timeout,
+            worker_init_fn=loader.worker_init_fn,
+            multiprocessing_context=loader.multiprocessing_context,
+            prefetch_factor=loader.prefetch_factor,
+        )
+
+    parallel = workers is not None and workers.num_workers > 0
+    return Source(size, read, ahead=ahead if parallel else None)
 
 
 def _rebuild_mapping(data: Mapping[Any, Rows]) -> Rebuild:
@@ -277,8 +326,9 @@ def _count(dataset: Dataset[Any]) -> int:
         return len(dataset)
     message = (
         f"The data set is a stream ({type(dataset).__name__} has no length or no fixed "
-        "order), so a mean over it cannot be evaluated exactly. Use a map-style "
-        "Dataset, with __len__ and __getitem__."
+        "order), so a mean over it cannot be evaluated exactly. A constraint needs a "
+        "map-style Dataset, with __len__ and __getitem__. An objective may be a stream "
+        f"in a loop of your own:\n{STREAMING}"
     )
     raise InvalidProblemError(message)
 

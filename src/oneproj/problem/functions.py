@@ -223,8 +223,9 @@ class Mean(AbstractExpression):
         return self.examples(indices).mean()
 
     def examples(self, indices: Tensor | None) -> Tensor:
-        whole = slice(0, self._source.size)
-        values = self._values(whole if indices is None else indices)
+        at = slice(0, self._source.size) if indices is None else indices
+        count = self._source.size if indices is None else len(indices)
+        values = self._values(self._made(lambda: self._source.read(at)), count)
         if self._weights is None:
             return values
         weights = self._weights if indices is None else self._weights[indices]
@@ -235,8 +236,10 @@ class Mean(AbstractExpression):
         sums, gradient = [], None
         totals = [torch.zeros_like(p, dtype=torch.float64) for p in parameters or ()]
         with torch.set_grad_enabled(parameters is not None), evaluating(self.model):
-            for chunk in self._source.chunks(self._chunk_size):
-                values = self._values(chunk)
+            batches = self._source.batches(self._chunk_size)
+            while (found := self._made(lambda: next(batches, None))) is not None:
+                chunk, batch = found
+                values = self._values(batch, chunk.stop - chunk.start)
                 wide = values.double()
                 if self._weights is not None:
                     wide = wide * self._weights[chunk].to(wide)
@@ -255,14 +258,16 @@ class Mean(AbstractExpression):
         self.check_finite(value, gradient or ())
         return FullPass(value, gradient, None if kept is None else torch.cat(kept))
 
-    def _values(self, at: Tensor | slice) -> Tensor:
-        """The value of each of these examples, without weights."""
-        count = at.stop - at.start if isinstance(at, slice) else len(at)
+    def _made(self, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - the user's batch
+        """Make a batch; an error says where it happened."""
         try:
-            batch = self._source.read(at)
+            return make()
         except Exception as error:
             error.add_note(f"In the data of {self.name!r}, where a batch is made.")
             raise
+
+    def _values(self, batch: Any, count: int) -> Tensor:  # noqa: ANN401 - the user's
+        """The value of each of so many examples, without weights."""
         before = 0 if self._tried else changes(batch)
         values = self._call(self.name, batch)
         if not self._tried and changes(batch) != before:
@@ -307,7 +312,8 @@ def mean(
             ``DataLoader``. Nothing is copied or converted: dtypes stay, also the
             float64 that arrays have as a rule. A loader stands for the examples that
             its sampler goes through, in whatever order, each once, those that
-            ``drop_last`` leaves out of an epoch included. A sampler that prefers some,
+            ``drop_last`` leaves out of an epoch included; its workers read ahead in
+            full passes. A sampler that prefers some,
             or gives this process a share, is refused.
         weights: One weight per example, 1 when left out. The sum is divided by n, not
             by theirs: for the mean of a group pass its rows as data, or weights that

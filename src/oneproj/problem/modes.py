@@ -50,14 +50,20 @@ def evaluating(model: nn.Module | None) -> Iterator[None]:
 
 
 @contextmanager
-def settled(model: nn.Module | None) -> Iterator[None]:
+def frozen_statistics(model: nn.Module | None) -> Iterator[None]:
     """Make norms use their running statistics, unchanged, while the block runs.
 
-    The rest of the model keeps its mode, and the norms get theirs back.
+    The rest of the model keeps its mode, and the norms get theirs back. ``solve`` does
+    so in the second half of a run. In a loop of your own, put it around the forward
+    pass and the penalty there: what training sees is then what is judged in evaluation
+    mode, and the projection has little left to do.
+
+    Args:
+        model: With batch norm, or another norm that has running statistics.
 
     Example:
         >>> model = nn.Sequential(nn.BatchNorm1d(2), nn.Dropout(0.5))
-        >>> with settled(model):
+        >>> with frozen_statistics(model):
         ...     model[0].training, model[1].training
         (False, True)
         >>> model[0].training

@@ -40,7 +40,7 @@ from oneproj.logs import AbstractLog
 from oneproj.methods.base import check_returned
 from oneproj.oracles import Estimate
 from oneproj.problem.autograd import require_autograd
-from oneproj.problem.modes import settled
+from oneproj.problem.modes import frozen_statistics
 from oneproj.progress import Stderr, progress_bar
 from oneproj.results import KEPT, Status, Update
 from oneproj.training.checkpoints import (
@@ -237,7 +237,7 @@ class Loop:
                 end = End.PLANNED if k == steps else None
                 while end is None:
                     k += 1
-                    with settled(
+                    with frozen_statistics(
                         run.context.problem.model if self._keeps(run, k) else None
                     ):
                         estimate = _update(run, k)
