@@ -220,6 +220,16 @@ class AbstractNested(Optimizer):
         super().add_param_group(param_group)
 
     @property
+    def inner_steps(self) -> int:
+        """K, the inner updates of an outer iteration."""
+        return self._K
+
+    @property
+    def ball(self) -> tuple[float, list[Tensor] | None]:
+        """The radius and the center of B; None for the origin."""
+        return self._radius, self._center
+
+    @property
     def at_center(self) -> bool:
         """Whether the next update is the first of an outer iteration: z_1 = x_t."""
         return self._at.s == 1
