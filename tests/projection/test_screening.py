@@ -107,3 +107,13 @@ def test_a_distance_that_is_proven_is_that_of_all_rows() -> None:
     found = oneproj.project(w, {"risk": mean <= 0.5})
     assert 2048 not in seen
     assert found.lower_bound == pytest.approx(found.distance, rel=1e-2)
+
+
+def test_no_pass_over_a_sample_takes_more_rows_at_once_than_one_over_all() -> None:
+    risk = Risk()
+    mean = oneproj.mean(risk.losses, data=risk.data, chunk_size=500)
+    cap = 0.9 * mean.value()
+    risk.seen.clear()
+    oneproj.project(risk.model.parameters(), {"risk": mean <= cap})
+    assert max(risk.seen) == 500
+    assert 2048 % 500 in risk.seen  # the rest of a sample

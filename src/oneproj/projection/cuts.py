@@ -361,7 +361,8 @@ class Cuts(AbstractProjector):
             slack = 0.5 * TOLERANCES.coarse * self._min_gain
             models = screen(evaluator, self._search_sampled, slack)
         search, within = self._local_search(evaluator, models or carried)
-        search.resume()
+        if models is not None:
+            search.resume()
         bundle, steady = None, True
         while steady and evaluator.evaluations < limit:
             before = evaluator.best.worst

@@ -28,7 +28,7 @@ from oneproj.errors import NonFiniteError
 from oneproj.problem.autograd import accumulate
 from oneproj.problem.modes import evaluating
 from oneproj.problem.terms import AbstractTerm, FullPass
-from oneproj.projection.evaluator import Evaluation, Evaluator, unwatched
+from oneproj.projection.evaluator import ROUGHLY, Evaluation, Evaluator, unwatched
 from oneproj.projection.local_model import LocalWarmStart
 from oneproj.projection.tolerances import TOLERANCES
 from oneproj.rates.terms import parts
@@ -48,7 +48,8 @@ def screen(evaluator: Evaluator, search: Search, slack: float) -> LocalWarmStart
     Args:
         evaluator: Of the constraints on all data; it has seen the start alone.
         search: For constraints in their place.
-        slack: How far inside is near enough, as a share of the start's violation.
+        slack: How far inside is near enough, as a share of the start's violation; a
+            few margins are.
 
     Returns:
         The models of the last search; None where no constraint has large data.
@@ -70,7 +71,8 @@ def screen(evaluator: Evaluator, search: Search, slack: float) -> LocalWarmStart
             with unwatched():
                 models = search(parameters, sampled, models)
             known = evaluator.move_to(snapshot(parameters))
-            if -slack * evaluator.first.worst <= known.worst <= 0:
+            deepest = ROUGHLY * max(evaluator.margins.values())
+            if -slack * evaluator.first.worst - deepest <= known.worst <= 0:
                 break
             aim = TOLERANCES.sampled_aim * abs(known.worst)
     return models
@@ -145,17 +147,21 @@ class Corrected(AbstractTerm):
 
     def batch_value(self, indices: Tensor | None) -> Tensor:
         del indices  # the sample is seen as a whole
-        return self._constraint.examples(self._rows).double().mean()
+        return self._constraint.batch_value(self._rows)
 
     def full_pass(self, parameters: Vector | None, *, each: bool = True) -> FullPass:
         del each  # the value is more than the mean of the examples
         gradient = None
+        if parameters is not None:
+            gradient = [part.clone() for part in self._slope]
+        value = self._offset + dot(self._slope, self._parameters)
         with torch.set_grad_enabled(parameters is not None), evaluating(self.model):
-            mean = self.batch_value(None)
-            if parameters is not None:
-                gradient = [part.clone() for part in self._slope]
-                accumulate(gradient, mean, parameters)
-        value = float(mean.detach()) + self._offset
-        value += dot(self._slope, self._parameters)
+            chunk = self._constraint.chunk_size or len(self._rows)
+            for rows in torch.split(self._rows, chunk):
+                values = self._constraint.examples(rows).double()
+                share = values.sum() / len(self._rows)
+                value += float(share.detach())
+                if parameters is not None and gradient is not None:
+                    accumulate(gradient, share, parameters)
         self.check_finite(value, gradient or ())
         return FullPass(value, gradient, None)

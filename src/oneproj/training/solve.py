@@ -338,20 +338,9 @@ def solve(
             laps = {"start": judged, "train": trained}
             with diagnostics.explained(problem, length):
                 check_problem(problem)  # a callback may have frozen a parameter
-                began = time.perf_counter()
                 with progress_line("finishing", enabled=progress) as say:
-                    with reporting(lambda text: say(f"projecting, {text}")):
-                        projection = run.method.finish()
-                    laps["project"] = time.perf_counter() - began
-                    solution = _certified(
-                        run,
-                        end,
-                        projection,
-                        on_failure,
-                        laps,
-                        certify=certify,
-                        say=say,
-                    )
+                    projection = _projected(run, laps, say)
+                    solution = _certified(run, end, projection, settings, laps, say=say)
             update = int(max(run.history.columns["update"], default=0))
             ending["the last update"] = distributed.Fact(str(update), "end")
     if solution.status.ok:
@@ -402,14 +391,24 @@ def _start_after_overflow(run: Run) -> Iterator[None]:
         raise
 
 
+def _projected(
+    run: Run, laps: dict[str, float], say: Callable[[str], None]
+) -> Projection:
+    """Project the point that the method selects, and add the time it took."""
+    began = time.perf_counter()
+    with reporting(lambda text: say(f"projecting, {text}")):
+        projection = run.method.finish()
+    laps["project"] = time.perf_counter() - began
+    return projection
+
+
 def _certified(
     run: Run,
     end: End,
     projection: Projection,
-    on_failure: OnFailure,
+    settings: Settings,
     laps: Mapping[str, float],
     *,
-    certify: bool,
     say: Callable[[str], None],
 ) -> Solution:
     """Return to a better point that was kept, if there is one, and certify."""
@@ -421,7 +420,7 @@ def _certified(
     objective = math.nan if status.ok else math.inf
     if not status.ok:
         context.undo()
-    elif not certify or _has_kept(run):
+    elif not settings.certify or _has_kept(run):
         objective = problem.objective.value()
     kept = _return_to_kept(run, projection, objective)
     if kept is not None:
@@ -435,17 +434,16 @@ def _certified(
             context, projection, objective, run.start.objective
         )
     else:
-        if on_failure == "raise":
+        if settings.on_failure == "raise":
             raise_if_infeasible(projection)
         judged, residuals = None, problem.residuals()
         objective = problem.objective.value()
     # The guarantee is that of a complete run. No gradient mapping: it takes another
     # projection, and there is one.
     executed = context.schedule if status is Status.FEASIBLE else None
-    seen = run.method.seen
-    if certify:
+    if settings.certify:
         say("measuring how good the answer is")
-        certificate = certify_run(problem, seen, executed, judged)
+        certificate = certify_run(problem, run.method.seen, executed, judged)
     else:
         certificate = Certificate((judged or feasibility(problem),), {})
     if math.isnan(objective):  # which nothing was compared with
@@ -459,10 +457,7 @@ def _certified(
         counts=context.counts,
         projection=projection,
         history=run.history.columns,
-        seconds={
-            **laps,
-            "certify": time.perf_counter() - began,
-        },
+        seconds={**laps, "certify": time.perf_counter() - began},
         settings={**run.settings, **run.method.describe()},
         remark=remark,
     )
