@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 import oneproj
+from oneproj.projection import Cuts
 
 ROWS = 50_000
 Batch = tuple[Tensor, Tensor]
@@ -89,3 +91,30 @@ def test_without_a_certificate_no_gradient_is_taken_after_the_projection() -> No
 def test_a_word_for_certify_is_refused() -> None:
     with pytest.raises(oneproj.InvalidProblemError, match="certify must be True or"):
         oneproj.solve(Table().problem, certify="no")  # type: ignore[arg-type]
+
+
+class Weighing(Cuts):
+    """Counts the vectors of the model's size that are alive when it begins."""
+
+    vectors = 0
+
+    def project(self, parameters, constraints):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        gc.collect()
+        shape = parameters[0].shape
+        self.vectors = sum(
+            1
+            for each in gc.get_objects()
+            if type(each) is Tensor and each.shape == shape
+        )
+        return super().project(parameters, constraints)
+
+
+def test_a_projection_begins_without_the_vectors_that_updates_need() -> None:
+    w = torch.zeros(37, 41, requires_grad=True)
+    total = oneproj.function(lambda: (w - 1.0).square().sum())
+    size = oneproj.function(lambda: w.square().sum())
+    problem = oneproj.Problem(w, total, {"size": size <= 100.0})
+    projector = Weighing()
+    oneproj.solve(problem, steps=60, projector=projector)
+    # The point before the projection, and the start, which is feasible.
+    assert 1 <= projector.vectors <= 3

@@ -258,17 +258,18 @@ class AutoPenalty:
         self._counts.projections += 1
         self._counts.constraint_gradients += projection.gradients * len(constraints)
         self._counts.constraint_passes += projection.gradients * len(constraints)
-        value, certificate = math.nan, Certificate((feasibility(problem),), {})
+        measure = feasibility(problem)
+        value, certificate = math.nan, Certificate((measure,), {})
         if objective is not None:
             judged = Problem(
                 problem.parameters, objective, constraints, model=problem.model
             )
-            value = judged.objective.value()
-            certificate = certify_run(judged, None, None)
+            certificate = certify_run(judged, None, None, measure)
+            value = certificate["KKT residual"].details["objective"]
         return Solution(
             status=projection.status,
             objective=value,
-            residuals=problem.residuals(),
+            residuals=measure.details["residuals"],
             certificate=certificate,
             counts=replace(self._counts),
             projection=projection,
