@@ -332,7 +332,15 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
             self.optimizer.eval()
         if self._diagnostics is not None:
             self._diagnostics.warn_if_dead()
+        self._release()
         return self._context.project()
+
+    def _release(self) -> None:
+        """Free the vectors that only updates need: the projection needs the memory."""
+        self.optimizer.release()
+        del self._engine
+        for p in self._context.problem.parameters:
+            p.grad = None
 
     def describe(self) -> dict[str, Any]:
         """The first step size, the prox weight beside it, and the inner steps."""

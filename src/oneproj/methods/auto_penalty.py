@@ -270,13 +270,13 @@ class AutoPenalty:
         given = all(holds(c.model, problem.parameters) for c in problem.terms)
         with evaluating_when_called(enabled=not given):
             projection = self._project(on_failure, progress=progress)
-            value, certificate = math.nan, Certificate((feasibility(problem),), {})
+            measure = feasibility(problem)
+            value, certificate = math.nan, Certificate((measure,), {})
             if judged is not None:
-                value = judged.objective.value()
-                certificate = certify_run(judged, None, None)
-        measured = certificate["feasibility"].details
-        self._counts.constraint_passes += measured["constraint passes"]
-        residuals = measured["residuals"]
+                certificate = certify_run(judged, None, None, measure)
+                value = certificate["KKT residual"].details["objective"]
+        self._counts.constraint_passes += measure.details["constraint passes"]
+        residuals = measure.details["residuals"]
         if projection.status.ok and max(residuals.values(), default=0.0) > 0:
             status = Status.INFEASIBLE  # a constraint is random, say
             projection = replace(projection, status=status, residuals=residuals)

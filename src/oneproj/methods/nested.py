@@ -270,6 +270,13 @@ class AbstractNested(Optimizer):
             self._swap(self._at.shown)
             self._at.shown = None
 
+    def release(self) -> None:
+        """Free the vectors of the state, the base's as well: no step follows."""
+        self.state.clear()
+        self.base.state.clear()
+        for vectors in (self._average, self._x, *self._x_of):
+            vectors.clear()
+
     @torch.no_grad()
     def _swap(self, key: str) -> None:
         # In place and one tensor at a time, so that no third copy of the model exists.
