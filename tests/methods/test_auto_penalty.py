@@ -690,6 +690,7 @@ def test_without_an_objective_it_is_not_known() -> None:
     penalty = AutoPenalty(optimizer, task.caps)
     for _ in train(task, optimizer, penalty, 20):
         pass
+    assert repr(penalty) == "AutoPenalty of ['old'] after 20 steps of Adam"
     solution = penalty.finish(progress=False)
     assert math.isnan(solution.objective)
     assert "objective" not in str(solution).split("residual")[0]

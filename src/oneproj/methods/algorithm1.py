@@ -312,7 +312,8 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
             if self.optimizer.at_center:
                 self._diagnostics.add_gradient(*observed)
             self._diagnostics.add_objective(*observed)
-        engine.watch(gradients(parameters))
+        if engine.strength is not None:
+            engine.strength.watch(gradients(parameters))
         if anchor is not None:
             engine.adapt(anchor)
             self._lengthen(anchor)

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from oneproj.arguments import check_count
+from oneproj.arguments import at_most_five, check_count
 from oneproj.certificates.certify import certify_run
 from oneproj.certificates.kkt import feasibility
 from oneproj.defaults import Defaults
@@ -183,6 +183,12 @@ class AutoPenalty:
         NEWEST[optimizer] = self._watch
         weakref.finalize(self, self._watch.close)
         self._new = self.state_dict()  # what a state to load is compared with
+
+    def __repr__(self) -> str:
+        """The constraints, and what makes the steps."""
+        made_by = type(self._optimizer).__name__
+        steps = f"{self._steps} steps of {made_by}"
+        return f"AutoPenalty of {at_most_five(self._names)} after {steps}"
 
     def __call__(self) -> Tensor:
         """Return the penalty on a new minibatch, a scalar to add to the loss.
@@ -426,7 +432,7 @@ class AutoPenalty:
         if not (scale > 0 and math.isfinite(scale) and math.isfinite(norm(found))):
             return
         less = [(weight, anchor.jacobian[name]) for name, weight in weights.items()]
-        self._engine.watch(found, scale=1.0 / scale, less=less)
+        self._strength.watch(found, scale=1.0 / scale, less=less)
         if not self._strength.penalty.strengths:
             self._engine.adapt(anchor)
 
