@@ -26,7 +26,7 @@ NUMBERS = ("lr", "dual_lr", "prox_weight", "inner_steps", "late_weight", "streng
 NUMBERS += ("smoothing", "clip", "tolerance")
 WORDS = ("base", "decay", "combine", "select")
 COMMON = ("steps", "seed", "schedule", "projector", "oracle", "batch_size")
-COMMON += ("anchor_size", "progress", "callbacks", "seconds", "checkpoint")
+COMMON += ("anchor_size", "progress", "callbacks", "seconds", "checkpoint", "certify")
 COMMON += ("checkpoint_every", "resume", "on_failure", "defaults")
 MEANT = {
     ("progress", "a bool"),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import gc
 import math
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -335,11 +338,17 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
     task = TwoTasks()
     optimizer = ADAM(task.model.parameters())
     penalty = AutoPenalty(optimizer, task.caps)
-    other = AutoPenalty(optimizer, {"another": task.caps["old"]})
+    named, longer, tighter = TwoTasks(), TwoTasks(rows=2900), TwoTasks(cap=0.2)
+    named.caps = {"another": named.caps["old"]}
+    others = [
+        AutoPenalty(ADAM(given.model.parameters()), given.caps)
+        for given in (named, longer, tighter)
+    ]
     for _ in train(task, optimizer, penalty, 15):
         pass
     before = str(penalty.state_dict())
-    for state in (other.state_dict(), {}, None, {**penalty.state_dict(), "steps": "x"}):
+    states = [other.state_dict() for other in others]
+    for state in (*states, {}, None, {**penalty.state_dict(), "steps": "x"}):
         with pytest.raises(oneproj.InvalidProblemError, match="does not fit"):
             penalty.load_state_dict(state)  # type: ignore[arg-type]
         assert str(penalty.state_dict()) == before
@@ -395,6 +404,7 @@ def test_it_takes_every_constraint_that_solve_takes(
     solution = penalty.finish(objective, progress=False)
     assert solution.feasible
     assert solution.objective <= 1.05 * reference
+    assert max(solution.projection.residuals_before.values()) < 0.05, "it pushed"
 
 
 def test_groups_with_their_own_rates_and_a_frozen_layer() -> None:
@@ -514,12 +524,173 @@ def test_it_keeps_three_vectors_and_one_per_constraint() -> None:
     assert 3 <= vectors <= 5
 
 
+@pytest.mark.filterwarnings("ignore:Dropout in training mode")
+def test_without_a_model_what_is_reported_is_that_of_evaluation_mode_too() -> None:
+    task = TwoTasks(cap=0.45)
+    task.model = torch.nn.Sequential(torch.nn.Dropout(0.5), task.model)
+    optimizer = ADAM(task.model.parameters())
+    penalty = AutoPenalty(optimizer, task.caps)
+    for _ in train(task, optimizer, penalty, 100):
+        pass
+    solution = penalty.finish(progress=False)
+    assert task.model.training
+    task.model.eval()
+    assert solution.feasible
+    assert solution.residuals["old"] == pytest.approx(task.caps["old"].value())
+
+
+def test_the_answer_stays_in_the_ball_of_the_optimizer() -> None:
+    w = torch.tensor([1.0, 0.0], requires_grad=True)
+    total = oneproj.function(w.sum) >= 1.3  # the nearest point is outside of the ball
+    optimizer = OneProjection([w], lr=0.1, radius=1.0)
+    penalty = AutoPenalty(optimizer, {"sum": total})
+    solution = penalty.finish(progress=False)
+    assert solution.feasible
+    assert w.detach().norm() <= 1.0 + 1e-6
+
+
+def test_a_failed_projection_leaves_what_was_trained() -> None:
+    w = torch.ones(2, requires_grad=True)
+    never = oneproj.function(lambda: 1.0 + 1.0 / (1.0 + w.square().sum())) <= 0.5
+    penalty = AutoPenalty(torch.optim.SGD([w], lr=0.1), {"never": never})
+    with pytest.raises(oneproj.InvalidProblemError, match="objective"):
+        penalty.finish(w.sum(), progress=False)  # type: ignore[arg-type]
+    solution = penalty.finish(on_failure="return", progress=False)
+    assert not solution.status.ok
+    assert w.tolist() == [1.0, 1.0]
+
+
+def quadratic() -> tuple[Tensor, Callable[[], Tensor], dict[str, Any]]:
+    """Its multiplier is 4, so the right strength is 8."""
+    w = torch.zeros(2, requires_grad=True)
+    target = torch.tensor([3.0, 4.0])
+    size = oneproj.function(lambda: w.square().sum()) <= 1.0
+    return w, lambda: (w - target).square().sum(), {"size": size}
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda f, p: f() + p(),
+        lambda f, p: (p().item(), f() + p())[1],
+        lambda f, p: (q := p(), p().item(), f() + q)[2],
+        lambda f, p: f() + 0.5 * p() + 0.5 * p(),
+    ],
+    ids=["one", "one before", "one after", "two halves"],
+)
+def test_calls_beside_the_loss_change_nothing(
+    loss: Callable[[Callable[[], Tensor], AutoPenalty], Tensor],
+) -> None:
+    w, f, caps = quadratic()
+    optimizer = torch.optim.Adam([w], lr=0.05)
+    penalty = AutoPenalty(optimizer, caps)
+    for _ in range(300):
+        optimizer.zero_grad()
+        loss(f, penalty).backward()
+        optimizer.step()
+    assert penalty.strengths()["size"] == pytest.approx(8.0, rel=0.15)
+    assert w.detach().square().sum() == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_penalty_at_every_second_step_still_has_anchors() -> None:
+    w, f, caps = quadratic()
+    optimizer = OneProjection([w], lr=0.05)
+    penalty = AutoPenalty(optimizer, caps)
+    for k in range(400):
+        optimizer.zero_grad()
+        (f() + penalty() if k % 2 else f()).backward()
+        optimizer.step()
+    assert penalty.strengths()["size"] > 4.0
+
+
+@pytest.mark.parametrize("unused_last", [False, True])
+def test_an_unused_parameter_does_not_hide_clipping(*, unused_last: bool) -> None:
+    strengths = []
+    for limit in (math.inf, 1e-3):
+        w, f, caps = quadratic()
+        unused = torch.zeros(3, requires_grad=True)
+        moving = [w, unused] if unused_last else [unused, w]
+        optimizer = torch.optim.SGD(moving, lr=1e-9)
+        penalty = AutoPenalty(optimizer, caps)
+        with torch.no_grad():
+            w.copy_(torch.tensor([1.0, 1.0]))
+        for _ in range(25):
+            optimizer.zero_grad()
+            (f() + penalty()).backward()
+            torch.nn.utils.clip_grad_norm_(moving, limit)
+            optimizer.step()
+        strengths.append(penalty.strengths()["size"])
+    assert strengths[0] > 0
+    assert strengths[1] == pytest.approx(strengths[0], rel=1e-3)
+
+
+def test_a_penalty_that_is_dropped_is_gone_with_its_hooks() -> None:
+    task = TwoTasks()
+    optimizer = ADAM(task.model.parameters())
+    gone = weakref.ref(AutoPenalty(optimizer, task.caps))
+    gc.collect()
+    assert gone() is None
+    for _ in range(30):  # which would warn of steps without a penalty
+        optimizer.zero_grad()
+        task.loss().backward()
+        optimizer.step()
+    model = weakref.ref(task.model)
+    del optimizer, task
+    gc.collect()
+    assert model() is None
+
+
+def test_a_newer_penalty_takes_the_place_of_an_older_one() -> None:
+    task = TwoTasks()
+    optimizer = ADAM(task.model.parameters())
+    older = AutoPenalty(optimizer, task.caps)
+    newer = AutoPenalty(optimizer, task.caps)
+    with pytest.raises(oneproj.InvalidProblemError, match="all constraints into one"):
+        older()
+    with pytest.raises(oneproj.InvalidProblemError, match="all constraints into one"):
+        older.finish(progress=False)
+    for _ in train(task, optimizer, newer, 30):
+        pass
+    assert newer.finish(progress=False).feasible
+
+
+def test_training_may_go_on_after_finish_without_a_warning() -> None:
+    task = TwoTasks()
+    optimizer = ADAM(task.model.parameters())
+    penalty = AutoPenalty(optimizer, task.caps)
+    for _ in train(task, optimizer, penalty, 20):
+        pass
+    penalty.finish(progress=False)
+    for _ in range(30):
+        optimizer.zero_grad()
+        task.loss().backward()
+        optimizer.step()
+
+
+def test_options_have_an_effect() -> None:
+    def residuals(steps: int = 12, **options: Any) -> list[float]:  # noqa: ANN401
+        task = TwoTasks()
+        optimizer = ADAM(task.model.parameters())
+        penalty = AutoPenalty(optimizer, task.caps, **options)
+        loop = train(task, optimizer, penalty, steps)
+        return [penalty.residuals()["old"] for _ in loop]
+
+    plain = residuals(batch_size=64)
+    assert residuals(batch_size=64) == plain
+    assert residuals(batch_size=64, seed=1) != plain
+    assert residuals(batch_size=65) != plain
+    assert residuals(batch_size=64, anchor_every=3) != plain
+    strong = dataclasses.replace(oneproj.Defaults(), strength_over_multiplier=9.0)
+    assert residuals(batch_size=64, defaults=strong) != plain
+
+
 def test_without_an_objective_it_is_not_known() -> None:
     task = TwoTasks()
     optimizer = ADAM(task.model.parameters())
     penalty = AutoPenalty(optimizer, task.caps)
     for _ in train(task, optimizer, penalty, 20):
         pass
+    assert repr(penalty) == "AutoPenalty of ['old'] after 20 steps of Adam"
     solution = penalty.finish(progress=False)
     assert math.isnan(solution.objective)
     assert "objective" not in str(solution).split("residual")[0]

@@ -390,7 +390,7 @@ def test_ranks_compare_the_name_of_an_oracle(monkeypatch: pytest.MonkeyPatch) ->
     problem = oneproj.Problem(w, oneproj.function(w.sum), {})
     monkeypatch.setattr(distributed, "compares_ranks", lambda: True)
     others = dict.fromkeys((f.name for f in fields(Settings)), None)
-    given = others | {"on_failure": "raise", "options": {}}
+    given = others | {"on_failure": "raise", "options": {}, "certify": True}
     told = [
         Settings(**given | {"oracle": oracle}).facts(problem, None)["oracle"]
         for oracle in (Drifting, "exact", ORACLES["exact"])

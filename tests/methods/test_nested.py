@@ -42,7 +42,7 @@ def test_train_and_eval_switch_back_and_forth() -> None:
         walk(plain, twin)
     assert torch.equal(w, twin)
     switching.eval()
-    with pytest.raises(InvalidProblemError, match=r"Call train\(\) first"):
+    with pytest.raises(InvalidProblemError, match=r"Call optimizer.train\(\) first"):
         switching.step()
 
 

@@ -101,7 +101,7 @@ def test_the_defaults_in_force_are_in_the_settings() -> None:
     default = Algorithm1()
     for name in ("base", "decay", "prox_weight", "late_weight", "strength"):
         assert settings[name] == getattr(default, name)
-    assert (settings["lr"], settings["batch_size"]) == (0.1, 256)
+    assert (settings["lr"], settings["batch_size"]) == (0.1, 1024)
     assert (settings["inner_steps"], settings["outer_steps"]) == (10, 5)
     assert settings["oracle"] == "exact"
 

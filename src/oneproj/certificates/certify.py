@@ -138,13 +138,23 @@ def certify(
 
 
 def certify_run(
-    problem: Problem, observed: Observations | None, schedule: Schedule | None
+    problem: Problem,
+    observed: Observations | None,
+    schedule: Schedule | None,
+    judged: Measure | None = None,
 ) -> Certificate:
-    """Certify the output of a run, with what the run saw of the schedule's claims."""
+    """Certify the output of a run, with what the run saw of the schedule's claims.
+
+    Args:
+        problem: Holds the output.
+        observed: Of a run with a schedule.
+        schedule: That was executed to its end.
+        judged: The ``feasibility`` of this very point, where that is known already.
+    """
     _agree(problem)
     constants = _checked_constants(problem, None, schedule)
     with fresh_casts():
-        measures = _measures(problem, constants, schedule, None, projected=True)
+        measures = _measures(problem, constants, schedule, None, judged, projected=True)
         return _certificate(problem, measures, schedule, observed)
 
 
@@ -209,13 +219,14 @@ def _measures(
     constants: Constants | None,
     schedule: Schedule | None,
     projector: AbstractProjector | None,
+    judged: Measure | None = None,
     *,
     projected: bool,
 ) -> list[Measure]:
     """Return what always applies, and the measures that the constants ask for."""
     kkt = kkt_residual(problem)
     found = [
-        feasibility(problem),
+        judged or feasibility(problem),
         *surrogate_measure(problem),
         *ball_measure(problem),
         kkt,

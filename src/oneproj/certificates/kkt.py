@@ -287,8 +287,8 @@ def kkt_residual(problem: Problem, *, reach: float | None = None) -> Measure:
         reach: A distance > 0; None takes a hundredth of ``|x|``.
 
     Returns:
-        A measure with the multipliers of all constraints, the complementarity and the
-        residual relative to ``|grad f|`` in its details.
+        A measure with the multipliers of all constraints, the complementarity, the
+        residual relative to ``|grad f|`` and the objective in its details.
 
     Raises:
         InvalidProblemError: The reach is not > 0.
@@ -330,6 +330,7 @@ def kkt_residual(problem: Problem, *, reach: float | None = None) -> Measure:
             "reach": reach,
             "the safeguard ball is active": ball > 0,
             "ball multiplier": ball,
+            "objective": program.objective,
             "objective gradients": 1,
             "constraint passes": len(multipliers),
             "constraint gradients": len(multipliers) - len(program.sets),
@@ -363,7 +364,8 @@ class _KktProgram:
         self.sets = {n: c for n, c in terms.items() if isinstance(c, SetConstraint)}
         # A normal is the difference of near points: single precision would blur it.
         copied = doubled if self.sets else list
-        gradient = copied(problem.objective.value_and_gradient(z)[1])
+        self.objective, slope = problem.objective.value_and_gradient(z)
+        gradient = copied(slope)
         self.slope = norm(gradient)
         self._time = reach / self.slope if self.slope > 0 else math.inf
         # Slack that the margin of a projector makes costs nothing.

@@ -312,7 +312,8 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
             if self.optimizer.at_center:
                 self._diagnostics.add_gradient(*observed)
             self._diagnostics.add_objective(*observed)
-        engine.watch(gradients(parameters))
+        if engine.strength is not None:
+            engine.strength.watch(gradients(parameters))
         if anchor is not None:
             engine.adapt(anchor)
             self._lengthen(anchor)
@@ -332,7 +333,15 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
             self.optimizer.eval()
         if self._diagnostics is not None:
             self._diagnostics.warn_if_dead()
+        self._release()
         return self._context.project()
+
+    def _release(self) -> None:
+        """Free the vectors that only updates need: the projection needs the memory."""
+        self.optimizer.release()
+        del self._engine
+        for p in self._context.problem.parameters:
+            p.grad = None
 
     def describe(self) -> dict[str, Any]:
         """The first step size, the prox weight beside it, and the inner steps."""

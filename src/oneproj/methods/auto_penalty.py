@@ -26,21 +26,23 @@ from __future__ import annotations
 
 import copy
 import math
+import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from oneproj.arguments import check_count
+from oneproj.arguments import at_most_five, check_count
 from oneproj.certificates.certify import certify_run
 from oneproj.certificates.kkt import feasibility
 from oneproj.defaults import Defaults
 from oneproj.distributed import world_size
 from oneproj.errors import InvalidProblemError, warn
-from oneproj.methods.base import check_defaults
+from oneproj.methods.backward_watch import BackwardWatch
+from oneproj.methods.base import check_defaults, safeguard
 from oneproj.methods.engine import PenaltyEngine
 from oneproj.methods.one_projection import OneProjection
 from oneproj.methods.strength import AutoStrength
@@ -52,32 +54,28 @@ from oneproj.oracles.plan import (
     plan_batches,
     sees_the_same,
 )
-from oneproj.problem.autograd import fresh_casts
+from oneproj.problem.autograd import densify, fresh_casts, require_autograd
+from oneproj.problem.checks import holds
+from oneproj.problem.modes import evaluating_when_called
 from oneproj.problem.problem import Constrained, Problem
 from oneproj.problem.terms import AbstractExpression, AbstractTerm
-from oneproj.projection.project import OnFailure, project
-from oneproj.results import Certificate, Counts, Solution
+from oneproj.projection.project import OnFailure, project, raise_if_infeasible
+from oneproj.results import Certificate, Counts, Projection, Solution, Status
 from oneproj.schema import SchemaError, check_like
-from oneproj.vectors.arithmetic import norm
+from oneproj.vectors.arithmetic import (
+    assign,
+    gradients,
+    norm,
+    snapshot,
+    state_on_devices,
+)
 
+NEWEST: weakref.WeakKeyDictionary[Optimizer, BackwardWatch] = (
+    weakref.WeakKeyDictionary()
+)
+"""The watch of the newest penalty on each optimizer."""
 STEPS_WITHOUT_PENALTY = 20
 """Steps in a row whose gradient has no part of the penalty, before a warning."""
-
-
-@dataclass
-class _Backward:
-    """What the backward passes since the last step did with the penalty.
-
-    Attributes:
-        received: The sum of the gradients that reached the penalty: 1 for a plain
-            loss, the scale of a ``GradScaler``, parts of it under accumulation.
-        pushes: For each constraint, the sum of those gradients times its weight.
-        length: The norm of the reference parameter's gradient after the last pass.
-    """
-
-    received: float = 0.0
-    pushes: dict[str, float] = field(default_factory=dict)
-    length: Tensor | None = None
 
 
 class AutoPenalty:
@@ -91,7 +89,8 @@ class AutoPenalty:
             or any other ``torch.optim.Optimizer``. Build the penalty after it. Hooks on
             its ``step`` observe the gradients; they change nothing. A wrapper that has
             it as ``optimizer``, as Accelerate's, stands for it.
-        constraints: Name to constraint, as ``Problem`` takes them.
+        constraints: Name to constraint, as ``Problem`` takes them: all of the run, in
+            one penalty. Two on one optimizer would each undo the other's projection.
         seed: Of the minibatches of the constraints.
         batch_size: Examples of a constraint per update; None for 128, or up to 1,024
             where more cost next to nothing.
@@ -150,6 +149,8 @@ class AutoPenalty:
         groups = optimizer.param_groups
         self._parameters = [p for group in groups for p in group["params"]]
         problem = Constrained(self._parameters, constraints, model=model)
+        if isinstance(optimizer, OneProjection):
+            problem.radius, problem.center = optimizer.ball
         self._problem, self._counts = problem, Counts()
         batch_size = plan_batches(batch_size, problem, numbers)
         at_once = plan_at_once(batch_size, defaults=numbers)
@@ -174,9 +175,20 @@ class AutoPenalty:
         self._steps = 0  # of the optimizer
         self._center_step: int | None = None  # before which the last centre was
         self._residuals: dict[str, float] = {}
-        self._backward = _Backward()
         self._without = 0  # steps in a row without a part of the penalty
-        self._watch_steps()
+        self._finished = False  # and not called since
+        self._watch = BackwardWatch(optimizer, problem.parameters, self._before_step)
+        if (older := NEWEST.get(optimizer)) is not None:
+            older.close()
+        NEWEST[optimizer] = self._watch
+        weakref.finalize(self, self._watch.close)
+        self._new = self.state_dict()  # what a state to load is compared with
+
+    def __repr__(self) -> str:
+        """The constraints, and what makes the steps."""
+        made_by = type(self._optimizer).__name__
+        steps = f"{self._steps} steps of {made_by}"
+        return f"AutoPenalty of {at_most_five(self._names)} after {steps}"
 
     def __call__(self) -> Tensor:
         """Return the penalty on a new minibatch, a scalar to add to the loss.
@@ -186,10 +198,10 @@ class AutoPenalty:
             NonFiniteError: The value of a constraint is NaN or infinite.
         """
         self._check_call()
-        if self._reference.grad is None:  # a step that a GradScaler skipped is over
-            self._backward = _Backward()
+        self._finished = False
         if self._is_at_center():
             self._center_step = self._steps
+            require_autograd(self._problem.parameters, built="AutoPenalty")
             with fresh_casts():
                 anchor = self._engine.at_center()
             if anchor is not None:
@@ -252,26 +264,34 @@ class AutoPenalty:
             >>> penalty.finish(objective).objective      # no step was made
             9.0
         """
+        self._refuse_if_replaced()
+        problem, judged = self._problem, None
+        if objective is not None:
+            terms = objective, problem.constraints
+            judged = Problem(problem.parameters, *terms, model=problem.model)
         if isinstance(self._optimizer, OneProjection):
             self._optimizer.eval()
-        problem, constraints = self._problem, self._problem.constraints
-        projection = project(
-            problem.parameters, constraints, on_failure=on_failure, progress=progress
-        )
-        self._counts.projections += 1
-        self._counts.constraint_gradients += projection.gradients * len(constraints)
-        self._counts.constraint_passes += projection.gradients * len(constraints)
-        value, certificate = math.nan, Certificate((feasibility(problem),), {})
-        if objective is not None:
-            judged = Problem(
-                problem.parameters, objective, constraints, model=problem.model
-            )
-            value = judged.objective.value()
-            certificate = certify_run(judged, None, None)
+        self._finished = True
+        # Without a model, modules are put into evaluation mode when they are called.
+        given = all(holds(c.model, problem.parameters) for c in problem.terms)
+        with evaluating_when_called(enabled=not given):
+            projection = self._project(on_failure, progress=progress)
+            measure = feasibility(problem)
+            value, certificate = math.nan, Certificate((measure,), {})
+            if judged is not None:
+                certificate = certify_run(judged, None, None, measure)
+                value = certificate["KKT residual"].details["objective"]
+        self._counts.constraint_passes += measure.details["constraint passes"]
+        residuals = measure.details["residuals"]
+        if projection.status.ok and max(residuals.values(), default=0.0) > 0:
+            status = Status.INFEASIBLE  # a constraint is random, say
+            projection = replace(projection, status=status, residuals=residuals)
+            if on_failure == "raise":
+                raise_if_infeasible(projection)
         return Solution(
             status=projection.status,
             objective=value,
-            residuals=problem.residuals(),
+            residuals=residuals,
             certificate=certificate,
             counts=replace(self._counts),
             projection=projection,
@@ -283,6 +303,28 @@ class AutoPenalty:
                 "strengths": self.strengths(),
             },
         )
+
+    def _project(self, on_failure: OnFailure, *, progress: bool | None) -> Projection:
+        """Project the parameters, inside the ball of ``OneProjection`` if possible.
+
+        A point that is not feasible can be anywhere: then they hold what was trained.
+        """
+        parameters, constraints = self._problem.parameters, self._problem.constraints
+        trained, ball = snapshot(parameters), safeguard(self._problem)
+        onto = [constraints | ball, constraints] if ball else [constraints]
+        for number, chosen in enumerate(onto, start=1):
+            assign(parameters, trained)
+            raising: OnFailure = on_failure if number == len(onto) else "return"
+            projection = project(
+                parameters, chosen, on_failure=raising, progress=progress
+            )
+            self._counts.projections += 1
+            self._counts.constraint_gradients += projection.gradients * len(constraints)
+            self._counts.constraint_passes += projection.gradients * len(constraints)
+            if projection.status.ok:
+                return projection
+        assign(parameters, trained)
+        return projection
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that further updates depend on, beside model and optimizer.
@@ -300,7 +342,7 @@ class AutoPenalty:
         """
         before = self.state_dict()
         try:
-            check_like(state, before, "the state")
+            check_like(state, self._new, "the state")
             self._load(copy.deepcopy(dict(state)))
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
             self._load(before)
@@ -312,8 +354,10 @@ class AutoPenalty:
             raise InvalidProblemError(message) from error
 
     def _state(self) -> dict[str, Any]:
+        problem = self._problem
         return {
-            "constraints": self._names,
+            "constraints": [f"{n!r}: {c!r}" for n, c in problem.constraints.items()],
+            "shapes": [list(p.shape) for p in self._problem.parameters],
             "steps": self._steps,
             "center_step": self._center_step,
             "residuals": self._residuals,
@@ -323,15 +367,17 @@ class AutoPenalty:
         }
 
     def _load(self, state: dict[str, Any]) -> None:
-        if state["constraints"] != self._names:
-            message = f"it has the constraints {state['constraints']}"
-            raise SchemaError(message)
+        for name in ("constraints", "shapes"):
+            if state[name] != self._new[name]:
+                message = f"{name} are {state[name]}, and here {self._new[name]}"
+                raise SchemaError(message)
+        state = state_on_devices(state, self._problem.parameters)
         self._engine.load_state_dict(state["engine"])
         self._generator.set_state(state["generator"].cpu())
         vars(self._counts).update(state["counts"])
         self._steps, self._center_step = state["steps"], state["center_step"]
         self._residuals = state["residuals"]
-        self._backward = _Backward()
+        self._watch.forget()
 
     @property
     def _names(self) -> list[str]:
@@ -345,8 +391,9 @@ class AutoPenalty:
         if self._center_step is None:
             return True
         since = self._steps - self._center_step
-        if isinstance(self._optimizer, OneProjection):
-            return since > 0 and self._optimizer.at_center
+        if isinstance(self._optimizer, OneProjection):  # or it was not called there
+            late = since >= self._optimizer.inner_steps
+            return late or (since > 0 and self._optimizer.at_center)
         return since >= self._every
 
     def _scalar(
@@ -356,57 +403,15 @@ class AutoPenalty:
 
         What it receives in a backward pass is noted.
         """
-        backward, first = self._backward, self._parameters[0]
+        first = self._parameters[0]
         wide = torch.promote_types(first.dtype, torch.float32)
         leaf = torch.tensor(value, dtype=wide, device=first.device, requires_grad=True)
-
-        def note(gradient: Tensor) -> None:
-            received = gradient.item()
-            self._counts.objective_gradients += 1
-            backward.received += received
-            for name in graphs:
-                pushed = backward.pushes.get(name, 0.0)
-                backward.pushes[name] = pushed + received * weights[name]
-
-        leaf.register_hook(note)  # type: ignore[no-untyped-call]  # torch's own
+        self._watch.follow(leaf, {name: weights[name] for name in graphs})
         if not graphs:
             return leaf
         self._counts.constraint_gradients += len(graphs)
         push = torch.stack([weights[n] * g.to(leaf) for n, g in graphs.items()]).sum()
         return leaf + (push - push.detach())
-
-    def _watch_steps(self) -> None:
-        """Observe the gradients after each backward pass, and before each step."""
-        reference = [p for p in self._problem.parameters if p.numel()][-1]
-
-        @torch.no_grad()
-        def note(parameter: Tensor) -> None:
-            if parameter.grad is not None:
-                self._backward.length = _length(parameter.grad)
-
-        self._reference = reference
-        reference.register_post_accumulate_grad_hook(note)  # type: ignore[no-untyped-call]
-        self._optimizer.register_step_pre_hook(self._watch_step)
-
-    def _watch_step(
-        self, _: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """Observe the gradients now, or once the step has called its closure.
-
-        Returns:
-            The arguments of the step, the closure replaced; None to leave them.
-        """
-        closure = args[1] if len(args) > 1 else kwargs.get("closure")
-        if closure is None:
-            self._before_step()
-            return None
-
-        def observed() -> object:
-            loss = closure()
-            self._before_step()
-            return loss
-
-        return args[:1], {**kwargs, "closure": observed}
 
     @torch.no_grad()
     def _before_step(self) -> None:
@@ -415,43 +420,24 @@ class AutoPenalty:
         A step whose gradient is not finite, as a ``GradScaler`` leaves some, shows
         nothing.
         """
-        backward, self._backward = self._backward, _Backward()
         self._steps += 1
-        if backward.received <= 0:
-            self._without += 1
+        taken = self._watch.take()
+        if taken is None:
             self._warn_if_unused()
             return
         self._without = 0
-        scale = backward.received * self._shrinking(backward)
-        gradients = [
-            torch.zeros_like(p) if p.grad is None else p.grad.to_dense()
-            for p in self._problem.parameters
-        ]
-        if not (scale > 0 and math.isfinite(scale) and math.isfinite(norm(gradients))):
+        (scale, weights), anchor = taken, self._oracle.known
+        densify(self._problem.parameters)
+        found = gradients(self._problem.parameters)
+        if not (scale > 0 and math.isfinite(scale) and math.isfinite(norm(found))):
             return
-        anchor = self._oracle.known
-        pushes = {n: p / backward.received for n, p in backward.pushes.items()}
-        self._engine.watch(
-            gradients,
-            scale=1.0 / scale,
-            less=[(push, anchor.jacobian[name]) for name, push in pushes.items()],
-        )
+        less = [(weight, anchor.jacobian[name]) for name, weight in weights.items()]
+        self._strength.watch(found, scale=1.0 / scale, less=less)
         if not self._strength.penalty.strengths:
             self._engine.adapt(anchor)
 
-    def _shrinking(self, backward: _Backward) -> float:
-        """Return what the step finds of a gradient, as a share of what backward left.
-
-        Clipping and a ``GradScaler`` multiply every gradient by one number, so one
-        parameter shows it.
-        """
-        gradient = self._reference.grad
-        if backward.length is None or gradient is None:
-            return 1.0
-        before, after = backward.length.item(), _length(gradient).item()
-        return after / before if before > 0 else 1.0
-
     def _check_call(self) -> None:
+        self._refuse_if_replaced()
         if not torch.is_grad_enabled():
             message = (
                 "penalty() was called where gradients are switched off "
@@ -461,22 +447,26 @@ class AutoPenalty:
             )
             raise InvalidProblemError(message)
 
+    def _refuse_if_replaced(self) -> None:
+        if NEWEST.get(self._optimizer) is self._watch:
+            return
+        message = (
+            "A newer AutoPenalty was built on this optimizer and takes the place of "
+            "this one: each would project onto its own constraints, and undo the "
+            "other's. Put all constraints into one AutoPenalty, and use the newest."
+        )
+        raise InvalidProblemError(message)
+
     def _warn_if_unused(self) -> None:
+        self._without += not self._finished
         if self._without == STEPS_WITHOUT_PENALTY:
             message = (
                 f"{STEPS_WITHOUT_PENALTY} steps in a row had no part of the penalty in "
                 "their gradient, so nothing pushes towards the constraints. Add "
-                "penalty() to the loss of every update: (loss + penalty()).backward()."
+                "penalty() to the loss of every update: (loss + penalty()).backward(). "
+                "torch.autograd.grad(), and backward(inputs=...), do not reach it."
             )
             warn(message)
-
-
-def _length(gradient: Tensor) -> Tensor:
-    """Return the norm of a gradient, as a tensor: nothing waits for it."""
-    dense = gradient.to_dense()
-    wide = torch.promote_types(dense.dtype, torch.float32)
-    length: Tensor = torch.linalg.vector_norm(dense, dtype=wide)
-    return length
 
 
 def _check_optimizer(optimizer: object) -> Optimizer:

@@ -40,7 +40,7 @@ from oneproj.oracles.plan import (
 )
 from oneproj.problem.functions import function
 from oneproj.problem.modes import kind_with_two_modes
-from oneproj.problem.problem import Problem
+from oneproj.problem.problem import Constrained, Problem
 from oneproj.problem.terms import AbstractTerm
 from oneproj.projection.base import AbstractProjector
 from oneproj.projection.project import ProjectorLike, choose_projector
@@ -293,7 +293,7 @@ def check_anchor_size(
     raise InvalidProblemError(message)
 
 
-def safeguard(problem: Problem) -> dict[str, AbstractTerm]:
+def safeguard(problem: Constrained) -> dict[str, AbstractTerm]:
     """The ball under its name if the point is at its edge, else nothing.
 
     Example:

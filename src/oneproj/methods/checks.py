@@ -264,7 +264,7 @@ def check_step(*, shown: str | None) -> None:
     if shown is not None:
         message = (
             "step() was called while the parameters hold the selected iterate. "
-            "Call train() first: gradients belong at the inner iterate."
+            "Call optimizer.train() first: gradients belong at the inner iterate."
         )
         raise InvalidProblemError(message)
 

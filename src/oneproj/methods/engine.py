@@ -7,14 +7,13 @@ the user's own it is what the step finds, less the penalty's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from oneproj.methods.strength import AutoStrength, limited_push
 from oneproj.oracles.anchor import Anchor
 from oneproj.oracles.base import AbstractOracle
 from oneproj.schema import Resumable
-from oneproj.vectors.arithmetic import Vector
 
 
 class PenaltyEngine(Resumable):
@@ -35,9 +34,9 @@ class PenaltyEngine(Resumable):
         ...     generator=torch.Generator(), counts=oneproj.Counts())
         >>> engine = PenaltyEngine(oracle, AutoStrength(oneproj.Defaults()))
         >>> anchor = engine.at_center()
-        >>> engine.watch([torch.tensor([-6.0])])         # f falls at rate 6
-        >>> engine.adapt(anchor)                         # and c rises at rate 4
-        >>> engine.strength.penalty.strengths            # twice the multiplier
+        >>> engine.strength.watch([torch.tensor([-6.0])])  # f falls at rate 6
+        >>> engine.adapt(anchor)                           # and c rises at rate 4
+        >>> engine.strength.penalty.strengths              # twice the multiplier
         (3.0,)
     """
 
@@ -57,20 +56,6 @@ class PenaltyEngine(Resumable):
         if turn and (self.strength is not None or self.oracle.uses_anchors):
             return self.oracle.anchor()
         return None
-
-    def watch(
-        self,
-        gradient: Vector,
-        *,
-        scale: float = 1.0,
-        less: Sequence[tuple[float, Vector]] = (),
-    ) -> None:
-        """Add a gradient of the objective to the mean since the last anchor.
-
-        The arguments are those of ``AutoStrength.watch``.
-        """
-        if self.strength is not None:
-            self.strength.watch(gradient, scale=scale, less=less)
 
     def adapt(self, anchor: Anchor) -> None:
         """Let the strengths follow the multipliers at an anchor."""

@@ -220,6 +220,16 @@ class AbstractNested(Optimizer):
         super().add_param_group(param_group)
 
     @property
+    def inner_steps(self) -> int:
+        """K, the inner updates of an outer iteration."""
+        return self._K
+
+    @property
+    def ball(self) -> tuple[float, list[Tensor] | None]:
+        """The radius and the center of B; None for the origin."""
+        return self._radius, self._center
+
+    @property
     def at_center(self) -> bool:
         """Whether the next update is the first of an outer iteration: z_1 = x_t."""
         return self._at.s == 1
@@ -259,6 +269,13 @@ class AbstractNested(Optimizer):
         if self._at.shown is not None:
             self._swap(self._at.shown)
             self._at.shown = None
+
+    def release(self) -> None:
+        """Free the vectors of the state, the base's as well: no step follows."""
+        self.state.clear()
+        self.base.state.clear()
+        for vectors in (self._average, self._x, *self._x_of):
+            vectors.clear()
 
     @torch.no_grad()
     def _swap(self, key: str) -> None:

@@ -201,7 +201,7 @@ class Mean(AbstractExpression):
         self.curvature = _check_curvature(curvature)
         self._call, self._tried = Call(fn), False
         self._source, self._weights = source, weights
-        self._chunk_size = chunk_size
+        self.chunk_size: int = chunk_size
 
     def __repr__(self) -> str:
         return f"mean over {self.size} example{'s' if self.size != 1 else ''}"
@@ -234,9 +234,11 @@ class Mean(AbstractExpression):
     def full_pass(self, parameters: Vector | None, *, each: bool = True) -> FullPass:
         kept: list[Tensor] | None = [] if each else None
         sums, gradient = [], None
-        totals = [torch.zeros_like(p, dtype=torch.float64) for p in parameters or ()]
+        # A single chunk is added to nothing: in float64 it would only take memory.
+        wide_sums = torch.float64 if self._source.size > self.chunk_size else None
+        totals = [torch.zeros_like(p, dtype=wide_sums) for p in parameters or ()]
         with torch.set_grad_enabled(parameters is not None), evaluating(self.model):
-            batches = self._source.batches(self._chunk_size)
+            batches = self._source.batches(self.chunk_size)
             while (found := self._made(lambda: next(batches, None))) is not None:
                 chunk, batch = found
                 values = self._values(batch, chunk.stop - chunk.start)

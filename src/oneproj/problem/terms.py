@@ -66,6 +66,9 @@ class AbstractTerm(ABC):
     little more than taking few. False for images, sequences and items of a
     ``Dataset``."""
 
+    chunk_size: int | None = None
+    """Examples that one forward pass of a full evaluation sees; None for any number."""
+
     always_float64: bool = False
     """Whether its value is computed in float64 whatever the parameters' dtype is."""
 
@@ -189,6 +192,7 @@ class Constraint(AbstractTerm):
             raise InvalidProblemError(message)
         self.term, self.bound, self.sense = term, number, sense
         self.size, self.tabular = term.size, term.tabular
+        self.chunk_size = term.chunk_size
         shape = term.curvature
         self.curvature = shape if sense > 0 else MIRRORED.get(shape, shape)
 
@@ -360,6 +364,8 @@ class Combination(AbstractExpression):
         self.terms, self.constant = terms, constant
         self.size = max((t.size for _, t in terms if t.size is not None), default=None)
         self.tabular = all(term.tabular for _, term in terms)
+        chunks = [t.chunk_size for _, t in terms if t.chunk_size is not None]
+        self.chunk_size = min(chunks, default=None)
         self._scale = abs(constant)
         ends = [sorted((a * t.limits[0], a * t.limits[1])) for a, t in terms if a != 0]
         self.limits = (

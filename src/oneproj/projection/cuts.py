@@ -45,6 +45,7 @@ from oneproj.projection.report import (
     relative_residual,
     stationary_remark,
 )
+from oneproj.projection.screening import screen
 from oneproj.projection.sqp import Sqp
 from oneproj.projection.tolerances import TOLERANCES
 from oneproj.projection.within_sets import SetBundle, seems_linear_within_sets
@@ -352,7 +353,16 @@ class Cuts(AbstractProjector):
         carried = None if past is None else past.models
         budget = self._max_evaluations or TOLERANCES.gradients
         limit = evaluator.evaluations - 1 + budget
-        search, within = self._local_search(evaluator, carried)
+        screens = not self._warm and evaluator.best is evaluator.first
+        models = None
+        if screens:
+            # So much slack costs half as much of the squared distance as a gain that
+            # is worth a step with these models.
+            slack = 0.5 * TOLERANCES.coarse * self._min_gain
+            models = screen(evaluator, self._search_sampled, slack)
+        search, within = self._local_search(evaluator, models or carried)
+        if models is not None:
+            search.resume()
         bundle, steady = None, True
         while steady and evaluator.evaluations < limit:
             before = evaluator.best.worst
@@ -378,6 +388,19 @@ class Cuts(AbstractProjector):
         if search.stationary and not found.status.ok:
             return replace(found, remark=stationary_remark(evaluator))
         return found
+
+    def _search_sampled(
+        self,
+        parameters: Vector,
+        constraints: Mapping[str, AbstractTerm],
+        models: LocalWarmStart | None,
+    ) -> LocalWarmStart:
+        """Search locally, and leave the parameters at the best point."""
+        evaluator = Evaluator(parameters, constraints, differentiate_all=True)
+        search, _ = self._local_search(evaluator, models)
+        search.run(self._max_evaluations or TOLERANCES.gradients)
+        evaluator.return_to_best()
+        return search.carry()
 
     def _local_search(
         self, evaluator: Evaluator, carried: LocalWarmStart | None

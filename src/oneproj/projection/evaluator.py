@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import cached_property
 from typing import NamedTuple
@@ -193,6 +193,11 @@ class Evaluator:
         if self._here is not self.first:
             assign(self._storage, self.origin)
             self._here = self.first
+
+    def lend(self) -> None:
+        """Return to the start, from where something else moves the parameters."""
+        self.return_to_start()
+        self._here = None
 
     def keep_best(self) -> None:
         """Form the best point, so that what its move is made of can be forgotten."""
@@ -401,6 +406,17 @@ def watching(watch: Watch) -> Iterator[None]:
         >>> told
         [(1, 1.0)]
     """
+    with _watched_by(watch):
+        yield
+
+
+def unwatched() -> AbstractContextManager[None]:
+    """Tell nobody about evaluations while the block runs: they are on samples."""
+    return _watched_by(None)
+
+
+@contextmanager
+def _watched_by(watch: Watch | None) -> Iterator[None]:
     token = _WATCH.set(watch)
     try:
         yield

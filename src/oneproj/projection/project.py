@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -119,7 +120,7 @@ def project(
             evaluating_when_called(enabled=bool(probe.kinds)),
             fresh_casts(),
             progress_line("projecting", enabled=progress) as say,
-            watching(lambda k, c: say(f"{k} full gradients, worst residual {c:.2e}")),
+            reporting(say),
             staying_in_step(call, moving),
         ):
             projection = chosen.project(moving, named)
@@ -135,6 +136,20 @@ def project(
         assign(moving, start)
         raise
     return projection
+
+
+def reporting(say: Callable[[str], None]) -> AbstractContextManager[None]:
+    """Say how far a projection is while the block runs.
+
+    Example:
+        >>> import torch, oneproj
+        >>> w = torch.tensor([2.0], dtype=torch.float64, requires_grad=True)
+        >>> with reporting(print):
+        ...     _ = Cuts().project([w], {"w": oneproj.function(w.sum) <= 1.0})
+        1 full gradients, worst residual 1.00e+00
+        2 full gradients, worst residual -...
+    """
+    return watching(lambda k, c: say(f"{k} full gradients, worst residual {c:.2e}"))
 
 
 def choose_projector(

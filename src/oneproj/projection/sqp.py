@@ -54,8 +54,9 @@ class Sqp:
         min_gain: Share of the squared distance that is worth a gradient.
         tolerance: Relative KKT residual that ends the search.
         room: Vectors of the basis, at most.
-        carried: From a search for the same constraints, from a point nearby. The
-            coarser stop for wrong models then applies: what counts is the next start.
+        carried: From a search for the same constraints, from a point nearby or on a
+            sample. The coarser stop for wrong models then applies: what counts is the
+            next start, or that gradients are costly.
 
     Example:
         >>> import oneproj, torch

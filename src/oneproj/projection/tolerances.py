@@ -34,6 +34,16 @@ class Tolerances:
     local_first: int = 20
     """Gradients of the local search before what may be convex is tried as if it were;
     smooth problems take fewer (suite)."""
+    sample: int = 2048
+    """Examples of a large constraint that are searched in place of all, as many as
+    give the gradient of an anchor."""
+    samples_of_large: int = 16
+    """Samples in a constraint's data from which on it counts as large."""
+    screenings: int = 3
+    """Points on all data that the search on samples leads to, at most."""
+    sampled_aim: float = 0.01
+    """Share of the residual at the last of these points by which the next is aimed
+    inside; sampling was wrong by up to half a percent of it (NOTES, "Samples")."""
     local_steady: float = 1e-2
     """Share of the worst residual that is left where those gradients made progress."""
 

@@ -202,11 +202,12 @@ def write_checkpoint(path: Path, state: State) -> None:
 
 @contextmanager
 def resumed_from(source: Path | None) -> Iterator[None]:
-    """Blame the checkpoint for an error that nothing else in a run can cause.
+    """Blame the checkpoint for an error that hardly anything else in a run can cause.
 
     What a new run has is compared when a checkpoint is read. The rest, such as the
-    memory of an optimiser, is not known before it is used: if that fails, and no code
-    of the user's is involved, the contents were changed.
+    memory of an optimiser, is not known before it is used: if that fails, in the
+    library's own code, the contents were changed. Neither code of the user's may be
+    involved, nor the system, workers of a loader, or torch's detection of anomalies.
 
     Args:
         source: What the run was resumed from; None for a new run, of which such an
@@ -226,7 +227,9 @@ def resumed_from(source: Path | None) -> Iterator[None]:
     except OneprojError:
         raise
     except Exception as error:
-        if source is None or is_of_users_code(error):
+        system = isinstance(error, OSError | MemoryError | torch.OutOfMemoryError)
+        elsewhere = system or torch.is_anomaly_enabled() or "DataLoader" in str(error)
+        if source is None or elsewhere or is_of_users_code(error):
             raise
         message = (
             f"The run could not go on from {source}: {error!r} in the library's own "

@@ -31,7 +31,7 @@ from oneproj.training.checkpoints import (
     refuse_others,
     sample_values,
 )
-from oneproj.vectors.arithmetic import Vector, on_devices, snapshot
+from oneproj.vectors.arithmetic import snapshot, state_on_devices
 
 MAX_ROWS = 1000  # of a history; longer runs record every n-th update, to stay small
 
@@ -240,7 +240,7 @@ class Run:
             # Dropout, and a loss that adds noise, draw from the global generator.
             torch.default_generator.set_state(state["model"]["noise"])
             check_sample(problem, state["sample"])
-            state = _on_devices(state, problem.parameters)
+            state = state_on_devices(state, problem.parameters)
             self.method.load_state_dict(state["method"])
             self.history.load_state_dict(state["history"])
             vars(self.start).update(state["start"])
@@ -287,16 +287,6 @@ class Run:
     def _outline(self) -> dict[str, str]:
         """The outline of the run before its first update, or before it is resumed."""
         return outline(self.context.problem, self.settings, self.method.state_dict())
-
-
-def _on_devices(state: Any, like: Vector) -> Any:  # noqa: ANN401 - plain data
-    """A state with its vectors, lists shaped like the parameters, on their devices."""
-    if isinstance(state, Mapping):
-        return {name: _on_devices(part, like) for name, part in state.items()}
-    shapes = [p.shape for p in like]
-    if isinstance(state, list) and [getattr(t, "shape", None) for t in state] == shapes:
-        return on_devices(state, like)
-    return state
 
 
 def _alone(tensor: Tensor) -> Tensor:

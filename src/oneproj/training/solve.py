@@ -5,15 +5,15 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from oneproj import distributed
-from oneproj.arguments import plain
+from oneproj.arguments import check_flag, plain
 from oneproj.certificates.certify import certify_run
-from oneproj.certificates.kkt import ball_excess
+from oneproj.certificates.kkt import ball_excess, feasibility
 from oneproj.defaults import Defaults
 from oneproj.errors import InvalidProblemError, NonFiniteError, warn
 from oneproj.methods import METHODS, Auto, diagnostics
@@ -29,13 +29,22 @@ from oneproj.methods.base import (
 from oneproj.oracles import OracleLike
 from oneproj.problem.autograd import borrowing_gradients, fresh_casts
 from oneproj.problem.problem import Problem, check_problem, problem_facts
+from oneproj.progress import progress_line
 from oneproj.projection.project import (
     OnFailure,
     ProjectorLike,
     check_on_failure,
     raise_if_infeasible,
+    reporting,
 )
-from oneproj.results import KEPT, Projection, Solution, Status
+from oneproj.results import (
+    KEPT,
+    Certificate,
+    Measure,
+    Projection,
+    Solution,
+    Status,
+)
 from oneproj.theory import Schedule
 from oneproj.theory.schedules import check_schedule
 from oneproj.training.checkpoints import (
@@ -49,6 +58,7 @@ from oneproj.training.loop import Callback, Callbacks, End, Loop, warn_of_end
 from oneproj.training.run import History, Run, Start
 from oneproj.vectors.arithmetic import norm
 
+CERTIFIES = "It says whether to measure how near to a KKT point the answer is."
 CALL = "oneproj.solve"  # in messages about the ranks of a process group
 
 
@@ -70,6 +80,7 @@ class Settings:
     batch_size: int | None
     anchor_size: int | None
     on_failure: OnFailure
+    certify: bool
     defaults: Defaults
     saved: bool
     options: Mapping[str, Any]
@@ -85,6 +96,7 @@ class Settings:
         """
         check_problem(problem)
         check_on_failure(self.on_failure)
+        check_flag("certify", self.certify, CERTIFIES)
         check_schedule(self.schedule)
         if not distributed.compares_ranks():
             return {}
@@ -112,7 +124,7 @@ class Settings:
             InvalidProblemError: An argument does not fit; the message names it.
         """
         given, seed = vars(self).copy(), plain(self.seed)
-        for name in ("method", "on_failure", "options"):
+        for name in ("method", "on_failure", "certify", "options"):
             del given[name]
         context = prepare(problem, **given | {"seed": seed})
         arguments = inspect.getfullargspec(solve).kwonlyargs
@@ -148,6 +160,7 @@ def solve(
     oracle: OracleLike = "auto",
     batch_size: int | None = None,
     anchor_size: int | None = None,
+    certify: bool = True,
     progress: bool | None = None,
     callbacks: Iterable[Callback] | Callback = (),
     seconds: float | None = None,
@@ -195,7 +208,12 @@ def solve(
             where that is costly, for a sample of up to 0.4 times the examples that the
             updates between two anchors see. All data is then seen every few anchors,
             unless there is too much of it. Refused where no anchor is taken.
-        progress: Show a bar; None shows it in a notebook or on a terminal.
+        certify: Whether to measure how good the answer is: the KKT residual and its
+            multipliers take a gradient of every term on all data, and a schedule's
+            theorem more. Without, the certificate says that the answer is feasible, in
+            float64 as well, and nothing else.
+        progress: Show a bar, and what happens after training once that takes long; None
+            does so in a notebook or on a terminal.
         callbacks: One or more, each called with an ``Update`` after every update; one
             that returns True stops the run. ``update.at_center`` is True once per
             outer iteration, when it is complete. An exception in one ends the run and
@@ -290,6 +308,7 @@ def solve(
         batch_size=batch_size,
         anchor_size=anchor_size,
         on_failure=on_failure,
+        certify=certify,
         defaults=Defaults() if defaults is None else defaults,
         saved=checkpoint is not None or bool(resume),
         options=options,
@@ -319,10 +338,9 @@ def solve(
             laps = {"start": judged, "train": trained}
             with diagnostics.explained(problem, length):
                 check_problem(problem)  # a callback may have frozen a parameter
-                began = time.perf_counter()
-                projection = _verified(run.method.finish(), problem)
-                laps["project"] = time.perf_counter() - began
-                solution = _certified(run, end, projection, on_failure, laps)
+                with progress_line("finishing", enabled=progress) as say:
+                    projection = _projected(run, laps, say)
+                    solution = _certified(run, end, projection, settings, laps, say=say)
             update = int(max(run.history.columns["update"], default=0))
             ending["the last update"] = distributed.Fact(str(update), "end")
     if solution.status.ok:
@@ -373,22 +391,40 @@ def _start_after_overflow(run: Run) -> Iterator[None]:
         raise
 
 
+def _projected(
+    run: Run, laps: dict[str, float], say: Callable[[str], None]
+) -> Projection:
+    """Project the point that the method selects, and add the time it took."""
+    began = time.perf_counter()
+    with reporting(lambda text: say(f"projecting, {text}")):
+        projection = run.method.finish()
+    laps["project"] = time.perf_counter() - began
+    return projection
+
+
 def _certified(
     run: Run,
     end: End,
     projection: Projection,
-    on_failure: OnFailure,
+    settings: Settings,
     laps: Mapping[str, float],
+    *,
+    say: Callable[[str], None],
 ) -> Solution:
     """Return to a better point that was kept, if there is one, and certify."""
     context, problem = run.context, run.context.problem
     began, remark = time.perf_counter(), ""
+    say("judging the answer on all data")
+    projection, judged = _verified(projection, problem)
     residuals, status = projection.residuals, projection.status
+    objective = math.nan if status.ok else math.inf
     if not status.ok:
         context.undo()
-    objective = problem.objective.value() if status.ok else math.inf
+    elif not settings.certify or _has_kept(run):
+        objective = problem.objective.value()
     kept = _return_to_kept(run, projection, objective)
     if kept is not None:
+        judged = None
         status, objective, residuals = kept
         if status is Status.EARLIER and context.best_anchor.moved:
             remark = "thresholds were moved there, so that the bounds on rates hold"
@@ -398,14 +434,20 @@ def _certified(
             context, projection, objective, run.start.objective
         )
     else:
-        if on_failure == "raise":
+        if settings.on_failure == "raise":
             raise_if_infeasible(projection)
-        objective, residuals = problem.objective.value(), problem.residuals()
+        judged, residuals = None, problem.residuals()
+        objective = problem.objective.value()
     # The guarantee is that of a complete run. No gradient mapping: it takes another
     # projection, and there is one.
     executed = context.schedule if status is Status.FEASIBLE else None
-    seen = run.method.seen
-    certificate = certify_run(problem, seen, executed)
+    if settings.certify:
+        say("measuring how good the answer is")
+        certificate = certify_run(problem, run.method.seen, executed, judged)
+    else:
+        certificate = Certificate((judged or feasibility(problem),), {})
+    if math.isnan(objective):  # which nothing was compared with
+        objective = certificate["KKT residual"].details["objective"]
     diagnostics.warn_of_record(context, run.history.columns, planned=end is End.PLANNED)
     return Solution(
         status=status,
@@ -415,12 +457,17 @@ def _certified(
         counts=context.counts,
         projection=projection,
         history=run.history.columns,
-        seconds={
-            **laps,
-            "certify": time.perf_counter() - began,
-        },
+        seconds={**laps, "certify": time.perf_counter() - began},
         settings={**run.settings, **run.method.describe()},
         remark=remark,
+    )
+
+
+def _has_kept(run: Run) -> bool:
+    """Whether a point was kept that a feasible end of the run may be worse than."""
+    best = run.context.best_anchor
+    return run.start.objective is not None or (
+        best.moved and best.objective is not None
     )
 
 
@@ -437,13 +484,15 @@ def _return_to_kept(
     Args:
         run: That has ended.
         projection: That was made at its end.
-        objective: After it, on all data; infinite if that point is infeasible.
+        objective: After it, on all data; infinite if that point is infeasible, and NaN
+            if it is feasible and nothing was kept.
 
     Returns:
         Status, objective and residuals of that point; None where the parameters stay.
     """
     context, start, best = run.context, run.start, run.context.best_anchor
-    if context.schedule is not None and projection.status.ok:
+    scheduled = context.schedule is not None
+    if projection.status.ok and (scheduled or not _has_kept(run)):
         return None
     problem = context.problem
     least = math.inf if start.objective is None else start.objective
@@ -477,11 +526,17 @@ def _return_to_kept(
     return None
 
 
-def _verified(projection: Projection, problem: Problem) -> Projection:
-    """The projector's report, judged by the residuals and the ball, not by itself."""
+def _verified(
+    projection: Projection, problem: Problem
+) -> tuple[Projection, Measure | None]:
+    """The projector's report, judged by the residuals and the ball, not by itself.
+
+    With it the measure of feasibility; None for a projection that failed.
+    """
     advice = "Return what context.project() returned."
     check_returned(projection, Projection, "finish() of the method", advice)
-    residuals = problem.residuals()
+    judged = feasibility(problem) if projection.status.ok else None
+    residuals = judged.details["residuals"] if judged else problem.residuals()
     feasible = all(residual <= 0 for residual in residuals.values())
     outside = ball_excess(problem)
     if feasible and outside > 0:
@@ -494,4 +549,4 @@ def _verified(projection: Projection, problem: Problem) -> Projection:
     status = Status.FEASIBLE
     if not feasible:
         status = Status.INFEASIBLE if projection.status.ok else projection.status
-    return replace(projection, status=status, residuals=residuals)
+    return replace(projection, status=status, residuals=residuals), judged

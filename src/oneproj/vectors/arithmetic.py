@@ -13,8 +13,8 @@ place is, and what is wanted only for its length is never kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -90,6 +90,23 @@ def on_devices(vector: Vector, like: Vector) -> list[Tensor]:
         [tensor([1.])]
     """
     return [t.to(p.device) for t, p in zip(vector, like, strict=True)]
+
+
+def state_on_devices(state: Any, like: Vector) -> Any:  # noqa: ANN401 - plain data
+    """Return a saved state with its vectors on the devices of others.
+
+    Lists of tensors shaped like these are vectors.
+
+    Example:
+        >>> state_on_devices({"point": [torch.ones(1)], "k": 3}, [torch.zeros(1)])
+        {'point': [tensor([1.])], 'k': 3}
+    """
+    if isinstance(state, Mapping):
+        return {name: state_on_devices(part, like) for name, part in state.items()}
+    shapes = [p.shape for p in like]
+    if isinstance(state, list) and [getattr(t, "shape", None) for t in state] == shapes:
+        return on_devices(state, like)
+    return state
 
 
 @torch.no_grad()
