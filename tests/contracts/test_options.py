@@ -29,6 +29,7 @@ COMMON = ("steps", "seed", "schedule", "projector", "oracle", "batch_size")
 COMMON += ("anchor_size", "progress", "callbacks", "seconds", "checkpoint", "certify")
 COMMON += ("checkpoint_every", "resume", "on_failure", "defaults")
 MEANT = {
+    ("certify", "a bool"),
     ("progress", "a bool"),
     ("resume", "a bool"),
     ("checkpoint", "a nonsense string"),
