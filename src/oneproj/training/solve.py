@@ -330,8 +330,7 @@ def solve(
             prepared = time.perf_counter()
             done = _judge_start(run, files)
         judged = time.perf_counter() - prepared
-        with resumed_from(files.source):
-            loop.begin(run, done)
+        loop.begin(run, done)
         with in_step as ending, resumed_from(files.source):
             with closing(calls), _start_after_overflow(run):
                 end, stopped = loop.run(run, done), time.monotonic()
