@@ -17,9 +17,8 @@ Where the weights come from:
 The gradient of the objective is what the step finds in ``.grad``, less the weights
 times the constraints' gradients at the anchor. If the gradient was scaled, by a
 ``GradScaler`` or by clipping, that factor is measured: it is what the penalty received
-in the backward pass, times what one parameter's gradient lost between that pass and the
-step. Without it clipping looks like a constraint that pushes too weakly, and the
-strengths would grow without end.
+in the backward pass, times what the gradients lost between that pass and the step
+(``methods.backward_watch``). Without it strengths are wrong by that factor.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ from oneproj.results import KEPT, Status, Update
 from oneproj.training.checkpoints import (
     Files,
     cannot_write,
+    resumed_from,
     write_checkpoint,
     written_by_another,
 )
@@ -213,7 +214,7 @@ class Loop:
             return
         writes = is_first_with(str(path.absolute()))
         try:
-            with agreeing("the first checkpoint"):
+            with agreeing("the first checkpoint"), resumed_from(self._files.source):
                 if writes:
                     self._save = self._saving(run, done, path)
         except BaseException:
