@@ -379,6 +379,7 @@ def kinds() -> Iterator[tuple[str, list[Tensor], Any, dict[str, Any]]]:
         yield kind, [w], oneproj.mean(losses, data=(x, y)), caps
 
 
+@pytest.mark.filterwarnings("ignore:20 steps in a row")  # of the run without it
 @pytest.mark.parametrize(
     ("parameters", "objective", "caps"),
     [case[1:] for case in kinds()],
@@ -393,18 +394,22 @@ def test_it_takes_every_constraint_that_solve_takes(
     reference = oneproj.solve(
         problem, method="one-projection", steps=300, progress=False
     ).objective
-    with torch.no_grad():
-        parameters[0].zero_()
-    optimizer = OneProjection(parameters, lr=0.05)
-    penalty = AutoPenalty(optimizer, caps)
-    for _ in range(300):
-        optimizer.zero_grad()
-        (objective.batch_value(None) + penalty()).backward()
-        optimizer.step()
-    solution = penalty.finish(objective, progress=False)
+    over = []
+    for penalized in (False, True):
+        with torch.no_grad():
+            parameters[0].zero_()
+        optimizer = OneProjection(parameters, lr=0.05)
+        penalty = AutoPenalty(optimizer, caps)
+        for _ in range(300):
+            optimizer.zero_grad()
+            loss = objective.batch_value(None)
+            (loss + penalty() if penalized else loss).backward()
+            optimizer.step()
+        solution = penalty.finish(objective, progress=False)
+        over.append(max(solution.projection.residuals_before.values()))
     assert solution.feasible
     assert solution.objective <= 1.05 * reference
-    assert max(solution.projection.residuals_before.values()) < 0.05, "it pushed"
+    assert over[1] < 0.2 * over[0], "the projection has little left to do"
 
 
 def test_groups_with_their_own_rates_and_a_frozen_layer() -> None:
