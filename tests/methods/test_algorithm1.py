@@ -255,3 +255,19 @@ def test_any_scheduler_of_torch_drives_a_run() -> None:
     kept: list[torch.optim.lr_scheduler.StepLR] = []
     oneproj.solve(sampled(), steps=20, lr=0.08, decay=halve, callbacks=note)
     assert rates == pytest.approx([0.08 * 0.5 ** (k // 5) for k in range(1, 21)])
+
+
+@pytest.mark.filterwarnings("ignore:The run may have ended too early")
+@pytest.mark.parametrize(("strength", "longer"), [("auto", True), (5.0, False)])
+def test_only_automatic_strengths_lengthen_the_steps_of_a_far_start(
+    strength: float | str, *, longer: bool
+) -> None:
+    w = torch.tensor([200.0, 100.0], requires_grad=True)
+    x = torch.randn(900, 2, generator=torch.Generator().manual_seed(0))
+    far = oneproj.mean(lambda rows: rows.square() @ w.square(), x, curvature="convex")
+    problem = oneproj.Problem(w, oneproj.function(lambda: -w.sum()), {"far": far <= 1})
+    options = {"strength": strength, "oracle": "anchored", "batch_size": 32}
+    solution = oneproj.solve(
+        problem, method="one-projection", steps=60, progress=False, **options
+    )
+    assert (solution.settings["lr"] > 0.1) is longer

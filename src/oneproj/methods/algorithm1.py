@@ -314,9 +314,9 @@ class Algorithm1Updater(Resumable, AbstractUpdater):
             self._diagnostics.add_objective(*observed)
         if engine.strength is not None:
             engine.strength.watch(gradients(parameters))
-        if anchor is not None:
-            engine.adapt(anchor)
-            self._lengthen(anchor)
+            if anchor is not None:
+                engine.adapt(anchor)
+                self._lengthen(anchor)
         residuals = engine.add_penalty()
         if self._watch is not None:
             self._watch.add_penalty(residuals)
